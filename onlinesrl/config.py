@@ -1,0 +1,163 @@
+"""Reading the configuration of a run: a YAML file with ``--set`` values laid over it.
+
+Everything is checked before anything is opened or computed; every mistake is found in one go and
+named ``file:line:column: key: reason``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from onlinesrl.errors import ConfigError, LocatedError
+from onlinesrl.schema import Config, mismatch, show
+from onlinesrl.yamltree import Key, Place, Tree
+
+__all__ = ["Config", "load", "mismatch"]
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> Config:
+    """Read the configuration file and the ``key=value`` texts laid over it.
+
+    Paths in the file are relative to its folder; those in overrides, and ``output`` wherever it
+    stands, are relative to the current directory. Raises ConfigError with every problem there is.
+    """
+    tree = Tree()
+    values: Any = {"output": f"runs/{path.stem}"}
+    values = _merge(values, _read_file(tree, path))
+    for override in overrides:
+        values = _merge(values, _read_override(tree, override))
+    config = _validate(tree, values)
+    if config is None or tree.problems:
+        raise ConfigError(sorted(tree.problems, key=lambda p: (not p.line, p.line, p.column)))
+    return config
+
+
+def _read_file(tree: Tree, path: Path) -> Any:
+    place = Place(str(path), 1, 1)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigError([Place(str(path)).problem(error.strerror or str(error))]) from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ConfigError([Place(str(path), line, 1).problem("not UTF-8 text")]) from error
+    values = tree.read(text, place)
+    if tree.problems and values is None:
+        raise ConfigError(tree.problems)
+    return _rebase({} if values is None else values, path.parent)
+
+
+def _read_override(tree: Tree, text: str) -> Any:
+    name, equals, value = text.partition("=")
+    place = Place(f"--set {text}")
+    key = tuple(name.strip().split("."))
+    if not equals or not all(key):
+        tree.problems.append(place.problem("expected key=value, such as learner.sigma=0.1"))
+        return {}
+    values = tree.read(value, place, key)
+    for part in reversed(key):
+        values = {part: values}
+    return _rebase(values, Path())
+
+
+def _merge(below: Any, above: Any) -> Any:
+    """Lay one tree of values over another: sections merge, everything else replaces."""
+    if not isinstance(below, dict) or not isinstance(above, dict):
+        return above
+    return below | {key: _merge(below.get(key), value) for key, value in above.items()}
+
+
+def _rebase(values: Any, folder: Path) -> Any:
+    """Make the paths of the inputs in ``values`` relative to ``folder``."""
+    for section, name in ((None, "model"), ("source", "path"), ("learner", "start")):
+        inside = values.get(section) if section and isinstance(values, dict) else values
+        if isinstance(inside, dict) and name in inside:
+            inside[name] = _join(folder, inside[name])
+    return values
+
+
+def _join(folder: Path, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_join(folder, item) for item in value]
+    return str(folder / value) if isinstance(value, str) and value not in ("", "-") else value
+
+
+def _validate(tree: Tree, values: Any) -> Config | None:
+    """Return the configuration, or note the problems and return None."""
+    if not isinstance(values, dict):
+        place = tree.value_place(())
+        tree.problems.append(place.problem(f"expected keys such as model:, found {show(values)}"))
+        return None
+    try:
+        config = Config.model_validate(values)
+    except ValidationError as error:
+        said = {(problem.file, problem.line, problem.column) for problem in tree.problems}
+        found = [_explain(tree, detail) for detail in error.errors()]
+        tree.problems += [p for p in found if (p.file, p.line, p.column) not in said]
+        return None
+    config._tree = tree
+    return config
+
+
+_WORDS = {
+    "int_type": "expected a whole number",
+    "float_type": "expected a number",
+    "finite_number": "expected a finite number",
+    "string_type": "expected text (quote what reads as a number)",
+    "string_too_short": "expected some text",
+    "string_pattern_mismatch": "expected Predicate.N or the name of an argument's type",
+    "bool_type": "expected true or false",
+    "tuple_type": "expected one value or a list",
+    "too_short": "expected at least one",
+    "model_type": "expected a section of keys",
+    "literal_error": "expected {expected}",
+    "greater_than": "expected more than {gt:g}",
+    "greater_than_equal": "expected at least {ge:g}",
+    "less_than_equal": "expected at most {le:g}",
+}
+
+
+def _explain(tree: Tree, detail: Any) -> LocatedError:
+    """Put one of pydantic's findings in words, at its place."""
+    key: Key = detail["loc"]
+    name = ".".join(part for part in key if isinstance(part, str))
+    context = detail.get("ctx", {})
+    if detail["type"] == "extra_forbidden":
+        return tree.key_place(key).problem(f"{name}: {_unknown(key)}")
+    if detail["type"] == "missing":
+        what = _fields(key[:-1])[key[-1]].description
+        return tree.key_place(key[:-1]).problem(f"{name}: missing; expected {what}")
+    words = _WORDS[detail["type"]].format(**context) if detail["type"] in _WORDS else detail["msg"]
+    reason = context.get("error", words)
+    return tree.value_place(key).problem(f"{name}: {reason}, found {show(detail['input'])}")
+
+
+def _unknown(key: Key) -> str:
+    """Say what could have been meant by an unknown key."""
+    name = str(key[-1])
+    known = list(_fields(key[:-1]))
+    near = difflib.get_close_matches(name, known, n=1)
+    near += [path for path in _paths() if path.rpartition(".")[2] == name]
+    meant = f"did you mean {near[0]}? " if near else ""
+    return f"unknown key; {meant}known here: {', '.join(known)}"
+
+
+def _fields(section: Key) -> Mapping[Any, Any]:
+    """Return the known keys of a section."""
+    model: Any = Config
+    for part in section:
+        model = model.model_fields[part].annotation
+    fields: Mapping[Any, Any] = model.model_fields
+    return fields
+
+
+def _paths() -> Iterator[str]:
+    """Name every key, dotted."""
+    for name, field in Config.model_fields.items():
+        yield name
+        yield from (f"{name}.{key}" for key in getattr(field.annotation, "model_fields", ()))

@@ -1,0 +1,104 @@
+"""The errors of the project: what is wrong, where, what was expected, and the exit code it means.
+
+Exit codes follow sysexits.h where it has one: 64 usage, 65 data, 69 unavailable, 70 software,
+74 input/output, 75 try again later, 78 configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class OnlinesrlError(Exception):
+    """Base of every error that the project raises on purpose."""
+
+    exit_code = 70
+
+
+class LocatedError(OnlinesrlError):
+    """An error at a place in a text file; ``line`` and ``column`` count from 1."""
+
+    def __init__(  # noqa: PLR0913 - a place is five facts
+        self,
+        message: str,
+        *,
+        file: str,
+        line: int,
+        column: int,
+        source_line: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.file = file
+        self.line = line
+        self.column = column
+        self.source_line = source_line
+        self.hint = hint
+
+    def __str__(self) -> str:
+        """Render ``file:line:column: message``, the source line, a caret under it, the hint."""
+        lines = [f"{self.file}:{self.line}:{self.column}: {self.message}"]
+        if self.source_line is not None:
+            before = self.source_line[: self.column - 1]
+            margin = "".join("\t" if character == "\t" else " " for character in before)
+            lines += [f"  {self.source_line}", f"  {margin}^"]
+        if self.hint is not None:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class ModelError(LocatedError):
+    """A mistake in an MLN file."""
+
+    exit_code = 78
+
+
+class DatabaseError(LocatedError):
+    """A mistake in a .db file."""
+
+    exit_code = 65
+
+
+class ConfigError(OnlinesrlError):
+    """Mistakes in a run configuration, every one of them at once."""
+
+    exit_code = 78
+
+    def __init__(self, problems: Sequence[LocatedError]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+class DataError(OnlinesrlError):
+    """An example that ends the run: a bad one under ``--strict``, or one bad one too many."""
+
+    exit_code = 65
+
+
+class ExampleError(OnlinesrlError):
+    """One bad example. The stream goes on; ``reason`` (one line) goes to the dead letters."""
+
+    exit_code = 65
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class UnavailableError(OnlinesrlError):
+    """Something outside that the run needs is not there."""
+
+    exit_code = 69
+
+
+class StorageError(OnlinesrlError):
+    """Reading or writing a file of the run failed."""
+
+    exit_code = 74
+
+
+class LockedError(OnlinesrlError):
+    """Another process is using the run folder."""
+
+    exit_code = 75

@@ -1,0 +1,275 @@
+"""Join plans as the arrays that ``kernels.ground`` runs, and the relations they read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from onlinesrl.ground.plan import Absent, ClausePlan, Compare, Domain, Plan, Scan, Step
+from onlinesrl.kernels import ground as k
+from onlinesrl.lang.ast import Term, Variable
+
+
+class Layout:
+    """Numbers for a plan's predicates, relation slots, types and declared constants.
+
+    Slots: the evidence of every predicate in declaration order, then four a query predicate: its
+    listed open atoms, those false by evidence, and its true atoms.
+    """
+
+    def __init__(self, plan: Plan):
+        self.plan = plan
+        program = plan.program
+        self.types = list(dict.fromkeys(t for p in program.predicates.values() for t in p.types))
+        self.type_number = {name: n for n, name in enumerate(self.types)}
+        self.constants = {t: tuple(program.types.get(t, ())) for t in self.types}
+        self.constant_number = {
+            t: {c: n for n, c in enumerate(names)} for t, names in self.constants.items()
+        }
+        self.evidence = {name: n for n, name in enumerate(program.predicates)}
+        first = len(self.evidence)
+        self.listed = {name: first + 3 * n for n, name in enumerate(plan.query)}
+        self.false = {name: first + 3 * n + 1 for n, name in enumerate(plan.query)}
+        self.truth = {name: first + 3 * n + 2 for n, name in enumerate(plan.query)}
+        self.slots = first + 3 * len(plan.query)
+
+    def arguments(self, name: str) -> tuple[str, ...]:
+        """Return the argument types of a predicate."""
+        return self.plan.program.predicates[name].types
+
+    def radix_order(self, name: str) -> list[int]:
+        """Return argument positions with the grouped one last."""
+        group = self.plan.groups.get(name)
+        order = list(range(len(self.arguments(name))))
+        return sorted(order, key=lambda k: group is not None and k == group.argument)
+
+
+@dataclass
+class _Code:
+    """Growing columns of the encoded plans."""
+
+    op: list[int] = field(default_factory=list)
+    slot: list[int] = field(default_factory=list)
+    probe: list[int] = field(default_factory=list)
+    probe_term: list[int] = field(default_factory=list)
+    run: list[int] = field(default_factory=list)
+    term_start: list[int] = field(default_factory=lambda: [0])
+    term: list[int] = field(default_factory=list)
+    binds: list[int] = field(default_factory=list)
+    indexes: dict[tuple[int, int], int] = field(default_factory=dict)
+    index_type: list[int] = field(default_factory=list)
+
+
+class _Encoder:
+    def __init__(self, layout: Layout):
+        self.layout = layout
+        self.code = _Code()
+
+    def term(self, term: Term, kind: str, slots: dict[str, int]) -> int:
+        if isinstance(term, Variable):
+            return slots[term.name]
+        return -1 - self.layout.constant_number[kind][term.name]
+
+    def add(self, op: int, slot: int, terms: Sequence[tuple[int, bool]]) -> None:
+        code = self.code
+        code.op.append(op)
+        code.slot.append(slot)
+        code.probe.append(-1)
+        code.probe_term.append(0)
+        code.run.append(0)
+        code.term.extend(t for t, _ in terms)
+        code.binds.extend(b for _, b in terms)
+        code.term_start.append(len(code.term))
+
+    def index(self, slot: int, argument: int, kind: str) -> int:
+        key = (slot, argument)
+        if key not in self.code.indexes:
+            self.code.indexes[key] = len(self.code.indexes)
+            self.code.index_type.append(self.layout.type_number[kind])
+        return self.code.indexes[key]
+
+    def relation(self, step: Scan | Absent, slots: dict[str, int]) -> None:
+        """Encode a join or an anti-join, with an index on its first bound argument."""
+        layout, atom = self.layout, step.atom
+        opened = isinstance(step, Scan) and step.opened
+        slot = (layout.listed if opened else layout.evidence)[atom.predicate]
+        bound = set(step.bound) if isinstance(step, Scan) else set(slots)
+        seen, terms, probe = set(bound), [], None
+        for position, (term, kind) in enumerate(
+            zip(atom.terms, layout.arguments(atom.predicate), strict=True)
+        ):
+            binds = isinstance(term, Variable) and term.name not in seen
+            known = not isinstance(term, Variable) or term.name in bound
+            if binds:
+                seen.add(term.name)
+            if probe is None and known and kind in layout.plan.local:
+                probe = (position, kind, self.term(term, kind, slots))
+            terms.append((self.term(term, kind, slots), binds))
+        self.add(k.SCAN if isinstance(step, Scan) else k.ABSENT, slot, terms)
+        if probe is not None:
+            self.code.probe[-1] = self.index(slot, probe[0], probe[1])
+            self.code.probe_term[-1] = probe[2]
+
+    def step(self, step: Step, plan: ClausePlan, slots: dict[str, int]) -> None:
+        if isinstance(step, Scan | Absent):
+            self.relation(step, slots)
+        elif isinstance(step, Domain):
+            kind = self.layout.type_number[step.type]
+            self.add(k.DOMAIN, kind, [(slots[step.variable], True)])
+            self.code.run[-1] = step.run
+        else:
+            self.add(k.EQUAL if step.equal else k.UNEQUAL, -1, self.compared(step, plan, slots))
+
+    def compared(
+        self, step: Compare, plan: ClausePlan, slots: dict[str, int]
+    ) -> list[tuple[int, bool]]:
+        kinds = [plan.types[t.name] for t in (step.left, step.right) if isinstance(t, Variable)]
+        left, right = (self.term(t, kinds[0], slots) for t in (step.left, step.right))
+        return [(left, step.binds), (right, False)]
+
+
+def _ints(values: Sequence[int]) -> k.Ints32:
+    return np.asarray(values, np.int32)
+
+
+def block_layout(layout: Layout, plan: ClausePlan) -> tuple[list[int], int]:
+    """Return the stride of each template variable within a block (0: part of the key) and its size."""
+    from onlinesrl.ground.plan import MAX_BLOCK
+
+    sizes = [len(layout.constants[plan.types[v]]) for v in plan.clause.template]
+    chosen, size = [], 1
+    for n in sizes:
+        chosen.append(n > 0 and size * n <= MAX_BLOCK)
+        size *= n if chosen[-1] else 1
+    strides, stride = [], size
+    for n, inside in zip(sizes, chosen, strict=True):
+        stride = stride // n if inside else stride
+        strides.append(stride if inside else 0)
+    return strides, size
+
+
+def encode_plan(layout: Layout) -> tuple[k.Plans, int]:
+    """Return the encoded plans and the number of weights that they reserve.
+
+    Clause c reserves the block of weights from ``first_weight[c]``: its own weights, or, where part of
+    its template is a key, those that unseen constants have.
+    """
+    plan = layout.plan
+    encoder = _Encoder(layout)
+    step_start = [0]
+    literal = _Literals()
+    first_weight, reserved = [], 0
+    template: list[tuple[int, int, int]] = []
+    template_start = [0]
+    for clause_plan in plan.clauses:
+        slots = {name: n for n, name in enumerate(clause_plan.types)}
+        for steps in (clause_plan.full, clause_plan.listed):
+            for step in steps:
+                encoder.step(step, clause_plan, slots)
+            step_start.append(len(encoder.code.op))
+        literal.add(layout, encoder, clause_plan, slots)
+        strides, size = block_layout(layout, clause_plan)
+        for name, stride in zip(clause_plan.clause.template, strides, strict=True):
+            kind = layout.type_number[clause_plan.types[name]]
+            template.append((slots[name], kind, stride))
+        template_start.append(len(template))
+        first_weight.append(reserved)
+        reserved += 0 if clause_plan.clause.hard else size
+    return (
+        k.Plans(
+            *_queries(layout),
+            _ints(_arities(layout)),
+            _ints([slot for slot, _ in encoder.code.indexes]),
+            _ints([argument for _, argument in encoder.code.indexes]),
+            _ints(encoder.code.index_type),
+            _ints(step_start),
+            *_steps(encoder.code),
+            np.asarray([p.clause.hard for p in plan.clauses], np.uint8),
+            _ints([p.clause.sign for p in plan.clauses]),
+            *literal.arrays(),
+            np.asarray(first_weight, np.int64),
+            _ints(template_start),
+            _ints([t[0] for t in template]),
+            _ints([t[1] for t in template]),
+            _ints([t[2] for t in template]),
+            _ints([len(layout.constants[t]) for t in layout.types]),
+        ),
+        reserved,
+    )
+
+
+class _Literals:
+    """Growing columns of the query literals."""
+
+    def __init__(self) -> None:
+        self.start, self.query, self.positive = [0], [], []  # type: list[int], list[int], list[int]
+        self.term_start, self.term = [0], []  # type: list[int], list[int]
+
+    def add(
+        self, layout: Layout, encoder: _Encoder, plan: ClausePlan, slots: dict[str, int]
+    ) -> None:
+        for literal in plan.query:
+            name = literal.atom.predicate
+            kinds = layout.arguments(name)
+            self.query.append(layout.plan.query.index(name))
+            self.positive.append(int(literal.positive))
+            self.term += [
+                encoder.term(literal.atom.terms[j], kinds[j], slots)
+                for j in layout.radix_order(name)
+            ]
+            self.term_start.append(len(self.term))
+        self.start.append(len(self.query))
+
+    def arrays(self) -> tuple[k.Ints32, k.Ints32, k.Bytes, k.Ints32, k.Ints32]:
+        return (
+            _ints(self.start),
+            _ints(self.query),
+            np.asarray(self.positive, np.uint8),
+            _ints(self.term_start),
+            _ints(self.term),
+        )
+
+
+def _steps(code: _Code) -> tuple[k.Ints32 | k.Bytes, ...]:
+    return (
+        _ints(code.op),
+        _ints(code.slot),
+        _ints(code.probe),
+        _ints(code.probe_term),
+        np.asarray(code.run, np.uint8),
+        _ints(code.term_start),
+        _ints(code.term),
+        np.asarray(code.binds, np.uint8),
+    )
+
+
+def _arities(layout: Layout) -> list[int]:
+    evidence = [len(layout.arguments(name)) for name in layout.evidence]
+    return evidence + [len(layout.arguments(name)) for name in layout.plan.query for _ in range(3)]
+
+
+def _queries(layout: Layout) -> tuple[k.Ints32, ...]:
+    start, kinds, arguments, groups = [0], [], [], []
+    for name in layout.plan.query:
+        order = layout.radix_order(name)
+        kinds += [layout.type_number[layout.arguments(name)[j]] for j in order]
+        arguments += order
+        start.append(len(kinds))
+        group = layout.plan.groups.get(name)
+        exactly = group is not None and group.exactly
+        groups.append(
+            k.NO_GROUP if group is None else k.EXACTLY_ONE if exactly else k.AT_MOST_ONE
+        )
+    query = layout.plan.query
+    return (
+        _ints(start),
+        _ints(kinds),
+        _ints(arguments),
+        _ints(groups),
+        _ints([layout.evidence[name] for name in query]),
+        _ints([layout.listed[name] for name in query]),
+        _ints([layout.false[name] for name in query]),
+        _ints([layout.truth[name] for name in query]),
+    )

@@ -1,0 +1,361 @@
+"""Join plans: a rule compiled once into the steps that ground it in any world.
+
+A ground clause matters only where evidence does not satisfy it, so a plan enumerates exactly those
+groundings: negative evidence literals are joined, positive ones must be absent, variables that no
+join binds range over their domain, equalities filter or bind (grounding.md). The plan is a pure value;
+``str(plan)`` prints it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from onlinesrl.errors import OnlinesrlError
+from onlinesrl.lang.ast import Atom, Constant, Predicate, Program, Term, Variable
+from onlinesrl.lang.normal import Clause, Literal, clauses
+
+MAX_BLOCK = 64
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Join with the tuples of a relation; ``opened`` joins with the listed open atoms instead."""
+
+    atom: Atom
+    bound: frozenset[str]
+    opened: bool = False
+
+    def __str__(self) -> str:
+        return f"{'open' if self.opened else 'join'} {_show(self.atom)}"
+
+
+@dataclass(frozen=True)
+class Absent:
+    """Keep the rows for which a relation does not hold an atom."""
+
+    atom: Atom
+
+    def __str__(self) -> str:
+        return f"absent {_show(self.atom)}"
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Let a variable range over the world's constants of its type."""
+
+    variable: str
+    type: str
+    run: bool = False
+
+    def __str__(self) -> str:
+        return f"{'run' if self.run else 'range'} {self.variable} over {self.type}"
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Keep the rows where two terms are equal (or unequal); ``binds``: assign left from right."""
+
+    equal: bool
+    left: Term
+    right: Term
+    binds: bool = False
+
+    def __str__(self) -> str:
+        sign = ":=" if self.binds else "=" if self.equal else "!="
+        return f"where {_name(self.left)} {sign} {_name(self.right)}"
+
+
+Step: TypeAlias = Scan | Absent | Domain | Compare
+
+
+@dataclass(frozen=True)
+class ClausePlan:
+    """How one clause is grounded, in worlds with all atoms open and in worlds that list them."""
+
+    clause: Clause
+    full: tuple[Step, ...]
+    listed: tuple[Step, ...]
+    query: tuple[Literal, ...]
+    types: Mapping[str, str] = field(hash=False)
+
+    def __str__(self) -> str:
+        query = " v ".join(("" if x.positive else "!") + _show(x.atom) for x in self.query)
+        steps = [*map(str, self.full), f"write {query}"]
+        if self.clause.template:
+            steps.append(f"weight of ({', '.join(self.clause.template)})")
+        return "\n".join([self.clause.text, *(f"  {step}" for step in steps)])
+
+
+@dataclass(frozen=True)
+class Group:
+    """At most (or exactly) one atom of a predicate is true along one argument."""
+
+    argument: int
+    exactly: bool
+
+
+def _name(term: Term) -> str:
+    return term.name if isinstance(term, Variable) else f'"{term.name}"'
+
+
+def _show(atom: Atom) -> str:
+    return f"{atom.predicate}({', '.join(map(_name, atom.terms))})"
+
+
+def _variables(terms: Iterable[Term]) -> list[str]:
+    return [t.name for t in terms if isinstance(t, Variable)]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A model compiled for a set of query predicates."""
+
+    program: Program
+    query: tuple[str, ...]
+    groups: Mapping[str, Group]
+    clauses: tuple[ClausePlan, ...]
+    local: frozenset[str]  # types whose constants are numbered anew in every world
+    template: frozenset[str]  # types of + variables: constants are known stream-wide
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.clauses))
+
+
+def at_most_one(clause: Clause, predicate: Predicate) -> int | None:
+    """Return the argument k where a hard clause says ``!P(.., x, ..) v !P(.., y, ..) v x = y``."""
+    if not clause.hard or len(clause.literals) != 2 or len(clause.equalities) != 1:
+        return None
+    first, second = clause.literals
+    equal, left, right = clause.equalities[0]
+    names = {predicate.name}
+    if first.positive or second.positive or not equal:
+        return None
+    if {first.atom.predicate, second.atom.predicate} != names:
+        return None
+    pairs = list(zip(first.atom.terms, second.atom.terms, strict=True))
+    differing = [k for k, (a, b) in enumerate(pairs) if a != b]
+    shared = [a for a, b in pairs if a == b]
+    plain = all(isinstance(t, Variable) for pair in pairs for t in pair)
+    if len(differing) != 1 or not plain or len(set(shared)) != len(shared):
+        return None
+    k = differing[0]
+    fits = {_bare(pairs[k][0]), _bare(pairs[k][1])} == {_bare(left), _bare(right)}
+    return k if fits and not {_bare(t) for t in pairs[k]} & {_bare(t) for t in shared} else None
+
+
+def _bare(term: Term) -> Term:
+    return Variable(term.name) if isinstance(term, Variable) else term
+
+
+def _groups(
+    program: Program, query: Sequence[str], all_clauses: Sequence[Clause]
+) -> tuple[dict[str, Group], set[int]]:
+    """Find the groups, and the clauses that they make superfluous."""
+    groups = {
+        name: Group(program.predicates[name].exactly_one[0], True)
+        for name in query
+        if program.predicates[name].exactly_one
+    }
+    covered = set()
+    for number, clause in enumerate(all_clauses):
+        for name in query:
+            k = at_most_one(clause, program.predicates[name])
+            if k is not None and groups.setdefault(name, Group(k, False)).argument == k:
+                covered.add(number)
+    return groups, covered
+
+
+class _Compiler:
+    def __init__(self, program: Program, query: tuple[str, ...], groups: Mapping[str, Group]):
+        self.program = program
+        self.query = query
+        self.groups = groups
+
+    def types_of(self, clause: Clause) -> dict[str, str]:
+        """Return the type of each variable of a clause."""
+        types: dict[str, str] = {}
+        for literal in clause.literals:
+            declared = self.program.predicates[literal.atom.predicate].types
+            for term, kind in zip(literal.atom.terms, declared, strict=True):
+                if isinstance(term, Variable):
+                    types[term.name] = kind
+        unknown = [
+            name
+            for _, left, right in clause.equalities
+            for name in _variables((left, right))
+            if name not in types
+        ]
+        unknown += [name for name in clause.template if name not in types]
+        if unknown:
+            raise OnlinesrlError(
+                f"rule `{clause.text}`: variable {unknown[0]} is in no literal of the clause, "
+                "so its type is unknown; let it stand in a predicate"
+            )
+        return types
+
+    def compile(self, clause: Clause) -> ClausePlan:
+        """Compile one clause for both kinds of world."""
+        types = self.types_of(clause)
+        query = tuple(x for x in clause.literals if x.atom.predicate in self.query)
+        full = self.steps(clause, types, query, opened=False)
+        listed = self.steps(clause, types, query, opened=True)
+        return ClausePlan(clause, self.with_run(clause, full, query), listed, query, types)
+
+    def steps(
+        self, clause: Clause, types: Mapping[str, str], query: tuple[Literal, ...], opened: bool
+    ) -> tuple[Step, ...]:
+        """Order the joins greedily: most bound arguments first, then checks as soon as they can be."""
+        evidence = [x for x in clause.literals if x.atom.predicate not in self.query]
+        joins = [(x.atom, False) for x in evidence if not x.positive]
+        if opened:
+            joins += [(x.atom, True) for x in query if not x.positive or len(query) == 1]
+        checks: list[Absent | Compare] = [Absent(x.atom) for x in evidence if x.positive]
+        checks += [Compare(not equal, a, b) for equal, a, b in clause.equalities]
+        bound: set[str] = set()
+        steps: list[Step] = []
+        while True:
+            steps += _ready(checks, bound)
+            if joins:
+                atom, open_ = max(joins, key=lambda join: _binding(join[0], bound))
+                joins.remove((atom, open_))
+                steps.append(Scan(atom, frozenset(bound), open_))
+                bound |= set(_variables(atom.terms))
+                continue
+            free = [v for v in self.domain_order(clause, types, query) if v not in bound]
+            if not free:
+                return tuple(steps)
+            steps.append(Domain(free[0], types[free[0]]))
+            bound.add(free[0])
+
+    def domain_order(
+        self, clause: Clause, types: Mapping[str, str], query: tuple[Literal, ...]
+    ) -> list[str]:
+        """Order free variables so that one that may become a run comes last."""
+        candidate = self.run_candidate(clause, query, types)
+        return sorted(types, key=lambda v: v == candidate)
+
+    def run_candidate(
+        self, clause: Clause, query: tuple[Literal, ...], types: Mapping[str, str]
+    ) -> str | None:
+        """Return the variable over which ground clauses differ by constant steps, if there is one."""
+        blocks = self.block(clause, types)
+        fixed = {v for x in clause.literals if x not in query for v in _variables(x.atom.terms)}
+        fixed |= {v for _, a, b in clause.equalities for v in _variables((a, b))}
+        inner = [v for v in blocks if v not in fixed][-1:]
+        if not inner or inner[0] != blocks[-1]:
+            inner = [
+                v
+                for x in query
+                for v in _variables(x.atom.terms)
+                if v not in fixed and v not in clause.template
+            ][-1:]
+        return inner[0] if inner else None
+
+    def block(self, clause: Clause, types: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the template variables over small declared types: their weights lie side by side."""
+        chosen, size = [], 1
+        for v in clause.template:
+            declared = len(self.program.types.get(types[v], ()))
+            if declared and size * declared <= MAX_BLOCK:
+                chosen.append(v)
+                size *= declared
+        return tuple(chosen)
+
+    def with_run(
+        self, clause: Clause, steps: tuple[Step, ...], query: tuple[Literal, ...]
+    ) -> tuple[Step, ...]:
+        if not steps or not isinstance(steps[-1], Domain):
+            return steps
+        last = steps[-1]
+        types = self.types_of(clause)
+        if last.variable != self.run_candidate(clause, query, types):
+            return steps
+        return (*steps[:-1], Domain(last.variable, last.type, run=True))
+
+
+def _binding(atom: Atom, bound: set[str]) -> tuple[int, int]:
+    """Rank a join: by its bound arguments, then by how few it leaves free."""
+    known = sum(isinstance(t, Constant) or t.name in bound for t in atom.terms)
+    return known, known - len(atom.terms)
+
+
+def _ready(checks: list[Absent | Compare], bound: set[str]) -> list[Step]:
+    """Take the checks whose variables are bound; an equality with one bound side binds the other."""
+    ready: list[Step] = []
+    progress = True
+    while progress:
+        progress = False
+        for check in list(checks):
+            step = _check_step(check, bound)
+            if step is not None:
+                checks.remove(check)
+                ready.append(step)
+                progress = True
+    return ready
+
+
+def _check_step(check: Absent | Compare, bound: set[str]) -> Step | None:
+    if isinstance(check, Absent):
+        return check if set(_variables(check.atom.terms)) <= bound else None
+    free = [v for v in _variables((check.left, check.right)) if v not in bound]
+    if not free:
+        return check
+    if len(free) == 1 and check.equal and check.left != check.right:
+        swap = isinstance(check.right, Variable) and check.right.name == free[0]
+        left, right = (check.right, check.left) if swap else (check.left, check.right)
+        bound.add(free[0])
+        return Compare(True, left, right, binds=True)
+    return None
+
+
+def _local_types(program: Program, query: Sequence[str], plans: Iterable[ClausePlan]) -> set[str]:
+    """Return the types to number in every world: queried, joined on, enumerated or compared."""
+    local = {t for name in query for t in program.predicates[name].types}
+    template: set[str] = set()
+    for plan in plans:
+        seen: set[str] = set()
+        template |= {plan.types[v] for v in plan.clause.template}
+        for step in (*plan.full, *plan.listed):
+            if isinstance(step, Domain):
+                local.add(step.type)
+        literals = [x.atom.terms for x in plan.clause.literals]
+        for terms in [*literals, *((a, b) for _, a, b in plan.clause.equalities)]:
+            for v in _variables(terms):
+                if v in seen:
+                    local.add(plan.types[v])
+                seen.add(v)
+    used = {t for p in program.predicates.values() for t in p.types}
+    return local | (used - template)
+
+
+def compile_program(program: Program, query: Sequence[str], templates: Iterable[str] = ()) -> Plan:
+    """Compile a program for the given query predicates.
+
+    ``templates`` names types to be known stream-wide besides those of + variables. Raises
+    OnlinesrlError for a query predicate that the model does not declare.
+    """
+    for name in query:
+        if name not in program.predicates:
+            known = ", ".join(sorted(program.predicates))
+            raise OnlinesrlError(f"query predicate {name} is not declared; declared are: {known}")
+    all_clauses = clauses(program)
+    groups, covered = _groups(program, query, all_clauses)
+    compiler = _Compiler(program, tuple(query), groups)
+    kept = [
+        clause
+        for number, clause in enumerate(all_clauses)
+        if number not in covered
+        and (clause.hard or any(x.atom.predicate in query for x in clause.literals))
+    ]
+    plans = tuple(compiler.compile(clause) for clause in kept)
+    template = {plan.types[v] for plan in plans for v in plan.clause.template} | set(templates)
+    return Plan(
+        program,
+        tuple(query),
+        groups,
+        plans,
+        frozenset(_local_types(program, query, plans)),
+        frozenset(template),
+    )

@@ -1,0 +1,1 @@
+"""MAP engines: what maximises the score of a ground model."""

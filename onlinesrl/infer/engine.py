@@ -1,0 +1,50 @@
+"""What a MAP engine is: it maximises a ground model's score plus a linear bonus."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from onlinesrl.errors import OnlinesrlError
+from onlinesrl.ground.model import ClauseModel, Floats, State
+
+
+class Infeasible(OnlinesrlError):
+    """No state satisfies the hard clauses and the groups."""
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A feasible state and what is known of it.
+
+    ``score`` is ``value(model, state, weights, bonus)``, so it has the bonus in it; no feasible
+    state has more than ``bound``; ``certified`` says that the engine proved the state optimal, and
+    a learner takes only such a one for an MPE; ``route`` names what found it.
+    """
+
+    state: State
+    score: float
+    bound: float
+    route: str
+    certified: bool
+
+
+class MapEngine(Protocol):
+    """Anything that finds a feasible state of high score; deterministic."""
+
+    def solve(
+        self, model: ClauseModel, weights: Floats, *, bonus: Floats | None = None
+    ) -> Solution:
+        """Maximise ``w . f(state) + bonus . state`` over the feasible states.
+
+        ``weights`` is float64[W] with every weight index of the model below W; ``bonus`` is
+        float64[n_atoms] (loss augmentation: the Hamming loss is linear in the state). Raises
+        Infeasible where there is no feasible state.
+        """
+        ...
+
+
+def value(model: ClauseModel, state: State, weights: Floats, bonus: Floats | None) -> float:
+    """``w . f(state) + bonus . state``, the number that every engine maximises and reports."""
+    score = model.score(state, weights)
+    return score if bonus is None else score + float(bonus[state != 0].sum())

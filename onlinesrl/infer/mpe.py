@@ -1,0 +1,142 @@
+"""Exact MPE: elimination where the induced width is small, PuLP for the components where it is not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onlinesrl.errors import OnlinesrlError
+from onlinesrl.ground.convert import network_of
+from onlinesrl.ground.model import ClauseModel, Floats, Indices, State
+from onlinesrl.infer.engine import Infeasible, MapEngine, Solution, value
+from onlinesrl.kernels import elimination as kernel
+from onlinesrl.kernels.network import Network
+
+
+class Wide(OnlinesrlError):
+    """The induced width is beyond elimination; the engine gives no answer."""
+
+
+class Elimination:
+    """Max-sum variable elimination. Raises Wide where the tables would be too large."""
+
+    def solve(
+        self, model: ClauseModel, weights: Floats, *, bonus: Floats | None = None
+    ) -> Solution:
+        """See ``MapEngine.solve``; ties go to the first value of each variable."""
+        net, order = network_of(model)
+        memory = _structured(net, model)
+        bonus = np.zeros(model.n_atoms) if bonus is None else bonus
+        table = np.zeros((max(1, len(weights)), 3))
+        table[: len(weights), 0] = weights
+        found = np.zeros(model.n_atoms + 1, np.uint8)
+        if kernel.eliminate(net, memory, table, 0.0, 0.0, bonus[order], found) == -np.inf:
+            raise Infeasible("no state satisfies the hard rules")
+        state = np.empty(model.n_atoms, np.uint8)
+        state[order] = found[: model.n_atoms]
+        if not model.feasible(state):  # an empty hard clause
+            raise Infeasible("no state satisfies the hard rules")
+        score = value(model, state, weights, bonus)
+        return Solution(state, score, score, "elimination", certified=True)
+
+
+def _structured(net: Network, model: ClauseModel) -> kernel.Structure:
+    arcs, cells = 64 + 8 * len(model.literals), 4096
+    while True:
+        memory = kernel.structure_memory(model.n_atoms + 1, model.n_clauses + 1, arcs, cells)
+        status = kernel.structure(net, memory)
+        if status == kernel.SOLVED:
+            return memory
+        if status == kernel.WIDE or cells > 1 << 24:
+            raise Wide("the induced width is too large for elimination")
+        arcs, cells = 2 * arcs, 4 * cells
+
+
+class Mpe:
+    """Exact MPE with the reductions of mpe.md: zero clauses out, components apart, narrow ones eliminated.
+
+    ``core`` solves the components that are too wide; its answers say whether they are certified.
+    """
+
+    def __init__(self, core: MapEngine):
+        self.core = core
+        self.elimination = Elimination()
+
+    def solve(
+        self, model: ClauseModel, weights: Floats, *, bonus: Floats | None = None
+    ) -> Solution:
+        """See ``MapEngine.solve``."""
+        live = (model.weight_index < 0) | (model.clause_weights(weights) != 0)
+        state = np.zeros(model.n_atoms, np.uint8)
+        bonus = np.zeros(model.n_atoms) if bonus is None else bonus
+        parts = []
+        for atoms, clauses in components(model, live):
+            part = restrict(model, atoms, clauses)
+            parts.append(self._solve(part, weights, bonus[atoms]))
+            state[atoms] = parts[-1].state
+        score = value(model, state, weights, bonus)
+        slack = sum(p.bound - p.score for p in parts)
+        route = "ilp" if any(p.route == "ilp" for p in parts) else "elimination"
+        return Solution(state, score, score + slack, route, all(p.certified for p in parts))
+
+    def _solve(self, part: ClauseModel, weights: Floats, bonus: Floats) -> Solution:
+        try:
+            return self.elimination.solve(part, weights, bonus=bonus)
+        except Wide:
+            return self.core.solve(part, weights, bonus=bonus)
+
+
+def components(model: ClauseModel, live: State) -> list[tuple[Indices, Indices]]:
+    """Return the connected components as (atoms, live clauses), in order of their first atom."""
+    parent = list(range(model.n_atoms))
+
+    def root(a: int) -> int:
+        while parent[a] != a:
+            parent[a] = parent[parent[a]]
+            a = parent[a]
+        return a
+
+    def join(atoms: list[int]) -> None:
+        for a in atoms[1:]:
+            low, high = sorted((root(atoms[0]), root(a)))
+            parent[high] = low
+
+    literals = np.abs(model.literals) - 1
+    rows = [literals[model.start[c] : model.start[c + 1]].tolist() for c in range(model.n_clauses)]
+    for c in np.flatnonzero(live):
+        join(rows[c])
+    for g in range(len(model.exactly)):
+        join(np.flatnonzero(model.group == g).tolist())
+    roots = np.asarray([root(a) for a in range(model.n_atoms)], np.int64)
+    atoms_of: dict[int, list[int]] = {}
+    clauses_of: dict[int, list[int]] = {}
+    for a, r in enumerate(roots.tolist()):
+        atoms_of.setdefault(r, []).append(a)
+        clauses_of.setdefault(r, [])
+    for c in np.flatnonzero(live).tolist():
+        if not rows[c]:
+            raise Infeasible("a hard clause is empty")
+        clauses_of[int(roots[rows[c][0]])].append(c)
+    return [
+        (np.asarray(atoms_of[r], np.int64), np.asarray(clauses_of[r], np.int64)) for r in atoms_of
+    ]
+
+
+def restrict(model: ClauseModel, atoms: Indices, clauses: Indices) -> ClauseModel:
+    """Return the sub-model of some atoms and clauses; the clauses mention no other atoms."""
+    number = np.full(model.n_atoms, -1, np.int64)
+    number[atoms] = np.arange(len(atoms))
+    lengths = np.diff(model.start)[clauses]
+    start = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    picked = np.repeat(model.start[clauses] - start[:-1], lengths) + np.arange(start[-1])
+    literals = model.literals[picked]
+    groups, group = np.unique(model.group[atoms], return_inverse=True)
+    free = int(len(groups) > 0 and groups[0] < 0)
+    return ClauseModel(
+        n_atoms=len(atoms),
+        start=start,
+        literals=(np.sign(literals) * (number[np.abs(literals) - 1] + 1)).astype(np.int32),
+        weight_index=model.weight_index[clauses],
+        sign=model.sign[clauses],
+        group=(group.reshape(-1) - free).astype(np.int32),
+        exactly=model.exactly[groups[free:]],
+    )

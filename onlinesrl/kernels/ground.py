@@ -1,0 +1,536 @@
+"""Grounding of one world: open atoms, indexes, and the join plans run by backtracking.
+
+All constants are integers. Types that are joined on, enumerated or queried are numbered anew in every
+world (dense, in order of first appearance, declared constants first), so relations are indexed by
+counting and atoms are numbered by mixed radix. Work is proportional to the tuples read and the rows
+written.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from onlinesrl.kernels.jit import kernel
+
+from onlinesrl.kernels.network import (
+    ATOMS,
+    FALSE,
+    GROUNDINGS,
+    LITERALS,
+    OPEN,
+    ROWS,
+    TRUE,
+    VARIABLES,
+    Bytes,
+    Ints,
+    Ints32,
+    Network,
+)
+
+# What a world can come back with.
+OK = 0
+GROW_ATOMS, GROW_ROWS, GROW_INDEX = 1, 2, 3
+TOO_MANY_ATOMS, TOO_MANY_GROUNDINGS, EVIDENCE_BREAKS_RULE = 11, 12, 13
+
+SCAN, ABSENT, DOMAIN, EQUAL, UNEQUAL = 0, 1, 2, 3, 4
+NO_GROUP, AT_MOST_ONE, EXACTLY_ONE = 0, 1, 2
+
+
+class Plans(NamedTuple):
+    """The compiled rules. A term is coded as its variable's slot, or -1 - constant."""
+
+    # query predicates; arguments in radix order: the grouped one last
+    query_start: Ints32  # [query + 1] into query_type
+    query_type: Ints32
+    query_argument: Ints32  # position of the argument in the predicate
+    query_group: Ints32  # [query] NO_GROUP, AT_MOST_ONE, EXACTLY_ONE
+    query_evidence: Ints32  # [query] slot of its evidence relation
+    query_listed: Ints32  # [query] slot of its listed open atoms
+    query_false: Ints32  # [query] slot of its atoms false by evidence
+    query_truth: Ints32  # [query] slot of its true atoms
+    # relations
+    arity: Ints32  # [slot]
+    index_slot: Ints32  # [index]
+    index_argument: Ints32  # [index]
+    index_type: Ints32  # [index]
+    # join steps; clause c has variant 2c for full worlds, 2c + 1 for listed ones
+    step_start: Ints32  # [variant + 1]
+    op: Ints32  # [step]
+    slot: Ints32  # [step] relation of SCAN and ABSENT, type of DOMAIN
+    probe: Ints32  # [step] index to look in, -1: read the whole relation
+    probe_term: Ints32  # [step]
+    run: Bytes  # [step] 1: this DOMAIN may be left to a run
+    term_start: Ints32  # [step + 1]
+    term: Ints32
+    binds: Bytes  # [term]
+    # clauses
+    hard: Bytes  # [clause]
+    sign: Ints32  # [clause]
+    literal_start: Ints32  # [clause + 1]
+    literal_query: Ints32  # [literal]
+    literal_positive: Bytes
+    literal_term_start: Ints32  # [literal + 1]
+    literal_term: Ints32
+    # templates
+    first_weight: Ints  # [clause] its weight; with a template, those of unseen constants
+    template_start: Ints32  # [clause + 1]
+    template_variable: Ints32
+    template_type: Ints32
+    template_stride: Ints32  # > 0: offset stride within a block of weights; 0: part of the key
+    declared: Ints32  # [type] number of declared constants
+
+
+class Batch(NamedTuple):
+    """Packed worlds: column-wise relations of integers."""
+
+    start: Ints  # [world, slot] into data
+    count: Ints  # [world, slot]
+    data: Ints32
+    domain: Ints32  # [world, type] number of constants
+    name_start: Ints  # [world, type] into names, -1: ids of this type are stream-wide already
+    names: Ints32  # stream-wide id of each of the world's constants, -1: unknown
+    listed: Bytes  # [world] 1: open atoms are listed
+    labelled: Bytes  # [world] 1: the truth is known
+
+
+class Scratch(NamedTuple):
+    """Working memory of grounding, reused from world to world."""
+
+    query_base: Ints  # [query + 1] first atom
+    query_stride: Ints  # [query_type]
+    index_start: Ints32
+    index_row: Ints32
+    index_start_at: Ints  # [index]
+    index_row_at: Ints  # [index]
+    table: Ints32  # hash table of duplicate removal
+    variable: Ints  # [rule variable]
+    cursor: Ints  # [step]
+    stop: Ints  # [step]
+    row_key: Ints32  # [row, template variable]
+    row_offset: Ints32  # [row]
+
+
+def scratch(
+    queries: int, arguments: int, indexes: int, cells: int, depth: int, keys: int, rows: int
+) -> Scratch:
+    """Return working memory for so many query predicates, index cells, join steps and rows."""
+    return Scratch(
+        np.zeros(queries + 1, np.int64),
+        np.zeros(arguments + 1, np.int64),
+        np.zeros(cells, np.int32),
+        np.zeros(cells, np.int32),
+        np.zeros(indexes + 1, np.int64),
+        np.zeros(indexes + 1, np.int64),
+        np.zeros(cells, np.int32),
+        np.zeros(depth, np.int64),
+        np.zeros(depth, np.int64),
+        np.zeros(depth, np.int64),
+        np.zeros((rows, keys), np.int32),
+        np.zeros(rows, np.int32),
+    )
+
+
+@kernel
+def _same_tuple(batch: Batch, start: int, n: int, arity: int, i: int, j: int) -> bool:
+    for k in range(arity):
+        if batch.data[start + k * n + i] != batch.data[start + k * n + j]:
+            return False
+    return True
+
+
+@kernel
+def _deduplicate(batch: Batch, w: int, slot: int, arity: int, table: Ints32) -> None:
+    """Make a relation a set: repeated tuples are dropped, first places kept."""
+    n, start = batch.count[w, slot], batch.start[w, slot]
+    mask = 1
+    while mask < 2 * n:
+        mask *= 2
+    table[:mask] = -1
+    mask -= 1
+    kept = 0
+    for i in range(n):
+        h = np.uint64(14695981039346656037)
+        for k in range(arity):
+            h = (h ^ np.uint64(batch.data[start + k * n + i])) * np.uint64(1099511628211)
+        at = np.int64((h ^ (h >> np.uint64(29))) & np.uint64(mask))
+        while table[at] >= 0 and not _same_tuple(batch, start, n, arity, table[at], i):
+            at = (at + 1) & mask
+        if table[at] < 0:
+            table[at] = kept
+            for k in range(arity):
+                batch.data[start + k * n + kept] = batch.data[start + k * n + i]
+            kept += 1
+    if kept < n:  # close the gaps between the columns
+        for k in range(1, arity):
+            for i in range(kept):
+                batch.data[start + k * kept + i] = batch.data[start + k * n + i]
+        batch.count[w, slot] = kept
+
+
+@kernel
+def index_relations(plans: Plans, batch: Batch, w: int, s: Scratch) -> int:
+    """Make every relation a set and index the arguments that plans look up."""
+    for slot in range(len(plans.arity)):
+        if batch.count[w, slot] > 1:
+            if 4 * batch.count[w, slot] > len(s.table):
+                return GROW_INDEX
+            _deduplicate(batch, w, slot, plans.arity[slot], s.table)
+    at, row_at = 0, 0
+    for x in range(len(plans.index_slot)):
+        slot, argument = plans.index_slot[x], plans.index_argument[x]
+        n, cells = batch.count[w, slot], batch.domain[w, plans.index_type[x]]
+        if at + cells + 2 > len(s.index_start) or row_at + n > len(s.index_row):
+            return GROW_INDEX
+        s.index_start_at[x], s.index_row_at[x] = at, row_at
+        column = batch.start[w, slot] + argument * n
+        s.index_start[at : at + cells + 2] = 0
+        for i in range(n):
+            s.index_start[at + batch.data[column + i] + 2] += 1
+        for c in range(at + 2, at + cells + 2):
+            s.index_start[c] += s.index_start[c - 1]
+        for i in range(n):
+            c = at + batch.data[column + i] + 1
+            s.index_row[row_at + s.index_start[c]] = i
+            s.index_start[c] += 1
+        at += cells + 2
+        row_at += n
+    return OK
+
+
+@kernel
+def radix_key(plans: Plans, batch: Batch, w: int, q: int, slot: int, i: int, s: Scratch) -> int:
+    """Return the number of tuple i of a relation among all groundings of query predicate q."""
+    key = 0
+    n, start = batch.count[w, slot], batch.start[w, slot]
+    for j in range(plans.query_start[q], plans.query_start[q + 1]):
+        key += batch.data[start + plans.query_argument[j] * n + i] * s.query_stride[j]
+    return key
+
+
+@kernel
+def find_atom(batch: Batch, w: int, q: int, key: int, net: Network, s: Scratch) -> int:
+    """Return the atom of a radix key, -1 where the world does not list it."""
+    if not batch.listed[w]:
+        return s.query_base[q] + key
+    low, high = s.query_base[q], s.query_base[q + 1]
+    while low < high:
+        middle = (low + high) // 2
+        if net.key[middle] < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < s.query_base[q + 1] and net.key[low] == key else -1
+
+
+@kernel
+def sort(keys: Ints, first: int, stop: int) -> None:
+    """Sort a stretch of an array in place (heap sort: no memory, no bad case)."""
+    n = stop - first
+    for end in range(-(n // 2), n - 1):  # below 0: build the heap; from 0 on: take its maximum
+        root, size = -end - 1, n
+        if end >= 0:
+            size = n - 1 - end
+            keys[first], keys[first + size] = keys[first + size], keys[first]
+            root = 0
+        while 2 * root + 1 < size:
+            child = 2 * root + 1
+            if child + 1 < size and keys[first + child] < keys[first + child + 1]:
+                child += 1
+            if keys[first + root] >= keys[first + child]:
+                break
+            keys[first + root], keys[first + child] = keys[first + child], keys[first + root]
+            root = child
+
+
+@kernel
+def _list_keys(plans: Plans, batch: Batch, w: int, q: int, net: Network, s: Scratch) -> int:
+    """Write the sorted keys of the listed and the observed atoms of q; returns their number."""
+    first = s.query_base[q]
+    at = first
+    slots = (plans.query_listed[q], plans.query_evidence[q], plans.query_false[q])
+    for slot in slots:
+        for i in range(batch.count[w, slot]):
+            net.key[at] = radix_key(plans, batch, w, q, slot, i, s)
+            at += 1
+    sort(net.key, first, at)
+    n = min(1, at - first)
+    for i in range(first + 1, at):
+        if net.key[i] != net.key[first + n - 1]:
+            net.key[first + n] = net.key[i]
+            n += 1
+    return n
+
+
+@kernel
+def _place_variables(plans: Plans, batch: Batch, w: int, q: int, net: Network, s: Scratch) -> None:
+    """Put the atoms of q in variables: the values of a grouped argument in one, else one each."""
+    group = plans.query_group[q]
+    width = 1
+    if group != NO_GROUP:
+        width = batch.domain[w, plans.query_type[plans.query_start[q + 1] - 1]]
+    v, last = net.size[VARIABLES], -1
+    base = s.query_base[q]
+    for a in range(base, s.query_base[q + 1]):
+        key = (net.key[a] if batch.listed[w] else a - base) // width
+        if key != last:
+            net.var_start[v] = a
+            net.exactly[v] = group == EXACTLY_ONE
+            v += 1
+            last = key
+        net.var_of[a] = v - 1
+        net.fixed[a] = OPEN
+    net.var_start[v] = s.query_base[q + 1]
+    net.size[VARIABLES] = v
+
+
+@kernel
+def _fix(plans: Plans, batch: Batch, w: int, q: int, net: Network, s: Scratch) -> None:
+    for slot, value in ((plans.query_false[q], FALSE), (plans.query_evidence[q], TRUE)):
+        for i in range(batch.count[w, slot]):
+            atom = find_atom(batch, w, q, radix_key(plans, batch, w, q, slot, i, s), net, s)
+            net.fixed[atom] = value
+
+
+@kernel
+def number_atoms(
+    plans: Plans, batch: Batch, w: int, net: Network, s: Scratch, max_atoms: int
+) -> int:
+    """Number the world's query atoms and put them in variables."""
+    net.size[:] = 0
+    queries = len(plans.query_group)
+    for q in range(queries):
+        full = 1
+        for j in range(plans.query_start[q + 1] - 1, plans.query_start[q] - 1, -1):
+            s.query_stride[j] = full
+            if full > (1 << 62) // max(1, batch.domain[w, plans.query_type[j]]):
+                return TOO_MANY_ATOMS
+            full *= batch.domain[w, plans.query_type[j]]
+        listed = 0
+        for slot in (plans.query_listed[q], plans.query_evidence[q], plans.query_false[q]):
+            listed += batch.count[w, slot]
+        n = listed if batch.listed[w] else full
+        s.query_base[q] = net.size[ATOMS]
+        if net.size[ATOMS] + n > max_atoms:
+            return TOO_MANY_ATOMS
+        if net.size[ATOMS] + n + 1 > len(net.var_of):
+            return GROW_ATOMS
+        if batch.listed[w]:
+            n = _list_keys(plans, batch, w, q, net, s)
+        net.size[ATOMS] += n
+        s.query_base[q + 1] = net.size[ATOMS]
+        _place_variables(plans, batch, w, q, net, s)
+        _fix(plans, batch, w, q, net, s)
+    net.var_start[net.size[VARIABLES]] = net.size[ATOMS]
+    return OK
+
+
+@kernel
+def _value(s: Scratch, term: int) -> int:
+    return s.variable[term] if term >= 0 else -1 - term
+
+
+@kernel
+def _open(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> None:
+    """Set the cursor of a step to its first candidate."""
+    op = plans.op[step]
+    s.cursor[depth], s.stop[depth] = 0, 1
+    if op == DOMAIN:
+        s.stop[depth] = batch.domain[w, plans.slot[step]]
+    elif op in (SCAN, ABSENT):
+        x = plans.probe[step]
+        if x < 0:
+            s.stop[depth] = batch.count[w, plans.slot[step]]
+        else:
+            at = s.index_start_at[x] + _value(s, plans.probe_term[step])
+            s.cursor[depth], s.stop[depth] = s.index_start[at], s.index_start[at + 1]
+
+
+@kernel
+def _matches(plans: Plans, batch: Batch, w: int, step: int, i: int, s: Scratch) -> bool:
+    """Compare a tuple with the bound terms of a step, and bind the others."""
+    slot = plans.slot[step]
+    n, start = batch.count[w, slot], batch.start[w, slot]
+    x = plans.probe[step]
+    row = s.index_row[s.index_row_at[x] + i] if x >= 0 else i
+    for p in range(plans.term_start[step], plans.term_start[step + 1]):
+        value = batch.data[start + (p - plans.term_start[step]) * n + row]
+        if plans.binds[p]:
+            s.variable[plans.term[p]] = value
+        elif value != _value(s, plans.term[p]):
+            return False
+    return True
+
+
+@kernel
+def _advance(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> bool:
+    """Move a step to its next match; False: there is none."""
+    op = plans.op[step]
+    p = plans.term_start[step]
+    if op == ABSENT:
+        if s.cursor[depth] < 0:
+            return False
+        for i in range(s.cursor[depth], s.stop[depth]):
+            if _matches(plans, batch, w, step, i, s):
+                return False
+        s.cursor[depth] = -1
+        return True
+    while s.cursor[depth] < s.stop[depth]:
+        i = s.cursor[depth]
+        s.cursor[depth] += 1
+        if op == SCAN:
+            if _matches(plans, batch, w, step, i, s):
+                return True
+        elif op == DOMAIN:
+            s.variable[plans.term[p]] = i
+            return True
+        elif plans.binds[p]:  # EQUAL that binds its first term
+            s.variable[plans.term[p]] = _value(s, plans.term[p + 1])
+            return True
+        else:
+            same = _value(s, plans.term[p]) == _value(s, plans.term[p + 1])
+            return same == (op == EQUAL)
+    return False
+
+
+@kernel
+def _emit_literals(
+    plans: Plans, batch: Batch, w: int, c: int, run: int, net: Network, s: Scratch
+) -> int:
+    """Write the open literals of a ground clause; returns their number, -1: the clause is true."""
+    first = net.size[LITERALS]
+    at = first
+    for x in range(plans.literal_start[c], plans.literal_start[c + 1]):
+        q = plans.literal_query[x]
+        key, step = 0, 0
+        for p in range(plans.literal_term_start[x], plans.literal_term_start[x + 1]):
+            stride = s.query_stride[plans.query_start[q] + p - plans.literal_term_start[x]]
+            if plans.literal_term[p] == run:
+                step += stride
+            else:
+                key += _value(s, plans.literal_term[p]) * stride
+        atom = find_atom(batch, w, q, key, net, s)
+        if atom >= 0:
+            net.lit_atom[at] = atom
+            net.lit_step[at] = step
+            net.lit_positive[at] = plans.literal_positive[x]
+            at += 1
+        elif not plans.literal_positive[x]:
+            return -1
+    net.size[LITERALS] = at
+    return at - first
+
+
+@kernel
+def _emit_key(plans: Plans, batch: Batch, w: int, c: int, run: int, row: int, s: Scratch) -> None:
+    """Write the template constants of a row: the key of its weights, and its offset in the block."""
+    s.row_offset[row] = 0
+    first = plans.template_start[c]
+    s.row_key[row, :] = 0
+    for p in range(first, plans.template_start[c + 1]):
+        if plans.template_variable[p] == run:
+            continue
+        constant = s.variable[plans.template_variable[p]]
+        kind = plans.template_type[p]
+        if batch.name_start[w, kind] >= 0:
+            constant = batch.names[batch.name_start[w, kind] + constant]
+        if plans.template_stride[p] == 0 or constant < 0:
+            s.row_key[row, p - first] = constant
+        elif constant < plans.declared[kind]:
+            s.row_offset[row] += constant * plans.template_stride[p]
+        else:
+            s.row_key[row, p - first] = constant + 1
+
+
+@kernel
+def _emit(
+    plans: Plans, batch: Batch, w: int, c: int, run: int, length: int, net: Network, s: Scratch
+) -> int:
+    """Write one row for the bound variables."""
+    row = net.size[ROWS]
+    literals = plans.literal_start[c + 1] - plans.literal_start[c]
+    if row + 2 > len(net.row_len) or net.size[LITERALS] + literals > len(net.lit_atom):
+        return GROW_ROWS
+    count = _emit_literals(plans, batch, w, c, run, net, s)
+    if count == 0 and plans.hard[c]:
+        return EVIDENCE_BREAKS_RULE
+    if count <= 0:
+        return OK
+    net.row_len[row] = length
+    net.row_clause[row] = c
+    net.row_weight[row] = -1 if plans.hard[c] else 0
+    net.row_step[row] = 0
+    net.row_sign[row] = plans.sign[c]
+    if not plans.hard[c]:
+        _emit_key(plans, batch, w, c, run, row, s)
+        for p in range(plans.template_start[c], plans.template_start[c + 1]):
+            if plans.template_variable[p] == run:
+                net.row_step[row] = 1
+    net.lit_start[row + 1] = net.size[LITERALS]
+    net.size[ROWS] += 1
+    return OK
+
+
+@kernel
+def _may_run(plans: Plans, batch: Batch, w: int, c: int, step: int) -> bool:
+    """Tell whether the last DOMAIN step may become a run: a template one only over declared constants."""
+    if not plans.run[step]:
+        return False
+    variable = plans.term[plans.term_start[step]]
+    kind = plans.slot[step]
+    if batch.domain[w, kind] == 0:
+        return False
+    for p in range(plans.template_start[c], plans.template_start[c + 1]):
+        if plans.template_variable[p] == variable:
+            return bool(batch.domain[w, kind] == plans.declared[kind])
+    return True
+
+
+@kernel
+def ground_clause(
+    plans: Plans, batch: Batch, w: int, c: int, net: Network, s: Scratch, limit: int
+) -> int:
+    """Run the join plan of one clause in one world and write its rows."""
+    variant = 2 * c + batch.listed[w]
+    first, steps = plans.step_start[variant], plans.step_start[variant + 1]
+    steps -= first
+    run, length = -1, 1
+    if steps > 0 and not batch.listed[w] and _may_run(plans, batch, w, c, first + steps - 1):
+        steps -= 1
+        run = plans.term[plans.term_start[first + steps]]
+        length = batch.domain[w, plans.slot[first + steps]]
+    if steps == 0:
+        return _emit(plans, batch, w, c, run, length, net, s)
+    depth = 0
+    _open(plans, batch, w, first, 0, s)
+    while depth >= 0:
+        if not _advance(plans, batch, w, first + depth, depth, s):
+            depth -= 1
+        elif depth < steps - 1:
+            depth += 1
+            _open(plans, batch, w, first + depth, depth, s)
+        else:
+            net.size[GROUNDINGS] += length
+            if net.size[GROUNDINGS] > limit:
+                return TOO_MANY_GROUNDINGS
+            status = _emit(plans, batch, w, c, run, length, net, s)
+            if status != OK:
+                return status
+    return OK
+
+
+@kernel
+def ground_world(
+    plans: Plans, batch: Batch, w: int, net: Network, s: Scratch, max_atoms: int, limit: int
+) -> tuple[int, int]:
+    """Ground all clauses of a world; returns a status and the clause it came from (or -1)."""
+    status = index_relations(plans, batch, w, s)
+    if status == OK:
+        status = number_atoms(plans, batch, w, net, s, max_atoms)
+    if status != OK:
+        return status, -1
+    net.lit_start[0] = 0
+    for c in range(len(plans.hard)):
+        status = ground_clause(plans, batch, w, c, net, s, limit)
+        if status != OK:
+            return status, c
+    return OK, -1

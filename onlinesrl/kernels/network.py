@@ -1,0 +1,121 @@
+"""The ground network of one world, as arrays: what grounding fills and inference reads.
+
+A *row* is a run of ``row_len`` ground clauses that differ by a constant step: clause ``k`` of a row
+has the literals ``lit_atom + k * lit_step`` and the weight ``row_weight + k * row_step``. Rules with a
+template variable over a declared type ground to runs (one row for the three fields of a token); every
+other ground clause is a run of one.
+
+Atoms stand in *variables*: the atoms of an exactly-one or at-most-one group are one variable of
+several values, any other atom is a variable of two. Variable ``v`` holds the atoms
+``var_start[v] : var_start[v+1]``; its value 0 is "none of them", value ``i`` its ``i``-th atom.
+So atom ``a`` of variable ``v`` has the value slot ``a + v + 1`` among all values of the world.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from onlinesrl.kernels.jit import kernel
+
+Ints = npt.NDArray[np.int64]
+Ints32 = npt.NDArray[np.int32]
+Bytes = npt.NDArray[np.uint8]
+Floats = npt.NDArray[np.float64]
+
+OPEN, FALSE, TRUE = 0, 1, 2
+
+
+class Network(NamedTuple):
+    """Scratch memory for one world's ground network; ``size`` says how much of it is in use."""
+
+    size: Ints  # atoms, variables, rows, literals, ground clauses
+    var_of: Ints32  # [atom]
+    var_start: Ints32  # [variable + 1]
+    exactly: Bytes  # [variable] 1: one of its atoms must be true
+    fixed: Bytes  # [atom] OPEN, or FALSE or TRUE by evidence
+    key: Ints  # [atom] its number among all groundings of its predicate (listed worlds)
+    row_len: Ints32  # [row]
+    row_clause: Ints32  # [row]
+    row_weight: Ints  # [row] first weight, -1 for a hard clause
+    row_step: Ints32  # [row] 1 where each clause of the run has a weight of its own
+    row_sign: Floats  # [row]
+    lit_start: Ints32  # [row + 1]
+    lit_atom: Ints32  # [literal]
+    lit_step: Ints32  # [literal]
+    lit_positive: Bytes  # [literal]
+
+
+ATOMS, VARIABLES, ROWS, LITERALS, GROUNDINGS = 0, 1, 2, 3, 4
+
+
+def network(atoms: int, rows: int, literals: int) -> Network:
+    """Return an empty network with room for so many atoms, rows and literals."""
+    i32, u8 = np.int32, np.uint8
+    return Network(
+        np.zeros(5, np.int64),
+        np.zeros(atoms, i32),
+        np.zeros(atoms + 1, i32),
+        np.zeros(atoms, u8),
+        np.zeros(atoms, u8),
+        np.zeros(atoms, np.int64),
+        np.zeros(rows, i32),
+        np.zeros(rows, i32),
+        np.zeros(rows, np.int64),
+        np.zeros(rows, i32),
+        np.zeros(rows),
+        np.zeros(rows + 1, i32),
+        np.zeros(literals, i32),
+        np.zeros(literals, i32),
+        np.zeros(literals, u8),
+    )
+
+
+@kernel
+def clause_true(net: Network, row: int, k: int, state: Bytes) -> bool:
+    """Tell whether clause ``k`` of a row holds in a state."""
+    for p in range(net.lit_start[row], net.lit_start[row + 1]):
+        if state[net.lit_atom[p] + k * net.lit_step[p]] == net.lit_positive[p]:
+            return True
+    return False
+
+
+@kernel
+def violated_hard(net: Network, state: Bytes) -> int:
+    """Return the clause number of a hard clause that the state breaks, or -1."""
+    for r in range(net.size[ROWS]):
+        if net.row_weight[r] < 0:
+            for k in range(net.row_len[r]):
+                if not clause_true(net, r, k, state):
+                    return net.row_clause[r]
+    return -1
+
+
+@kernel
+def broken_group(net: Network, state: Bytes) -> int:
+    """Return a variable whose group constraint the state breaks, or -1."""
+    for v in range(net.size[VARIABLES]):
+        count = 0
+        for a in range(net.var_start[v], net.var_start[v + 1]):
+            count += state[a]
+        if count > 1 or (count == 0 and net.exactly[v]):
+            return v
+    return -1
+
+
+@kernel
+def soft_score(net: Network, state: Bytes, weights: Floats, cu: float, cv: float) -> float:
+    """Return the sum of sign * weight over the soft clauses that hold.
+
+    A weight is read from a row of ``weights`` as ``base + cu * u + cv * v``.
+    """
+    total = 0.0
+    for r in range(net.size[ROWS]):
+        weight = net.row_weight[r]
+        if weight < 0:
+            continue
+        for k in range(net.row_len[r]):
+            if clause_true(net, r, k, state):
+                i = weight + k * net.row_step[r]
+                total += net.row_sign[r] * (weights[i, 0] + cu * weights[i, 1] + cv * weights[i, 2])
+    return total

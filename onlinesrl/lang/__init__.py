@@ -1,0 +1,1 @@
+"""Reading the languages: Markov logic files into programs, clauses, and databases."""

@@ -1,0 +1,57 @@
+"""Structured examples: what one JSON line, or one Alchemy database, says of one world."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from onlinesrl.errors import ExampleError
+
+Constant: TypeAlias = str | int
+
+
+class ValuedAtom(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An atom with a truth value: 1 true, 0 false."""
+
+    args: list[Constant]
+    value: float = 1.0
+
+
+Atoms: TypeAlias = dict[str, list[list[Constant] | ValuedAtom]]
+
+
+class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One world.
+
+    ``evidence`` holds the true atoms of each evidence predicate (and observed ones of query
+    predicates), ``truth`` the true query atoms; without it the example is predicted and not learned
+    from. ``query`` lists the open atoms where they are not all groundings over the world's constants.
+    ``group`` names the fold, ``dup_of`` an earlier example that this one repeats. A constant is a
+    string or a whole number; ``3`` and ``"3"`` are the same constant.
+    """
+
+    id: Constant
+    evidence: Atoms
+    truth: Atoms | None = None
+    query: Atoms | None = None
+    group: str | None = None
+    dup_of: Constant | None = None
+
+
+_decoder = msgspec.json.Decoder(Example)
+
+
+def decode(line: bytes) -> Example:
+    """Return the example of a JSON line. Raises ExampleError with the reason."""
+    try:
+        return _decoder.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ExampleError(f"not an example: {error}") from None
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON schema of an example."""
+    schema = msgspec.json.schema(Example)
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    return schema

@@ -1,0 +1,72 @@
+"""A text that is being read: where its parts stand, and what of it is comment."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from onlinesrl.errors import LocatedError, ModelError, StorageError
+from onlinesrl.lang.ast import Position
+from onlinesrl.lang.text import STRING
+
+_COMMENT = re.compile(rf"({STRING})|//[^\n]*|/\*.*?\*/|(/\*)", re.DOTALL)
+_NOT_LINE_END = re.compile(r"[^\n]")
+
+
+@dataclass(frozen=True)
+class Source:
+    r"""A text with ``\n`` line ends, the name of its file, and the kind of error it gives."""
+
+    file: str
+    text: str
+    kind: type[LocatedError] = ModelError
+
+    def position(self, offset: int) -> Position:
+        """Return the line and column of a character."""
+        return Position(
+            self.text.count("\n", 0, offset) + 1, offset - self.text.rfind("\n", 0, offset)
+        )
+
+    def error(self, message: str, where: Position | int, hint: str | None = None) -> LocatedError:
+        """Return the error for a place, given by position or by offset."""
+        at = where if isinstance(where, Position) else self.position(where)
+        lines = self.text.split("\n")
+        return self.kind(
+            message,
+            file=self.file,
+            line=at.line,
+            column=at.column,
+            source_line=lines[at.line - 1] if at.line <= len(lines) else None,
+            hint=hint,
+        )
+
+    def code(self) -> str:
+        """Return the text with blanks in place of comments, so that all positions stay."""
+        if "/*" not in self.text and "//" not in self.text:
+            return self.text
+        return _COMMENT.sub(self._blanked, self.text)
+
+    def _blanked(self, match: re.Match[str]) -> str:
+        if match[1] is not None:
+            return match[1]
+        if match[2] is not None:
+            raise self.error("this comment is never closed", match.start(), "end it with */")
+        return _NOT_LINE_END.sub(" ", match[0])
+
+
+def source(text: str, file: str, kind: type[LocatedError] = ModelError) -> Source:
+    """Return the source for a text with any line ends."""
+    return Source(file, text.replace("\r\n", "\n").replace("\r", "\n"), kind)
+
+
+def read_text(path: str | Path) -> str:
+    """Read a UTF-8 file; StorageError if that fails."""
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise StorageError(
+            f"cannot read {path}: byte {error.start} is not UTF-8 text; save the file as UTF-8"
+        ) from error

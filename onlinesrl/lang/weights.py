@@ -1,0 +1,212 @@
+"""Files of learned weights: MLN files with a line for each instance of a template.
+
+`write` makes one from a model's clauses; `read` finds the clauses and template instances of a
+model again in one, whoever wrote it: up to the names of variables, the order of literals, and
+negating both a clause and its weight.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import TextIO, TypeAlias
+
+from onlinesrl.lang.ast import (
+    Constant,
+    Position,
+    Predicate,
+    Program,
+    Rule,
+    Term,
+    Variable,
+    replace_terms,
+)
+from onlinesrl.lang.matching import Kind, Pattern, patterns, signature
+from onlinesrl.lang.normal import Clause, clause_formula, plus_variables, rule_clauses
+from onlinesrl.lang.text import quote, show, show_term
+
+Entry: TypeAlias = tuple[Clause, tuple[str, ...], float]
+"""A clause of the model, the constants of its template, and a weight."""
+
+
+def write(program: Program, entries: Iterable[Entry], stream: TextIO, header: str) -> None:
+    """Write an MLN file: types, predicates and hard rules of the program, then the entries.
+
+    ``header`` becomes a comment. Weights read back the same to the last bit; one that is not
+    finite is a ValueError.
+    """
+    stream.writelines(f"// {line}".rstrip() + "\n" for line in header.splitlines())
+    stream.write("\n")
+    for name, constants in program.types.items():
+        if constants:
+            stream.write(f"{name} = {{ {', '.join(map(quote, constants))} }}\n")
+    stream.writelines(f"{_declaration(each)}\n" for each in program.predicates.values())
+    stream.write("\n")
+    stream.writelines(f"{rule.text}.\n" for rule in program.rules if rule.hard)
+    stream.writelines(_lines(program, entries))
+
+
+def _declaration(predicate: Predicate) -> str:
+    if not predicate.types:
+        return predicate.name
+    marks = ("!" if index in predicate.exactly_one else "" for index in range(len(predicate.types)))
+    types = (f"{type_}{mark}" for type_, mark in zip(predicate.types, marks, strict=True))
+    return f"{predicate.name}({', '.join(types)})"
+
+
+def _lines(program: Program, entries: Iterable[Entry]) -> Iterator[str]:
+    forms: dict[int, tuple[Clause, str, tuple[int, ...]]] = {}
+    spelled: dict[str, str] = {}
+    for clause, key, weight in entries:
+        if id(clause) not in forms:
+            forms[id(clause)] = (clause, *_form(clause, program.rules[clause.rule]))
+        _, form, places = forms[id(clause)]
+        for constant in key:
+            if constant not in spelled:
+                spelled[constant] = quote(constant)
+        if not isfinite(weight):
+            raise ValueError(f"the weight of {clause.text} for {key} is {weight}")
+        yield form % (float(weight), *[spelled[key[place]] for place in places])
+
+
+def _form(clause: Clause, rule: Rule) -> tuple[str, tuple[int, ...]]:
+    """Return a clause's line with ``%`` places for the weight and constants, and their order."""
+    places: list[int] = []
+
+    def place(term: Term) -> str:
+        if isinstance(term, Variable) and term.plus:
+            places.append(clause.template.index(term.name))
+            return "%s"
+        return show_term(term).replace("%", "%%")
+
+    as_written = clause.sign > 0 and len(rule_clauses(rule)) == 1
+    formula = rule.formula if as_written else clause_formula(clause)
+    return f"%r {show(formula, place)}\n", tuple(places)
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """Weights that the model has no place for: position and text of the rule, how many rows."""
+
+    position: Position
+    text: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """The weights of a file by the model's clauses, in the order of the file.
+
+    An entry is (index of the clause, constants of its template, weight of the clause).
+    """
+
+    entries: tuple[tuple[int, tuple[str, ...], float], ...]
+    unmatched: tuple[Unmatched, ...]
+
+
+def read(model: Sequence[Clause], weights: Program) -> Matched:
+    """Find the weights for a model's clauses in a weights file.
+
+    Hard and weightless rules of the file say nothing. Weights for the same clause and constants
+    add up; an instance of several clauses goes to the one with most constants of its own, and of
+    these to the first. Templates without constants, and clauses of the model that lack a variable
+    of their template, are not matched.
+    """
+    places: dict[tuple[Kind, ...], list[int]] = defaultdict(list)
+    for number, clause in enumerate(model):
+        if not clause.hard:
+            places[signature(clause)].append(number)
+    total: dict[tuple[int, tuple[str, ...]], float] = {}
+    unmatched: list[Unmatched] = []
+    for rule in weights.rules:
+        if rule.hard or rule.weight is None:
+            continue
+        if rule.table is None and plus_variables(rule.formula):
+            unmatched.append(Unmatched(rule.position, rule.text, 1))
+            continue
+        for instances in _instances(rule):
+            numbers = places[signature(instances.clause)]
+            missed = _add(instances, _choices(instances, numbers, model), total)
+            if missed:
+                unmatched.append(Unmatched(rule.position, rule.text, missed))
+    return Matched(tuple((*place, weight) for place, weight in total.items()), tuple(unmatched))
+
+
+@dataclass(frozen=True, slots=True)
+class _Instances:
+    """A clause with holes for its constants, the constants that never vary, and the rows."""
+
+    clause: Clause
+    holes: tuple[str | None, ...]
+    rows: tuple[tuple[tuple[str, ...], float], ...]
+
+
+def _instances(rule: Rule) -> Iterator[_Instances]:
+    """Yield the clauses of a rule, normalised before its constants can coincide."""
+    template = plus_variables(rule.formula)
+    holes: list[str | int] = []
+
+    def hole(term: Term) -> Term:
+        if isinstance(term, Variable) and not term.plus:
+            return term
+        holes.append(term.name if isinstance(term, Constant) else template.index(term.name))
+        return Variable(f"?{len(holes) - 1}", plus=True)
+
+    lifted = replace(rule, formula=replace_terms(rule.formula, hole))
+    fixed = tuple(each if isinstance(each, str) else None for each in holes)
+    for clause in rule_clauses(lifted):
+        table = (((), clause.weight or 0.0),) if clause.table is None else clause.table
+        rows = tuple(
+            (tuple([each if isinstance(each, str) else key[each] for each in holes]), weight)
+            for key, weight in table
+        )
+        yield _Instances(clause, fixed, rows)
+
+
+_Choice: TypeAlias = tuple[int, int, Pattern]
+"""The number of a clause of the model, the factor for its weight, and where its constants are."""
+
+
+def _choices(
+    instances: _Instances, numbers: Iterable[int], model: Sequence[Clause]
+) -> list[tuple[tuple[int, ...], dict[tuple[str, ...], list[_Choice]]]]:
+    """Return the clauses that instances may belong to, by the constants that they must hold.
+
+    These are (holes, choices by the constants in these holes), most holes first.
+    """
+    found: dict[tuple[int, ...], dict[tuple[str, ...], list[_Choice]]] = {}
+    for number in numbers:
+        factor = instances.clause.sign * model[number].sign
+        for pattern in patterns(instances.clause, instances.holes, model[number]):
+            holes = tuple(hole for hole, _ in pattern.constants)
+            constants = tuple(constant for _, constant in pattern.constants)
+            choices = found.setdefault(holes, {}).setdefault(constants, [])
+            choices.append((number, factor, pattern))
+    return sorted(found.items(), key=lambda each: -len(each[0]))
+
+
+def _add(
+    instances: _Instances,
+    choices: list[tuple[tuple[int, ...], dict[tuple[str, ...], list[_Choice]]]],
+    total: dict[tuple[int, tuple[str, ...]], float],
+) -> int:
+    """Add each row's weight to the first clause that it fits; return the number of misfits."""
+    missed = 0
+    for row, weight in instances.rows:
+        for holes, by_constants in choices:
+            fitting = by_constants.get(tuple([row[hole] for hole in holes]), ())
+            choice = next((each for each in fitting if _fits(row, each[2])), None)
+            if choice is not None:
+                number, factor, pattern = choice
+                place = (number, tuple([row[hole] for hole in pattern.key]))
+                total[place] = total.get(place, 0.0) + factor * weight
+                break
+        else:
+            missed += 1
+    return missed
+
+
+def _fits(row: tuple[str, ...], pattern: Pattern) -> bool:
+    return all(row[first] == row[second] for first, second in pattern.equal)

@@ -1,0 +1,513 @@
+"""The online learner: examples in, outcomes out, strictly one at a time.
+
+An example is predicted with the averaged weights before its truth is looked at; then the update is
+made. Micro-batches only share the overhead of a call: every size gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from onlinesrl.errors import ExampleError, OnlinesrlError
+from onlinesrl.ground.convert import clause_model
+from onlinesrl.ground.encode import Layout
+from onlinesrl.ground.model import ClauseModel, Floats, Indices
+from onlinesrl.ground.pack import AtomNames, Packer, World, show_atom
+from onlinesrl.ground.plan import Plan
+from onlinesrl.infer.engine import Infeasible, MapEngine, Solution
+from onlinesrl.kernels import elimination, ground, network, updates
+from onlinesrl.kernels import learn as k
+from onlinesrl.lang.example import Constant, Example
+from onlinesrl.learn.weights import WeightTable
+
+UPDATES = {
+    "cda1": updates.CDA1,
+    "cda2": updates.CDA2,
+    "mira": updates.MIRA,
+    "subgradient": updates.SUBGRADIENT,
+    "perceptron": updates.PERCEPTRON,
+}
+ROUTES = {k.ELIMINATION: "elimination", k.ILP: "ilp"}
+AUDIT_TOLERANCE = 1e-6
+
+
+class AuditError(OnlinesrlError):
+    """Two exact engines disagree on the value of an example: a defect, never to be passed over."""
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """The learner's hyper-parameters; ``loss`` is "pl" or "ml", ``max_weights`` None for no limit."""
+
+    update: str = "cda2"
+    loss: str = "ml"
+    sigma: float = 0.01
+    eta: float = 1.0
+    max_weights: int | None = None
+
+
+@dataclass(frozen=True)
+class Inference:
+    """How MPE problems are solved and how large they may be.
+
+    ``whole`` is the engine for problems given to it whole (``presolve: none``, audits), ``exact`` the
+    one for worlds that the kernel's elimination finds too wide.
+    """
+
+    whole: MapEngine
+    exact: MapEngine
+    presolve: bool = True
+    audit_every: int = 0
+    max_groundings: int = 1_000_000
+    max_atoms: int = 1_000_000
+
+
+class Prediction(msgspec.Struct, omit_defaults=True):
+    """One line of predictions.jsonl."""
+
+    id: Constant
+    predicted: dict[str, list[list[Constant]]]
+    score: float
+    certified: bool
+    group: str | None = None
+    hamming: int | None = None
+    margin: float | None = None
+
+
+class Outcome(msgspec.Struct):
+    """What became of one example: its prediction, or the reason why it is bad."""
+
+    prediction: Prediction | None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Whole-number counts over a batch, for the metrics."""
+
+    counts: Indices  # [7], kernels.learn.HITS .. EXACT
+    labelled: int
+    predicted: int
+    certified: int
+    audited: int
+    routes: Mapping[str, int]
+    by_class: Mapping[str, Indices]  # hits, false alarms, misses
+
+
+class OnlineLearner:
+    """Owns the weights; ``step`` takes a micro-batch."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        hyper: Hyper,
+        inference: Inference,
+        by: tuple[str, int] | None = None,
+        margins: bool = False,
+    ):
+        self.layout = Layout(plan)
+        self.weights = WeightTable(self.layout)
+        self.hyper = hyper
+        self.inference = inference
+        self.margins = margins
+        self.by = by
+        self.settings = self._settings()
+        self.packer = Packer(self.layout, self.weights.stream, inference.max_atoms)
+        self.names = [AtomNames(self.layout, name) for name in plan.query]
+        self.seen = 0
+        self._allocate(atoms=1 << 10, rows=1 << 13)
+
+    def _settings(self) -> k.Settings:
+        hyper, inference = self.hyper, self.inference
+        query, argument = -1, 0
+        if self.by is not None:
+            query = self.layout.plan.query.index(self.by[0])
+            argument = self.layout.radix_order(self.by[0]).index(self.by[1])
+        return k.Settings(
+            UPDATES[hyper.update],
+            hyper.loss == "ml",
+            float(hyper.sigma),
+            float(hyper.eta),
+            inference.max_atoms,
+            inference.max_groundings,
+            2**62 if hyper.max_weights is None else hyper.max_weights,
+            query,
+            argument,
+        )
+
+    # memory --------------------------------------------------------------------------------
+
+    def _allocate(self, atoms: int, rows: int) -> None:
+        self.room = {"atoms": atoms, "rows": rows, "tables": 1 << 14, "index": 1 << 12}
+        self._scratch()
+
+    def _scratch(self) -> None:
+        atoms, rows, tables = self.room["atoms"], self.room["rows"], self.room["tables"]
+        plans = self.weights.plans
+        depth = 2 + int(np.diff(plans.step_start).max(initial=0))
+        depth = max([depth, *(len(p.types) + 1 for p in self.layout.plan.clauses)])
+        self.net = network.network(atoms, rows, 4 * rows)
+        self.structure = elimination.structure_memory(atoms, rows, tables, 4 * tables)
+        self.scratch = ground.scratch(
+            len(self.layout.plan.query),
+            len(plans.query_type),
+            len(plans.index_slot),
+            self.room["index"],
+            depth,
+            self.weights.arrays.key.shape[1] - 1,
+            rows,
+        )
+        self.state = k.State(*(np.zeros(atoms, np.uint8) for _ in range(3)), np.zeros(atoms))
+
+    def _grow(self, what: str) -> None:
+        self.room[what] *= 2
+        self._scratch()
+
+    # the step ------------------------------------------------------------------------------
+
+    def step(
+        self, examples: Sequence[Example | ExampleError], learning: bool = True
+    ) -> tuple[list[Outcome], Tally]:
+        """Predict, and learn from, each example in turn; an ExampleError stands for a bad one."""
+        outcomes = [Outcome(None, str(e)) if isinstance(e, ExampleError) else None for e in examples]
+        self.packer.clear()
+        for place, example in enumerate(examples):
+            if isinstance(example, Example):
+                try:
+                    self.packer.add(example, place, learning)
+                except ExampleError as error:
+                    outcomes[place] = Outcome(None, str(error))
+        batch, worlds = self.packer.batch(), self.packer.worlds
+        self.out = self._output(batch)
+        self.audited, self.uncertified, self.found_margins = 0, set[int](), dict[int, float]()
+        self._run(batch, worlds, learning)
+        for w, outcome in enumerate(self._outcomes(batch, worlds)):
+            outcomes[worlds[w].place] = outcome
+        return [o for o in outcomes if o is not None], self._tally(batch, worlds)
+
+    def _output(self, batch: ground.Batch) -> k.Output:
+        worlds = len(batch.listed)
+        classes = np.zeros(worlds + 1, np.int64)
+        if self.settings.by_query >= 0:
+            plans = self.weights.plans
+            at = plans.query_start[self.settings.by_query] + self.settings.by_argument
+            np.cumsum(batch.domain[:, plans.query_type[at]], out=classes[1:])
+        room = self.room.setdefault("output", 1 << 12)
+        return k.Output(
+            np.zeros(worlds, np.int32),
+            np.zeros(worlds, np.int64),
+            np.zeros(worlds, np.int32),
+            np.zeros((worlds, 7), np.int64),
+            np.zeros(worlds),
+            np.zeros(worlds),
+            np.zeros(worlds + 1, np.int64),
+            np.zeros(room, np.int32),
+            np.zeros(room, np.int64),
+            classes,
+            np.zeros((int(classes[-1]), 3), np.int64),
+        )
+
+    def _run(self, batch: ground.Batch, worlds: Sequence[World], learning: bool) -> None:
+        external = self._external(len(worlds))
+        w = 0
+        while w < len(worlds):
+            w, code = k.run_batch(
+                self.weights.plans,
+                batch,
+                w,
+                external,
+                self.net,
+                self.scratch,
+                self.structure,
+                self.state,
+                self.weights.arrays,
+                self.settings,
+                learning,
+                self.out,
+            )
+            if code == k.EXTERNAL:
+                self._solve_outside(batch, w, learning)
+                w += 1
+            elif code == k.OVER_LIMIT:
+                w += 1
+            elif code != k.OK:
+                self._make_room(code)
+            if len(self.weights) > self.settings.max_weights:
+                self.weights.drop_least(self.settings.max_weights)
+
+    def _make_room(self, code: int) -> None:
+        if code == k.GROW_WEIGHTS:
+            self.weights.grow()
+        elif code == k.GROW_OUTPUT:
+            self.room["output"] *= 2
+            pad = np.zeros(len(self.out.true_key), np.int64)
+            self.out = self.out._replace(
+                true_query=np.concatenate([self.out.true_query, pad.astype(np.int32)]),
+                true_key=np.concatenate([self.out.true_key, pad]),
+            )
+        else:
+            self._grow(
+                {
+                    ground.GROW_ATOMS: "atoms",
+                    ground.GROW_ROWS: "rows",
+                    ground.GROW_INDEX: "index",
+                    k.GROW_TABLES: "tables",
+                }[code]
+            )
+
+    def _external(self, worlds: int) -> network.Bytes:
+        """Mark the worlds whose inference is not the kernel's: all without presolve, and audits."""
+        external = np.full(worlds, not self.inference.presolve or self.margins, np.uint8)
+        every = self.inference.audit_every
+        if every:
+            external[(self.seen + 1 + np.arange(worlds)) % every == 0] = 1
+        self.first_seen = self.seen
+        self.seen += worlds
+        return external
+
+    # inference outside the kernel ------------------------------------------------------------
+
+    def _solve_outside(self, batch: ground.Batch, w: int, learning: bool) -> None:
+        """Predict and learn from the world that the kernel has just prepared."""
+        model, used = clause_model(self.net)
+        arrays, labelled = self.weights.arrays, bool(batch.labelled[w])
+        engine = self.inference.exact if self.inference.presolve else self.inference.whole
+        try:
+            predicted = engine.solve(model, self._current(used, *k.mean(arrays)))
+            self._audit(model, used, predicted, w)
+        except Infeasible:
+            self.out.status[w] = k.INFEASIBLE
+            return
+        self.state.predicted[: model.n_atoms] = predicted.state
+        if not predicted.certified:
+            self.uncertified.add(w)
+        self._margin(model, used, predicted, w)
+        route = k.ILP if predicted.route == "ilp" else k.ELIMINATION
+        while not k.record(
+            self.weights.plans,
+            batch,
+            w,
+            self.net,
+            self.scratch,
+            self.state,
+            arrays,
+            self.settings,
+            route,
+            self.out,
+        ):
+            self._make_room(k.GROW_OUTPUT)
+        if learning and labelled:
+            self._learn_outside(model, used, engine, w)
+
+    def _current(self, used: Indices, cu: float, cv: float) -> Floats:
+        value = self.weights.arrays.value[used]
+        return value[:, 0] + cu * value[:, 1] + cv * value[:, 2]
+
+    def _learn_outside(
+        self, model: ClauseModel, used: Indices, engine: MapEngine, w: int
+    ) -> None:
+        arrays, settings = self.weights.arrays, self.settings
+        k.set_bonus(self.net, self.state, settings.augmented)
+        scale = updates.scale(settings.rule, self.weights.updates + 1)
+        bonus = self.state.bonus[: model.n_atoms].copy()
+        rival = engine.solve(model, self._current(used, scale, 0.0), bonus=bonus)
+        if not rival.certified:
+            self.uncertified.add(w)
+            return
+        self.state.rival[: model.n_atoms] = rival.state
+        self.out.loss[w] = k.learn_world(
+            self.net, arrays, self.state.truth, self.state.rival, settings
+        )
+
+    def _audit(self, model: ClauseModel, used: Indices, predicted: Solution, w: int) -> None:
+        """Solve an audited example whole by the ILP and compare values."""
+        every = self.inference.audit_every
+        if not every or (self.first_seen + 1 + w) % every:
+            return
+        self.audited += 1
+        weights = self._current(used, *k.mean(self.weights.arrays))
+        whole = self.inference.whole.solve(model, weights)
+        scale = 1.0 + abs(whole.score)
+        if whole.certified and abs(whole.score - predicted.score) > AUDIT_TOLERANCE * scale:
+            example = self.packer.worlds[w].example.id
+            raise AuditError(
+                f"audit of example {example}: {predicted.route} gives {predicted.score!r}, "
+                f"the whole ILP {whole.score!r}"
+            )
+
+    def _margin(self, model: ClauseModel, used: Indices, best: Solution, w: int) -> None:
+        if self.margins:
+            weights = self._current(used, *k.mean(self.weights.arrays))
+            second = second_best(self.inference.exact, model, weights, best)
+            if second is not None:
+                self.found_margins[w] = best.score - second
+
+    # outcomes ------------------------------------------------------------------------------
+
+    def _outcomes(self, batch: ground.Batch, worlds: Sequence[World]) -> list[Outcome]:
+        starts, status = self.out.true_start.tolist(), self.out.status.tolist()
+        queries, keys = self.out.true_query.tolist(), self.out.true_key[: starts[-1]].tolist()
+        scores, hamming = self.out.score.tolist(), self.out.count[:, k.HAMMING].tolist()
+        outcomes = []
+        for w, world in enumerate(worlds):
+            if status[w] != k.OK:
+                outcomes.append(Outcome(None, self._reason(batch, w, world)))
+                continue
+            first, last = starts[w], starts[w + 1]
+            example = world.example
+            outcomes.append(
+                Outcome(
+                    Prediction(
+                        example.id,
+                        self._atoms(queries, keys, first, last, world),
+                        scores[w],
+                        w not in self.uncertified,
+                        example.group,
+                        hamming[w] if example.truth is not None else None,
+                        self.found_margins.get(w),
+                    )
+                )
+            )
+        return outcomes
+
+    def _atoms(
+        self, queries: list[int], keys: list[int], first: int, last: int, world: World
+    ) -> dict[str, list[list[Constant]]]:
+        if len(self.names) == 1:
+            only = self.names[0]
+            return {only.name: only.constants(keys[first:last], world.domains)}
+        return {
+            names.name: names.constants(
+                [keys[i] for i in range(first, last) if queries[i] == q], world.domains
+            )
+            for q, names in enumerate(self.names)
+        }
+
+    def _reason(self, batch: ground.Batch, w: int, world: World) -> str:
+        detail = int(self.out.detail[w])
+        clauses = self.weights.clauses
+        reasons: dict[int, Callable[[], str]] = {
+            k.TRUTH_NOT_OPEN: lambda: self._not_open(batch, w, world, detail),
+            k.TRUTH_BREAKS_GROUP: lambda: "the truth breaks "
+            + " or ".join(sorted(self._group_texts())),
+            k.TRUTH_BREAKS_RULE: lambda: f"the truth breaks the hard rule {clauses[detail].text}",
+            k.INFEASIBLE: lambda: "no state satisfies the hard rules",
+            ground.EVIDENCE_BREAKS_RULE: lambda: "the evidence breaks the hard rule "
+            + clauses[detail].text,
+            ground.TOO_MANY_ATOMS: lambda: "more query atoms than limits.max_atoms "
+            f"({self.inference.max_atoms})",
+            ground.TOO_MANY_GROUNDINGS: lambda: "more ground clauses than inference.max_groundings "
+            f"({self.inference.max_groundings}), reached in the rule {clauses[detail].text}",
+        }
+        return reasons[int(self.out.status[w])]()
+
+    def _group_texts(self) -> list[str]:
+        return [
+            f"{'exactly' if g.exactly else 'at most'} one {name} along argument {g.argument + 1}"
+            for name, g in self.layout.plan.groups.items()
+        ]
+
+    def _not_open(self, batch: ground.Batch, w: int, world: World, detail: int) -> str:
+        name = self.layout.plan.query[detail >> 32]
+        slot, i = self.layout.truth[name], detail & 0xFFFFFFFF
+        n, start = int(batch.count[w, slot]), int(batch.start[w, slot])
+        args = [
+            world.domains[kind].names[int(batch.data[start + j * n + i])]
+            for j, kind in enumerate(self.packer.types[name])
+        ]
+        return (
+            f"truth atom {show_atom(name, args)} is not an open atom of the example "
+            "(not in its query list, or false by evidence)"
+        )
+
+    def _tally(self, batch: ground.Batch, worlds: Sequence[World]) -> Tally:
+        good = self.out.status == k.OK
+        routes = np.bincount(self.out.route[good], minlength=len(ROUTES))
+        return Tally(
+            counts=self.out.count[good].sum(axis=0),
+            labelled=int(np.sum(batch.labelled[good])),
+            predicted=int(good.sum()),
+            certified=int(good.sum()) - len(self.uncertified),
+            audited=self.audited,
+            routes={ROUTES[n]: int(routes[n]) for n in ROUTES},
+            by_class=self._by_class(worlds, good),
+        )
+
+    def _by_class(self, worlds: Sequence[World], good: network.Bytes) -> dict[str, Indices]:
+        if self.settings.by_query < 0:
+            return {}
+        plans, out = self.weights.plans, self.out
+        at = plans.query_start[self.settings.by_query] + self.settings.by_argument
+        kind = int(plans.query_type[at])
+        sizes = np.diff(out.class_start)
+        if len(sizes) and np.all(sizes == plans.declared[kind]):
+            names = self.layout.constants[self.layout.types[kind]]
+            table = out.by_class.reshape(len(worlds), -1, 3)[good].sum(axis=0)
+            return dict(zip(names, table, strict=True))
+        found: dict[str, Indices] = {}
+        for w in np.flatnonzero(good).tolist():
+            rows = out.by_class[out.class_start[w] : out.class_start[w + 1]]
+            for name, row in zip(worlds[w].domains[kind].names, rows, strict=True):
+                found[str(name)] = found.get(str(name), 0) + row
+        return found
+
+    # certificate and checkpoint ----------------------------------------------------------------
+
+    def certificate(self) -> dict[str, float | None]:
+        """Return the mean loss, the dual value D_T and the bound it gives on the regret.
+
+        CDA2, subgradient: an upper bound on the regret. CDA1: on the excess of the summed loss over
+        the least regularised one. None for MIRA and the perceptron, and once weights were dropped.
+        """
+        scalar, rule = self.weights.arrays.scalar, self.settings.rule
+        t, sigma = float(scalar[k.T]), self.settings.sigma
+        loss = float(scalar[k.LOSS]) / t if t else None
+        if rule in (updates.MIRA, updates.PERCEPTRON) or self.weights.dropped or not t:
+            return {"loss": loss, "dual": None, "regret_bound": None}
+        scale = sigma / (2.0 * t) if updates.shrinks(rule) else sigma / 2.0
+        dual = float(scalar[k.DUAL]) - scale * float(scalar[k.NORM])
+        return {"loss": loss, "dual": dual, "regret_bound": float(scalar[k.PRIMAL]) - dual}
+
+    def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return header and arrays of a checkpoint."""
+        header, arrays = self.weights.save()
+        return {**header, "seen": self.seen}, arrays
+
+    def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Go on from what ``save`` returned, bit for bit."""
+        self.weights.restore(header, arrays)
+        self.packer.stream = self.weights.stream
+        self.seen = header["seen"]
+
+
+def second_best(
+    engine: MapEngine, model: ClauseModel, weights: Floats, best: Solution
+) -> float | None:
+    """Return the score of the best state other than ``best.state``; None if there is no other.
+
+    A state that differs does so in some atom, so the best of the problems with one atom flipped to its
+    other value is the second best.
+    """
+    found = None
+    for atom in range(model.n_atoms):
+        literal = -(atom + 1) if best.state[atom] else atom + 1
+        flipped = ClauseModel(
+            n_atoms=model.n_atoms,
+            start=np.append(model.start, model.start[-1] + 1),
+            literals=np.append(model.literals, np.int32(literal)),
+            weight_index=np.append(model.weight_index, -1),
+            sign=np.append(model.sign, 1.0),
+            group=model.group,
+            exactly=model.exactly,
+        )
+        try:
+            score = engine.solve(flipped, weights).score
+        except Infeasible:
+            continue
+        found = score if found is None else max(found, score)
+    return found

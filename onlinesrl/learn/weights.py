@@ -1,0 +1,256 @@
+"""The weights of a run: sparse, scaled, averaged, growing; the one large mutable thing.
+
+A weight is base + s_t u, its average over the run base + (S u - v) / T (online-learning.md). Template
+instances are found by a hash table from (clause, constants) to a block of weights. Reading and
+updating are in ``kernels.learn``; here are growth, dropping, and the passage to and from names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onlinesrl.ground.encode import Layout, block_layout, encode_plan
+from onlinesrl.ground.pack import Domain
+from onlinesrl.kernels import learn as k
+from onlinesrl.kernels.network import Floats
+from onlinesrl.lang.normal import Clause
+
+KEPT_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One weight by name: clause, constants of its template, value, updates it took part in."""
+
+    clause: Clause
+    key: tuple[str, ...]
+    weight: float
+    uses: int
+
+
+class WeightTable:
+    """Owns the weight arrays of ``kernels.learn.Weights`` and the constants they are known by."""
+
+    def __init__(self, layout: Layout):
+        self.layout = layout
+        self.clauses = [p.clause for p in layout.plan.clauses]
+        self.stream = {
+            t: Domain(layout.constants[t]) for t in layout.types if t in layout.plan.template
+        }
+        self.plans, self.reserved = encode_plan(layout)
+        self.dropped = 0
+        self.strides = [block_layout(layout, p) for p in layout.plan.clauses]
+        keys = max((len(c.template) for c in self.clauses), default=0)
+        self.arrays = self._empty(keys)
+        self._set_reserved()
+        for number, clause in enumerate(self.clauses):
+            for key, weight in clause.table or ():
+                self.set(number, key, weight)
+
+    def _empty(self, keys: int) -> k.Weights:
+        n = max(1024, 2 * self.reserved)
+        defaults = [0.0 if c.hard or c.weight is None else c.weight for c in self.clauses]
+        return k.Weights(
+            np.zeros((n, 3)),
+            np.zeros(n, np.int64),
+            np.zeros(n),
+            np.zeros(n, np.uint8),
+            np.zeros(n, np.int64),
+            np.zeros((n, keys + 1), np.int32),
+            np.zeros(n, np.int64),
+            np.full(2048, -1, np.int32),
+            np.array([self.reserved, 0], np.int64),
+            np.asarray([size for _, size in self.strides], np.int32),
+            np.asarray([0 in strides for strides, _ in self.strides], np.uint8),
+            np.asarray(defaults, float),
+            np.zeros(6),
+        )
+
+    def _set_reserved(self) -> None:
+        for number, clause in enumerate(self.clauses):
+            if not clause.hard:
+                first, size = self.plans.first_weight[number], self.strides[number][1]
+                self.arrays.value[first : first + size, 0] = self.arrays.default[number]
+
+    def __len__(self) -> int:
+        return int(self.arrays.size[0])
+
+    @property
+    def updates(self) -> int:
+        """The number of updates so far, T."""
+        return int(self.arrays.scalar[k.T])
+
+    def grow(self) -> None:
+        """Double the room for weights, blocks and hash slots."""
+        a = self.arrays
+
+        def twice(x: Any) -> Any:
+            return np.concatenate([x, np.zeros_like(x)])
+
+        self.arrays = a._replace(
+            value=twice(a.value),
+            uses=twice(a.uses),
+            delta=twice(a.delta),
+            mark=twice(a.mark),
+            touched=twice(a.touched),
+            key=twice(a.key),
+            block=twice(a.block),
+            slot=np.full(2 * len(a.slot), -1, np.int32),
+        )
+        k.rehash(self.arrays)
+
+    def averaged(self) -> Floats:
+        """Return the averaged weights, [weight]."""
+        cu, cv = k.mean(self.arrays)
+        value = self.arrays.value[: len(self)]
+        return value[:, 0] + cu * value[:, 1] + cv * value[:, 2]
+
+    def drop_least(self, most: int) -> int:
+        """Drop the least influential blocks until at most 0.9 ``most`` weights are left.
+
+        Influence is |averaged weight| times the number of updates it took part in; a block has that
+        of its strongest weight. The weights of rules without template constants are never dropped.
+        Returns how many weights went.
+        """
+        a, n, blocks = self.arrays, len(self), int(self.arrays.size[1])
+        influence = np.abs(self.averaged()) * a.uses[:n]
+        strength = np.maximum.reduceat(influence, a.block[:blocks]) if blocks else influence[:0]
+        sizes = a.block_size[a.key[:blocks, 0]]
+        weakest = np.argsort(strength, kind="stable")
+        excess = n - int(KEPT_SHARE * most)
+        gone = weakest[np.cumsum(sizes[weakest]) - sizes[weakest] < excess]
+        keep = np.ones(blocks, bool)
+        keep[gone] = False
+        self._compact(keep, sizes)
+        self.dropped += n - len(self)
+        return n - len(self)
+
+    def _compact(self, keep: Any, sizes: Any) -> None:
+        a, n, blocks = self.arrays, len(self), len(keep)
+        kept_weights = np.concatenate([np.ones(self.reserved, bool), np.repeat(keep, sizes)])
+        left = int(kept_weights.sum())
+        for array in (a.value, a.uses):
+            array[:left] = array[:n][kept_weights]
+            array[left:n] = 0
+        kept = int(keep.sum())
+        a.key[:kept] = a.key[:blocks][keep]
+        ends = np.cumsum(sizes[keep])
+        a.block[:kept] = self.reserved + ends - sizes[keep]
+        a.size[:] = left, kept
+        a.scalar[k.NORM] = float(np.sum(a.value[:left, 1] ** 2))
+        a.slot[:] = -1
+        k.rehash(a)
+
+    # names ---------------------------------------------------------------------------------
+
+    def _place(self, number: int, key: tuple[str, ...]) -> tuple[Any, int]:
+        """Return the hash key and the offset of a clause's template constants."""
+        clause_plan = self.layout.plan.clauses[number]
+        strides, _ = self.strides[number]
+        row = np.zeros(self.arrays.key.shape[1] - 1, np.int32)
+        offset = 0
+        for j, (name, constant, stride) in enumerate(
+            zip(clause_plan.clause.template, key, strides, strict=True)
+        ):
+            kind = clause_plan.types[name]
+            constant_number = self.stream[kind][constant]
+            if stride == 0:
+                row[j] = constant_number
+            elif constant_number < len(self.layout.constants[kind]):
+                offset += constant_number * stride
+            else:
+                row[j] = constant_number + 1
+        return row, offset
+
+    def set(self, number: int, key: tuple[str, ...], weight: float) -> None:
+        """Set the starting value (base) of one weight, adding it if need be."""
+        row, offset = self._place(number, key)
+        if not row.any() and not self.arrays.keyed[number]:
+            first = int(self.plans.first_weight[number])
+        else:
+            first = self._block(number, row)
+        self.arrays.value[first + offset, 0] = weight
+
+    def _block(self, number: int, row: Any) -> int:
+        at = k.find_slot(self.arrays, number, row)
+        if self.arrays.slot[at] >= 0:
+            return int(self.arrays.block[self.arrays.slot[at]])
+        first = k.add_block(self.arrays, at, number, row)
+        if first >= 0:
+            return int(first)
+        self.grow()
+        return self._block(number, row)
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield every weight by name, in order of its number; unseen constants have none."""
+        averaged = self.averaged().tolist()
+        uses = self.arrays.uses.tolist()
+        for number, first, row in self._blocks():
+            clause = self.clauses[number]
+            for offset, key in self._keys(number, row):
+                yield Entry(clause, key, averaged[first + offset], uses[first + offset])
+
+    def _blocks(self) -> Iterator[tuple[int, int, list[int]]]:
+        a, blocks = self.arrays, int(self.arrays.size[1])
+        for number, clause in enumerate(self.clauses):
+            if not clause.hard and not a.keyed[number]:
+                yield number, int(self.plans.first_weight[number]), [0] * len(clause.template)
+        rows = a.key[:blocks].tolist()
+        for row, first in zip(rows, a.block[:blocks].tolist(), strict=True):
+            yield row[0], first, row[1:]
+
+    def _keys(self, number: int, row: list[int]) -> Iterable[tuple[int, tuple[str, ...]]]:
+        """Return the offsets of a block and the constants that each stands for."""
+        clause_plan = self.layout.plan.clauses[number]
+        strides, _ = self.strides[number]
+        keys: list[tuple[int, tuple[str, ...]]] = [(0, ())]
+        for j, (name, stride) in enumerate(zip(clause_plan.clause.template, strides, strict=True)):
+            names = self.stream[clause_plan.types[name]].names
+            if stride == 0:
+                choices = [(0, row[j])]
+            elif row[j] > 0:
+                choices = [(0, row[j] - 1)]
+            else:
+                count = len(self.layout.constants[clause_plan.types[name]])
+                choices = [(stride * c, c) for c in range(count)]
+            keys = [(o + p, (*key, str(names[c]))) for o, key in keys for p, c in choices]
+        return keys
+
+    # checkpoints ---------------------------------------------------------------------------
+
+    def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return header and arrays of a checkpoint."""
+        a, n, blocks = self.arrays, len(self), int(self.arrays.size[1])
+        header = {
+            "constants": {t: d.names for t, d in self.stream.items()},
+            "dropped": self.dropped,
+        }
+        arrays = {
+            "value": a.value[:n],
+            "uses": a.uses[:n],
+            "key": a.key[:blocks],
+            "block": a.block[:blocks],
+            "scalar": a.scalar,
+        }
+        return header, arrays
+
+    def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Take over the state that ``save`` returned, exactly."""
+        self.stream = {t: Domain(names) for t, names in header["constants"].items()}
+        self.dropped = header["dropped"]
+        n, blocks = len(arrays["uses"]), len(arrays["block"])
+        while n > len(self.arrays.uses) or 2 * (blocks + 1) > len(self.arrays.slot):
+            self.grow()
+        a = self.arrays
+        a.value[:n] = arrays["value"]
+        a.uses[:n] = arrays["uses"]
+        a.key[:blocks] = arrays["key"]
+        a.block[:blocks] = arrays["block"]
+        a.scalar[:] = arrays["scalar"]
+        a.size[:] = n, blocks
+        a.slot[:] = -1
+        k.rehash(a)

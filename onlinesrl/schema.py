@@ -1,0 +1,294 @@
+"""What a run can be told: the keys of a configuration, their defaults and what each may be.
+
+Also what two runs must share for one to go on where the other stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from onlinesrl.errors import ConfigError
+from onlinesrl.yamltree import Place, Tree
+
+STDIN = Path("-")
+LOSSES: Mapping[str, tuple[Literal["ml", "pl"], ...]] = {
+    "cda1": ("ml", "pl"),
+    "cda2": ("ml", "pl"),
+    "mira": ("pl",),
+    "subgradient": ("ml",),
+    "perceptron": ("pl",),
+}
+"""The losses each update takes; the first is its default."""
+
+_TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smh])")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def _one_or_many(value: object) -> object:
+    """Let a single value stand for a list of one."""
+    if isinstance(value, list):
+        return tuple(value)
+    return (value,) if isinstance(value, str | Path) else value
+
+
+def _as_path(value: object) -> object:
+    if not isinstance(value, str | Path) or not str(value):
+        raise ValueError("expected a path")
+    return Path(value)
+
+
+def _file(path: Path) -> Path:
+    try:
+        folder = path.is_dir()
+        path.stat()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise ValueError(f"expected a file that can be read ({why})") from error
+    if folder:
+        raise ValueError("expected a file and not a folder")
+    return path
+
+
+def _file_or_stdin(path: Path) -> Path:
+    return path if path == STDIN else _file(path)
+
+
+def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(names)) < len(names):
+        raise ValueError("expected every name once")
+    return names
+
+
+Name = Annotated[str, Field(min_length=1)]
+Names = Annotated[
+    tuple[Name, ...],
+    BeforeValidator(_one_or_many),
+    Field(min_length=1),
+    AfterValidator(_distinct),
+]
+AnyPath = Annotated[Path, BeforeValidator(_as_path)]
+File = Annotated[AnyPath, AfterValidator(_file)]
+Input = Annotated[AnyPath, AfterValidator(_file_or_stdin)]
+Inputs = Annotated[tuple[Input, ...], BeforeValidator(_one_or_many), Field(min_length=1)]
+Natural = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Count = Annotated[int, Field(ge=1, le=2**63 - 1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class _Section(BaseModel):
+    """A frozen section of the configuration; an empty one has its defaults."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty(cls, values: object) -> object:
+        return {} if values is None else values
+
+
+class Source(_Section):
+    """Where the examples come from: files in the order given, or ``-`` for standard input."""
+
+    path: Annotated[Inputs, Field(description="the files of examples, or - for standard input")]
+    only: Names | None = None
+    without: Names | None = None
+    max_bytes: Count = 8_000_000
+
+    @field_validator("path")
+    @classmethod
+    def _alone(cls, path: tuple[Path, ...]) -> tuple[Path, ...]:
+        if STDIN in path and len(path) > 1:
+            raise ValueError("- (standard input) cannot be one of several")
+        return path
+
+
+class Learner(_Section):
+    """The online update, its loss and its constants (Huynh & Mooney 2010, Algorithm 3)."""
+
+    update: Literal["cda1", "cda2", "mira", "subgradient", "perceptron"] = "cda2"
+    loss: Literal["ml", "pl"] = "ml"
+    sigma: Positive = 0.01
+    eta: Positive = 1.0
+    max_weights: Count | None = None
+    start: File | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_loss(cls, values: object) -> object:
+        if not isinstance(values, dict) or "loss" in values:
+            return values
+        losses = LOSSES.get(str(values.get("update", "cda2")), ("ml",))
+        return {**values, "loss": losses[0]}
+
+    @field_validator("loss")
+    @classmethod
+    def _fits(cls, loss: str, info: ValidationInfo) -> str:
+        update = info.data.get("update")
+        if update is not None and loss not in LOSSES[update]:
+            raise ValueError(f"{update} takes {' or '.join(LOSSES[update])}")
+        return loss
+
+    @field_validator("eta")
+    @classmethod
+    def _perceptron(cls, eta: float, info: ValidationInfo) -> float:
+        if info.data.get("update", "perceptron") != "perceptron":
+            raise ValueError("only the perceptron has an eta")
+        return eta
+
+
+class Inference(_Section):
+    """How the most probable state is found, and how far a search may go."""
+
+    presolve: Literal["exact", "none"] = "exact"
+    solver: Literal["highs", "cbc"] = "highs"
+    audit_every: Natural = 0
+    max_groundings: Count = 1_000_000
+    max_nodes: Count | None = None
+
+
+class Checkpoint(_Section):
+    """When to save (a number of examples, or a time such as ``30s``) and how many to keep."""
+
+    every: int | str = "30s"
+    keep: Count = 3
+
+    @field_validator("every", mode="before")
+    @classmethod
+    def _interval(cls, every: object) -> object:
+        valid = every >= 1 if type(every) is int else _seconds(every)
+        if not valid:
+            raise ValueError("expected a number of examples, or a time such as 30s or 5m")
+        return every
+
+    @property
+    def examples(self) -> int | None:
+        """The examples from one checkpoint to the next; None where time decides."""
+        return self.every if isinstance(self.every, int) else None
+
+    @property
+    def seconds(self) -> float | None:
+        """The seconds from one checkpoint to the next; None where examples decide."""
+        return _seconds(self.every)
+
+
+def _seconds(text: object) -> float | None:
+    """Read ``30s``, ``5m`` or ``1.5h``; None for anything else and for no time at all."""
+    match = _TIME.fullmatch(text) if isinstance(text, str) else None
+    return float(match[1]) * _SECONDS[match[2]] or None if match else None
+
+
+class Metrics(_Section):
+    """When a line of metrics is written, and which argument's values get their own F1.
+
+    ``every: null`` is at powers of two and at the end. ``by`` is ``Predicate.N``, counted from 1,
+    or the name of an argument's type.
+    """
+
+    every: Count | None = None
+    by: Annotated[str, Field(pattern=r"^[^\W\d]\w*(\.[1-9][0-9]*)?$")] | None = None
+    current: bool = False
+
+
+class Limits(_Section):
+    """What an example, and a stream, may be before it is refused."""
+
+    bad_share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.1
+    max_atoms: Count = 1_000_000
+
+
+class Config(_Section):
+    """A whole run. Paths are as the process can open them: see ``load``."""
+
+    model: Annotated[File, Field(description="the Markov logic network, an .mln file")]
+    query: Annotated[Names, Field(description="the predicates to predict")]
+    source: Annotated[Source, Field(description="a section with the path of the examples")]
+    output: AnyPath
+    learner: Learner = Learner()
+    inference: Inference = Inference()
+    checkpoint: Checkpoint = Checkpoint()
+    metrics: Metrics = Metrics()
+    limits: Limits = Limits()
+    seed: Natural = 0
+    batch: Count = 64
+    _tree: Tree | None = PrivateAttr(default=None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return every key and its value, fit for JSON."""
+        return self.model_dump(mode="json")
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what two runs must share for one to go on from the other's checkpoint.
+
+        Keys are dotted, values fit JSON and stay equal when read back from it; the model and the
+        starting weights stand as the SHA-256 of their files. Raises OSError if one is gone.
+        """
+        values = dict(leaves(self.as_dict()))
+        for key in ("output", "batch", "checkpoint.every", "checkpoint.keep"):
+            del values[key]
+        del values["source.max_bytes"], values["limits.bad_share"]
+        for key in ("source.only", "source.without"):
+            values[key] = values[key] and sorted(set(values[key]))
+        paths = self.source.path
+        values["source.path"] = [str(p if p == STDIN else p.resolve()) for p in paths]
+        values["model"] = _digest(self.model)
+        values["learner.start"] = self.learner.start and _digest(self.learner.start)
+        return values
+
+    def error(self, key: str, reason: str) -> ConfigError:
+        """Return the error for a ``key`` found wrong later, when the model has been read."""
+        tree, place = self._tree, Place("configuration")
+        if tree is not None:
+            place = tree.value_place(tuple(key.split(".")))
+        return ConfigError([place.problem(f"{key}: {reason}")])
+
+
+def mismatch(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Say how two fingerprints differ, one line a key; empty if a run can go on."""
+    lines = []
+    for key in sorted(old.keys() | new.keys()):
+        if old.get(key) != new.get(key):
+            text = key in ("model", "learner.start") and old.get(key) and new.get(key)
+            was, now = show(old.get(key)), show(new.get(key))
+            lines.append(f"{key}: the file has changed" if text else f"{key}: was {was}, is {now}")
+    return lines
+
+
+def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Flatten sections to dotted keys."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def show(value: Any) -> str:
+    """Name a value in an error."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict):
+        return "a section"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = repr(str(value) if isinstance(value, Path) else value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

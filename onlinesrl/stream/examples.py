@@ -1,0 +1,68 @@
+"""From records to examples: decoding, Alchemy databases, and the choice of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from onlinesrl.errors import ExampleError, OnlinesrlError
+from onlinesrl.lang.example import Atoms, Constant, Example, ValuedAtom, decode
+from onlinesrl.stream.files import FileSource, Record
+
+
+class Reader:
+    """Reads a source's examples, of the groups in ``only`` and not in ``without``.
+
+    A record that is no example comes as the ExampleError that says why; it is in every choice of
+    groups, since its own is not known.
+    """
+
+    def __init__(
+        self,
+        source: FileSource,
+        query: Collection[str],
+        only: Sequence[str] | None = None,
+        without: Sequence[str] | None = None,
+    ):
+        self.source = source
+        self.query = frozenset(query)
+        self.only = frozenset(only) if only is not None else None
+        self.without = frozenset(without or ())
+
+    def read(
+        self, position: dict[str, Any] | None = None
+    ) -> Iterator[tuple[Record, Example | ExampleError]]:
+        """Yield records and their examples after a position."""
+        for record in self.source.read(position):
+            example = self.example(record)
+            if isinstance(example, ExampleError) or self._chosen(example.group):
+                yield record, example
+
+    def example(self, record: Record) -> Example | ExampleError:
+        """Return the example of a record, or what is wrong with it."""
+        if record.too_long:
+            return ExampleError(f"longer than source.max_bytes ({self.source.max_bytes})")
+        try:
+            return self._world(record) if record.kind == "db" else decode(record.value)
+        except ExampleError as error:
+            return error
+
+    def _chosen(self, group: str | None) -> bool:
+        return group not in self.without and (self.only is None or group in self.only)
+
+    def _world(self, record: Record) -> Example:
+        """Return the world of an Alchemy database; atoms of query predicates are its truth."""
+        from onlinesrl.lang.database import parse_db
+
+        try:
+            atoms = parse_db(record.value.decode(), record.file)
+        except (OnlinesrlError, UnicodeDecodeError) as error:
+            raise ExampleError(str(error)) from None
+        evidence: Atoms = {}
+        truth: Atoms = {}
+        for name, args, value, _ in atoms:
+            constants: list[Constant] = list(args)
+            atom = constants if value else ValuedAtom(constants, 0.0)
+            (truth if name in self.query else evidence).setdefault(name, []).append(atom)
+        return Example(id=Path(record.file).stem, evidence=evidence, truth=truth or None)

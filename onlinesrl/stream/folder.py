@@ -1,0 +1,227 @@
+"""The run folder: its lock, its file names, and writing that survives crashes and full disks.
+
+Three ways to write, each with one promise:
+
+- `OutputFile` appends; what it holds beyond the length noted in a checkpoint is cut on resume, so
+  every line is there exactly once.
+- `write_atomic` replaces a file as a whole: a reader, or a crash at any instant, sees the old
+  content or the new one, never a mixture.
+- `RunFolder` lets one process at a time write in the folder.
+
+Every failure of the system is a `StorageError` that names the file, the action and the reason.
+"""
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from onlinesrl.errors import LockedError, StorageError
+
+BUFFER_BYTES = 1 << 18
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+@contextmanager
+def storage_errors(path: Path | str, action: str) -> Iterator[None]:
+    """Turn an OSError into a StorageError: path, what was tried, the system's reason, what to do.
+
+    `action` completes the sentence "cannot ...".
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        advice = "; free some space and run it again" if error.errno in _NO_SPACE else ""
+        raise StorageError(f"{path}: cannot {action}: {reason}{advice}") from error
+
+
+def write_atomic(path: Path, *chunks: bytes | memoryview) -> None:
+    """Replace the file at `path` by the chunks, durably, or leave it as it was.
+
+    A temporary file beside it (`.NAME.tmp`), fsync, rename, fsync of the folder. A failure before
+    the rename removes the temporary file; a crash leaves it, and the next write replaces it.
+    Raises StorageError.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    with storage_errors(path, "write"):
+        try:
+            _write_synced(temporary, chunks)
+            os.replace(temporary, path)  # noqa: PTH105 (one place to inject faults: os)
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in `folder` durable: renames and removals survive a power cut. OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_synced(path: Path, chunks: tuple[bytes | memoryview, ...]) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        for chunk in chunks:
+            rest = memoryview(chunk)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class OutputFile:
+    """An append-only file whose length can be noted in a checkpoint and restored from it.
+
+    Opening keeps what the file holds; `truncate` cuts it to the checkpoint's length. Writes are
+    gathered and reach the system by `flush`, or when enough has come together. After a failed
+    write the bytes not yet written are still held, so a later `flush` goes on where it stopped.
+    All methods raise StorageError.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._buffer = bytearray()
+        with storage_errors(path, "open for writing"):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._descriptor = os.open(path, flags, 0o666)
+            self._written = os.fstat(self._descriptor).st_size
+
+    @property
+    def length(self) -> int:
+        """Bytes of the file, with those not flushed yet."""
+        return self._written + len(self._buffer)
+
+    def write(self, data: bytes) -> None:
+        """Append `data`."""
+        self._buffer += data
+        if len(self._buffer) >= BUFFER_BYTES:
+            self.flush(fsync=False)
+
+    def flush(self, fsync: bool = True) -> None:
+        """Hand everything to the system and, with `fsync`, wait until the disk has it."""
+        with storage_errors(self.path, "write"):
+            while self._buffer:
+                written = os.write(self._descriptor, self._buffer)
+                del self._buffer[:written]
+                self._written += written
+            if fsync:
+                os.fsync(self._descriptor)
+
+    def truncate(self, length: int) -> None:
+        """Cut the file to `length` bytes; refuse when it has fewer, for lines would be missing."""
+        self.flush(fsync=False)
+        if self._written < length:
+            raise StorageError(
+                f"{self.path}: has {self._written} bytes but the checkpoint was taken when it had "
+                f"{length}: lines are missing; restore the file, or start over with --fresh"
+            )
+        with storage_errors(self.path, "truncate"):
+            os.ftruncate(self._descriptor, length)
+            self._written = length
+
+    def close(self) -> None:
+        """Flush (without fsync) and close; closing twice is allowed."""
+        if self._descriptor < 0:
+            return
+        try:
+            self.flush(fsync=False)
+        finally:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class RunFolder:
+    """The folder of one run, held by one process at a time.
+
+    Creates the folder and takes an exclusive lock on its `lock` file, which the system releases
+    when the process ends, however it ends. Raises LockedError when another holds it, StorageError
+    when the folder cannot be made. Knows the names of all that a run writes.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.predictions = path / "predictions.jsonl"
+        self.metrics = path / "metrics.jsonl"
+        self.deadletter = path / "deadletter.jsonl"
+        self.checkpoints = path / "checkpoints"
+        self.weights = path / "weights.mln"
+        self.summary = path / "summary.json"
+        self.report = path / "report.html"
+        with storage_errors(path, "make the run folder"):
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+        self._lock = _take_lock(path / "lock")
+
+    def clear(self) -> None:
+        """Remove what a run wrote and nothing else, checkpoints first. Raises StorageError."""
+        with storage_errors(self.path, "clear the run folder"):
+            for pattern in ("checkpoint-*.ckpt", ".checkpoint-*.tmp"):
+                for found in self.checkpoints.glob(pattern):
+                    found.unlink()
+            sync_folder(self.checkpoints)
+            for file in (self.predictions, self.metrics, self.deadletter):
+                file.unlink(missing_ok=True)
+            for file in (self.weights, self.summary, self.report):
+                file.unlink(missing_ok=True)
+                file.with_name(f".{file.name}.tmp").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Release the lock; closing twice is allowed."""
+        if self._lock >= 0:
+            descriptor, self._lock = self._lock, -1
+            os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _take_lock(path: Path) -> int:
+    """Lock the file and write this process's number in it; the descriptor holds the lock."""
+    with storage_errors(path, "lock"):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()}\n".encode())
+        except BlockingIOError:
+            holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            raise LockedError(_locked_message(path.parent, holder)) from None
+        except OSError:
+            os.close(descriptor)
+            raise
+    return descriptor
+
+
+def _locked_message(folder: Path, holder: str) -> str:
+    who = f"process {holder}" if holder.isdigit() else "another process"
+    return f"{folder}: {who} is running in this folder; wait for it, stop it, or set another output"

@@ -1,0 +1,196 @@
+"""Turn references.txt into citations.jsonl.
+
+usage: python streams/citations/make.py
+
+Both files stand beside this one. README.md defines the words and the features; they mean what they
+mean in the CiteSeer data, with which tests/streams/test_citations.py compares them.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from from_citeseer import example, json_lines
+
+HERE = Path(__file__).parent
+FIELDS = {"author": "author", "title": "title", "venue": "venue", "none": None}
+MARKS = {".": "period", ",": "comma", ":": "colon"}
+SIGNS = {
+    "(": "lparen",
+    ")": "rparen",
+    "[": "lbracket",
+    "]": "rbracket",
+    ";": "semicolon",
+    "'": "quote",
+    "&": "amp",
+    "/": "backslash",
+}
+SHORT = {
+    "proceedings": "proc",
+    "conference": "conf",
+    "international": "int",
+    "transactions": "tran",
+    "trans": "tran",
+    "technical": "tech",
+    "report": "rpt",
+    "volume": "vol",
+    "nips": "nips",
+}
+VENUE_WORD = re.compile(
+    "conf|dissertation|ieee|journal|nips|press|proc|publisher|rpt|tech|thesis|tran|vol"
+)
+YEAR = re.compile(r"(19|20)\d\d")
+YEAR_OR_PAGES = re.compile(r"(19|20)\d\d|\d{5,}")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """One paragraph of references.txt: its stretches are (field or None, text), in order."""
+
+    id: str
+    dup_of: str | None
+    stretches: tuple[tuple[str | None, str], ...]
+
+
+def references(text: str) -> Iterator[Reference]:
+    """Read the paragraphs of references.txt; ValueError at a line that is not a field and text."""
+    for paragraph in re.split(r"\n\n+", re.sub(r"(?m)^#.*\n", "", text).strip()):
+        head, *lines = paragraph.split("\n")
+        identifier, _, dup_of = head.partition(" = ")
+        stretches = []
+        for line in lines:
+            field, _, stretch = line.partition(" ")
+            if field not in FIELDS or not stretch.strip():
+                raise ValueError(f"{identifier}: {line!r} is not {' | '.join(FIELDS)} and text")
+            stretches.append((FIELDS[field], stretch))
+        yield Reference(identifier, dup_of or None, tuple(stretches))
+
+
+def word(letters: str) -> str:
+    """Write a word as CiteSeer does: some shortened, a final s after a consonant cut."""
+    return SHORT.get(letters) or re.sub(r"(?<=.[b-df-hj-np-rtv-z])s$", "", letters)
+
+
+def pieces(text: str) -> Iterator[tuple[str, bool]]:
+    """Cut a stretch into tokens (True) and the names of the marks that follow them (False).
+
+    Accents and dashes go: Ré becomes re, max-margin maxmargin, 12-17 1217. Raises ValueError at a
+    sign that has no name.
+    """
+    folded = unicodedata.normalize("NFKD", text.lower().replace("ph.d.", "phd"))
+    folded = "".join(c for c in folded if unicodedata.category(c) not in ("Mn", "Pd"))
+    for piece in re.findall(r"[a-z0-9]+|\S", folded):
+        if piece in MARKS:
+            yield MARKS[piece], False
+        elif piece in SIGNS or piece.isalnum():
+            yield SIGNS.get(piece) or word(piece), True
+        else:
+            raise ValueError(f"{text!r}: no name for {piece!r}, give it one in SIGNS or MARKS")
+
+
+def has_punc(i: int, words: Sequence[str], marks: Sequence[set[str]]) -> bool:
+    """Say whether a stretch of text may end at token i."""
+    if i + 1 == len(words):
+        return True
+    initial = len(words[i]) == 1 and words[i].isalpha()
+    return (
+        bool(marks[i] & {"comma", "dquote"})
+        or (not initial and ("period" in marks[i] or YEAR.fullmatch(words[i + 1]) is not None))
+        or words[i] in ("rparen", "dquote")
+        or words[i + 1] in ("lparen", "dquote")
+        or YEAR_OR_PAGES.fullmatch(words[i]) is not None
+        or (words[i] == "quote" and words[i + 1].isdigit())
+    )
+
+
+def has_comma(i: int, words: Sequence[str], marks: Sequence[set[str]]) -> bool:
+    """Say whether a comma ends a stretch of plain text at token i."""
+    return (
+        "comma" in marks[i]
+        and "dquote" not in marks[i]
+        and i + 1 < len(words)
+        and words[i + 1] not in ("lparen", "dquote")
+        and words[i] not in ("rparen", "quote")
+        and YEAR_OR_PAGES.fullmatch(words[i]) is None
+    )
+
+
+def first(positions: Iterable[int]) -> list[int]:
+    """List the first position, or nothing where there is none."""
+    return list(islice(positions, 1))
+
+
+def last_initial(words: Sequence[str], marks: Sequence[set[str]], end: int) -> list[int]:
+    """List the last letter with a period, never i or j, before the first year and before end."""
+    years = first(i for i, w in enumerate(words) if YEAR.fullmatch(w))
+    letters = frozenset("abcdefghklmnopqrstuvwxyz")
+    before = range(min([end, *years]))
+    return [i for i in before if words[i] in letters and "period" in marks[i]][-1:]
+
+
+def center(words: Sequence[str], punc: Sequence[int], initial: list[int], end: int) -> list[int]:
+    """List the middle, rounded up, of the last initial (or token 0) and the seeming venue.
+
+    The venue seems to begin at an "in" after HasPunc or after "appear", at end at the latest;
+    there is no middle where that is the end of the citation.
+    """
+    ends = set(punc)
+    opening = first(
+        i for i in range(1, end) if words[i] == "in" and (i - 1 in ends or words[i - 1] == "appear")
+    )
+    venue = min([end, *opening])
+    left = initial[0] if initial else 0
+    return [(left + venue + 1) // 2] if venue < len(words) else []
+
+
+def features(words: Sequence[str], marks: Sequence[set[str]]) -> dict[str, list[list[int | str]]]:
+    """Collect the atoms besides Token and Next; marks[i] are the marks after token i."""
+    everywhere = range(len(words))
+    punc = [i for i in everywhere if has_punc(i, words, marks)]
+    first_in = first(i for i in everywhere if words[i] == "in")
+    venue_word = first(i for i in everywhere if VENUE_WORD.fullmatch(words[i]))
+    end = min([len(words), *venue_word])
+    initial = last_initial(words, marks, min([end, *first_in]))
+    positions = {
+        "HasPunc": punc,
+        "HasComma": [i for i in everywhere if has_comma(i, words, marks)],
+        "Center": center(words, punc, initial, end),
+        "FirstIn": first_in,
+        "LastInitial": initial,
+        "FirstNonAuthorTitleTkn": venue_word,
+    }
+    follow: list[list[int | str]] = [[i, mark] for i in everywhere for mark in sorted(marks[i])]
+    return {"FollowBy": follow, **{name: [[i] for i in at] for name, at in positions.items()}}
+
+
+def citation(reference: Reference) -> dict[str, Any]:
+    """Turn one reference into an example; its group is the paper, its id without the number."""
+    words: list[str] = []
+    marks: list[set[str]] = []
+    labels: list[str | None] = []
+    for field, text in reference.stretches:
+        for piece, is_token in pieces(text):
+            if is_token:
+                words.append(piece)
+                marks.append(set())
+                labels.append(field)
+            else:
+                marks[-1].add(piece)
+    group = reference.id.rpartition("-")[0]
+    row = example(reference.id, group, words, labels, features(words, marks))
+    repeat = {} if reference.dup_of is None else {"dup_of": reference.dup_of}
+    return {"id": reference.id, "group": group, **repeat, **row}
+
+
+def made() -> str:
+    """Make the text of citations.jsonl."""
+    source = (HERE / "references.txt").read_text(encoding="utf-8")
+    return json_lines(citation(reference) for reference in references(source))
+
+
+if __name__ == "__main__":
+    (HERE / "citations.jsonl").write_text(made(), encoding="utf-8")

@@ -1,0 +1,125 @@
+"""Small random ground models for every engine's tests, and the recorded MPE instances."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from onlinesrl.ground.model import ClauseModel, Floats
+
+INSTANCES = Path(__file__).parents[3] / "shared" / "data" / "mpe_instances"
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What a MAP engine is asked: a model, weights, and a bonus or none."""
+
+    model: ClauseModel
+    weights: Floats
+    bonus: Floats | None = None
+
+
+def clause_model(
+    n_atoms: int,
+    clauses: Sequence[tuple[int, float, Sequence[int]]],
+    groups: Sequence[tuple[bool, Sequence[int]]] = (),
+) -> ClauseModel:
+    """A model from clauses ``(weight index, sign, literals)`` and groups ``(exactly, atoms)``."""
+    group = np.full(n_atoms, -1, np.int32)
+    for number, (_, atoms) in enumerate(groups):
+        group[list(atoms)] = number
+    return ClauseModel(
+        n_atoms=n_atoms,
+        start=np.cumsum([0, *(len(literals) for _, _, literals in clauses)], dtype=np.int64),
+        literals=np.array([x for _, _, literals in clauses for x in literals], np.int32),
+        weight_index=np.array([index for index, _, _ in clauses], np.int64),
+        sign=np.array([sign for _, sign, _ in clauses], np.float64),
+        group=group,
+        exactly=np.array([exactly for exactly, _ in groups], np.bool_),
+    )
+
+
+N_WEIGHTS = 6
+ROUND = st.integers(-4, 4).map(lambda n: n / 2)
+"""Weights that tie and cancel."""
+REAL = st.floats(-10, 10, allow_subnormal=False)
+
+
+@st.composite
+def problems(draw: st.DrawFn, max_atoms: int = 8) -> Problem:
+    """Soft and hard clauses with shared weights, and atoms in groups of both kinds or in none.
+
+    The hard part may be infeasible. Half of the problems have round weights, so that optima tie.
+    """
+    n_atoms = draw(st.integers(0, max_atoms))
+    clauses = draw(st.lists(_clauses(n_atoms), max_size=14)) if n_atoms else []
+    number = st.one_of(st.just(ROUND), st.just(REAL)).flatmap(
+        lambda kind: st.tuples(
+            st.lists(kind, min_size=N_WEIGHTS, max_size=N_WEIGHTS),
+            st.none() | st.lists(kind, min_size=n_atoms, max_size=n_atoms),
+        )
+    )
+    weights, bonus = draw(number)
+    return Problem(
+        clause_model(n_atoms, clauses, draw(_groups(n_atoms))),
+        np.array(weights),
+        None if bonus is None else np.array(bonus, np.float64),
+    )
+
+
+def _clauses(n_atoms: int) -> st.SearchStrategy[tuple[int, float, list[int]]]:
+    """One in four hard; one to four literals."""
+    index = st.integers(-2, N_WEIGHTS - 1).map(lambda k: max(k, -1))
+    sign = st.sampled_from([1.0, 1.0, -1.0, -1.0, 2.0, -0.5])
+    literal = st.tuples(st.integers(1, n_atoms), st.booleans())
+    literals = st.lists(literal, min_size=1, max_size=4, unique_by=lambda x: x[0]).map(
+        lambda chosen: [atom if positive else -atom for atom, positive in chosen]
+    )
+    return st.tuples(index, sign, literals)
+
+
+@st.composite
+def _groups(draw: st.DrawFn, n_atoms: int) -> list[tuple[bool, list[int]]]:
+    """Up to three groups of one or more atoms, in any order."""
+    membership = draw(st.lists(st.integers(-1, 2), min_size=n_atoms, max_size=n_atoms))
+    members = [[a for a in range(n_atoms) if membership[a] == g] for g in range(3)]
+    return [(draw(st.booleans()), atoms) for atoms in members if atoms]
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """A recorded problem: ``loss`` is the Hamming loss as a bonus, up to ``n_true``."""
+
+    model: ClauseModel
+    weights: Floats
+    loss: Floats
+    n_true: int
+    optimum: float
+    optimum_loss_augmented: float
+
+
+def instance(name: str) -> Instance:
+    """A recorded instance by name; skips the test where the data is not at hand."""
+    path = INSTANCES / f"{name}.json"
+    if not path.exists():
+        pytest.skip(f"the recorded MPE instances are not here: no {INSTANCES}")
+    data = json.loads(path.read_text())
+    truth = np.array(data["truth"])
+    return Instance(
+        model=clause_model(
+            data["atoms"],
+            [(k, 1.0, literals) for k, (_, literals) in enumerate(data["soft"])],
+            [(True, atoms) for atoms in data["exactly_one"]],
+        ),
+        weights=np.array([weight for weight, _ in data["soft"]]),
+        loss=1.0 - 2.0 * truth,
+        n_true=int(truth.sum()),
+        optimum=data["optimum"],
+        optimum_loss_augmented=data["optimum_loss_augmented"],
+    )

@@ -1,0 +1,438 @@
+"""Checkpoints: what was saved comes back, and nothing else is ever taken for it."""
+
+import errno
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from onlinesrl.errors import StorageError
+from onlinesrl.stream.checkpoint import DamagedCheckpoint, latest, load, save
+
+HEADER = {"position": {"file": 0, "line": 7}, "f1": 0.1 + 0.2, "ids": ["é", None, True]}
+SYSTEM_CALLS = ("open", "write", "fsync", "close", "replace", "unlink")
+
+
+def arrays_of(number):
+    return {"weights": np.arange(number, number + 9) / 7, "counts": np.array([number, 2**60])}
+
+
+def save_number(folder, number, keep=2):
+    return save(folder, number, HEADER, arrays_of(number), keep)
+
+
+def assert_holds(checkpoint, number):
+    assert (checkpoint.number, checkpoint.header) == (number, HEADER)
+    for name, array in arrays_of(number).items():
+        np.testing.assert_array_equal(checkpoint.arrays[name], array)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def run_python(script, *arguments):
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
+def never(message):
+    raise AssertionError(f"unexpected warning: {message}")
+
+
+numeric = hnp.arrays(
+    dtype=st.sampled_from(["?", "<i1", "<u2", ">i8", "<u8", "<f4", "<f8", ">f8", "<c16"]),
+    shape=hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(arrays=st.dictionaries(st.text(max_size=4), numeric, max_size=4), turn=st.booleans())
+def test_arrays_come_back_with_every_bit(tmp_path_factory, arrays, turn):
+    arrays = {name: array.T if turn else array for name, array in arrays.items()}
+    loaded = load(save(tmp_path_factory.mktemp("c"), 3, {}, arrays, keep=1)).arrays
+    assert loaded.keys() == arrays.keys()
+    for name, array in arrays.items():
+        assert loaded[name].dtype == array.dtype.newbyteorder("<")
+        assert loaded[name].shape == array.shape
+        assert loaded[name].tobytes() == array.astype(loaded[name].dtype).tobytes()
+
+
+def test_header_comes_back_and_arrays_are_independent_and_writable(tmp_path):
+    path = save_number(tmp_path, 500)
+    assert path.name == "checkpoint-000000000500.ckpt"
+    checkpoint = load(path)
+    assert checkpoint.path == path
+    assert_holds(checkpoint, 500)
+    checkpoint.arrays["weights"][:] = 0
+    assert checkpoint.arrays["counts"][1] == 2**60
+
+
+def test_the_same_content_gives_the_same_bytes_and_arrays_are_aligned(tmp_path):
+    first = save_number(tmp_path, 1).read_bytes()
+    assert save_number(tmp_path, 1).read_bytes() == first
+    assert first.index(arrays_of(1)["weights"].tobytes()) % 64 == 0
+    assert len(first) % 64 == 0
+
+
+def test_layout_is_as_documented(tmp_path):
+    data = save_number(tmp_path, 1).read_bytes()
+    assert data[:16] == b"OSRLCKPT" + (1).to_bytes(8, "little")
+    assert data[16:48] == hashlib.sha256(data[48:]).digest()
+    text_length = int.from_bytes(data[48:56], "little")
+    assert int.from_bytes(data[56:64], "little") == len(data)
+    content = json.loads(data[64 : 64 + text_length])
+    place = content["arrays"]["counts"]
+    assert (place["dtype"], place["shape"], content["header"]) == ("<i8", [2], HEADER)
+    raw = data[64 + text_length + place["offset"] :][:16]
+    assert raw == arrays_of(1)["counts"].astype("<i8").tobytes()
+
+
+@pytest.mark.parametrize(
+    ("header", "array", "error"),
+    [
+        ({"loss": float("nan")}, np.zeros(1), ValueError),
+        ({"x": np.float64(1).astype(np.float32)}, np.zeros(1), TypeError),
+        ({}, np.array([{}], dtype=object), TypeError),
+        ({}, np.array(["text"]), TypeError),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_anything_is(tmp_path, header, array, error):
+    with pytest.raises(error):
+        save(tmp_path, 1, header, {"a": array}, keep=1)
+    assert names(tmp_path) == []
+
+
+def test_keep_must_be_positive(tmp_path):
+    with pytest.raises(ValueError, match="keep must be at least 1"):
+        save_number(tmp_path, 1, keep=0)
+
+
+def test_every_flipped_byte_is_noticed(tmp_path):
+    path = save_number(tmp_path, 1)
+    data = bytearray(path.read_bytes())
+    for place in range(len(data)):
+        data[place] ^= 1 << place % 8
+        path.write_bytes(data)
+        with pytest.raises(DamagedCheckpoint, match=r"checkpoint-000000000001\.ckpt: "):
+            load(path)
+        data[place] ^= 1 << place % 8
+    path.write_bytes(data)
+    assert_holds(load(path), 1)
+
+
+def test_every_truncation_is_noticed(tmp_path):
+    path = save_number(tmp_path, 1)
+    data = path.read_bytes()
+    for length in range(len(data)):
+        path.write_bytes(data[:length])
+        with pytest.raises(DamagedCheckpoint, match=f"has {length} bytes.*cut off"):
+            load(path)
+
+
+def resealed(data, text=None):
+    """The file with another JSON text and a digest and lengths that fit it."""
+    old = 64 + int.from_bytes(data[48:56], "little")
+    text = data[64:old] if text is None else text
+    length = (64 + len(text) + len(data) - old).to_bytes(8, "little")
+    body = len(text).to_bytes(8, "little") + length + text + data[old:]
+    return data[:16] + hashlib.sha256(body).digest() + body
+
+
+def with_array(**change):
+    array = {"dtype": "<f8", "shape": [9], "offset": 0} | change
+    return json.dumps({"number": 1, "header": {}, "arrays": {"weights": array}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: data + b"\0", "bytes after its end"),
+        (lambda data: data * 2, "bytes after its end"),
+        (lambda data: b"\x80\x04." + data[3:], "not a checkpoint of onlinesrl"),
+        (lambda data: data[:8] + b"\x02" + data[9:], "format version 2; .* version 1"),
+        (lambda data: resealed(data, b"[" * 100_000), "cannot be read"),
+        (lambda data: resealed(data, b'{"number": 1}'), "cannot be read"),
+        (lambda data: resealed(data, b"[]"), "cannot be read"),
+        (lambda data: resealed(data, b"\xff"), "cannot be read"),
+        (lambda data: resealed(data, with_array(dtype="O")), "array of dtype O"),
+        (lambda data: resealed(data, with_array(dtype="?!")), "cannot be read"),
+        (lambda data: resealed(data, with_array(shape=[10**6])), "cannot be read"),
+        (lambda data: resealed(data, with_array(offset=-(10**6))), "cannot be read"),
+        (lambda data: resealed(data, with_array(code="x")), "cannot be read"),
+    ],
+)
+def test_other_content_is_noticed_and_named(tmp_path, change, message):
+    path = save_number(tmp_path, 1)
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(DamagedCheckpoint, match=message) as caught:
+        load(path)
+    assert str(path) in str(caught.value)
+    assert caught.value.exit_code == 74
+
+
+def test_resealing_alone_changes_nothing(tmp_path):
+    path = save_number(tmp_path, 1)
+    data = path.read_bytes()
+    assert resealed(data) == data
+
+
+def test_a_missing_file_is_a_storage_error_not_a_damaged_one(tmp_path):
+    with pytest.raises(StorageError, match="cannot open: No such file") as caught:
+        load(tmp_path / "checkpoint-000000000001.ckpt")
+    assert not isinstance(caught.value, DamagedCheckpoint)
+
+
+def test_latest_is_none_only_without_any_checkpoint(tmp_path):
+    assert latest(tmp_path / "never made", never) is None
+    (tmp_path / ".checkpoint-000000000001.ckpt.tmp").write_bytes(b"half")
+    (tmp_path / "checkpoint-1.ckpt.old").write_bytes(b"")
+    assert latest(tmp_path, never) is None
+
+
+def test_latest_takes_the_highest_number(tmp_path):
+    for number in (7, 999_999_999_999, 1_000_000_000_000):
+        save_number(tmp_path, number, keep=3)
+    assert_holds(latest(tmp_path, never), 1_000_000_000_000)
+
+
+def test_latest_passes_over_damaged_ones_with_a_warning_each(tmp_path):
+    paths = [save_number(tmp_path, number, keep=3) for number in (1, 2, 3)]
+    paths[2].write_bytes(b"")
+    paths[1].write_bytes(paths[1].read_bytes()[:-1])
+    warnings = []
+    assert_holds(latest(tmp_path, warnings.append), 1)
+    assert [str(paths[2]) in warnings[0], str(paths[1]) in warnings[1]] == [True, True]
+
+
+def test_latest_refuses_when_all_are_damaged(tmp_path):
+    for number in (1, 2):
+        save_number(tmp_path, number).write_bytes(b"")
+    warnings = []
+    with pytest.raises(
+        StorageError, match=r"none of the 2 checkpoints is intact.*--fresh"
+    ) as caught:
+        latest(tmp_path, warnings.append)
+    assert caught.value.exit_code == 74
+    assert len(warnings) == 2
+
+
+def test_latest_refuses_one_that_cannot_be_opened(tmp_path):
+    save_number(tmp_path, 1)
+    (tmp_path / "checkpoint-000000000002.ckpt").mkdir()
+    with pytest.raises(StorageError, match="cannot open: Is a directory"):
+        latest(tmp_path, never)
+
+
+def test_save_keeps_the_newest_and_sweeps_up(tmp_path):
+    for number in (1, 2, 3):
+        save_number(tmp_path, number, keep=9)
+    (tmp_path / ".checkpoint-000000000009.ckpt.tmp").write_bytes(b"left by a crash")
+    (tmp_path / "notes.txt").write_text("not ours")
+    save_number(tmp_path, 4)
+    assert names(tmp_path) == [
+        "checkpoint-000000000003.ckpt",
+        "checkpoint-000000000004.ckpt",
+        "notes.txt",
+    ]
+
+
+def test_a_damaged_future_never_pushes_out_what_is_saved(tmp_path):
+    save_number(tmp_path, 500)
+    save_number(tmp_path, 1000).write_bytes(b"damaged")
+    save_number(tmp_path, 750, keep=1)
+    assert names(tmp_path) == ["checkpoint-000000000750.ckpt"]
+
+
+def test_the_steps_are_write_sync_rename_sync_folder(tmp_path, monkeypatch):
+    kinds, calls = {}, []
+
+    def record(name):
+        real = getattr(os, name)
+
+        def call(*arguments, **options):
+            result = real(*arguments, **options)
+            if name == "open":
+                kinds[result] = "folder" if Path(arguments[0]).is_dir() else "file"
+            calls.append((name, kinds.get(arguments[0], "")))
+            return result
+
+        monkeypatch.setattr(os, name, call)
+
+    for name in SYSTEM_CALLS:
+        record(name)
+    save_number(tmp_path, 1)
+    order = [call for call in calls if call[0] in {"fsync", "replace"}]
+    assert order == [("fsync", "file"), ("replace", ""), ("fsync", "folder")]
+    last_write = max(i for i, call in enumerate(calls) if call[0] == "write")
+    assert last_write < calls.index(("fsync", "file"))
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EROFS])
+@pytest.mark.parametrize("name", SYSTEM_CALLS)
+def test_an_error_in_any_call_leaves_an_intact_checkpoint(tmp_path, monkeypatch, name, code):
+    real, seen = getattr(os, name), set()
+    for step in range(1, 100):
+        folder = tmp_path / str(step)
+        folder.mkdir()
+        for number in (1, 2):
+            save_number(folder, number)
+        count = 0
+
+        def fail(*arguments, step=step, **options):
+            nonlocal count
+            count += 1
+            if count == step:
+                if name == "close":
+                    real(*arguments)
+                raise OSError(code, os.strerror(code))
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(os, name, fail)
+        try:
+            save_number(folder, 3)
+        except StorageError as error:
+            assert os.strerror(code) in str(error)
+        failed = count >= step
+        monkeypatch.setattr(os, name, real)
+        found = latest(folder, never)
+        assert_holds(found, found.number)
+        seen.add(found.number)
+        save_number(folder, 4)
+        assert names(folder) == [f"checkpoint-{n:012d}.ckpt" for n in (found.number, 4)]
+        if not failed:
+            break
+    assert seen == ({3} if name == "unlink" else {2, 3})
+
+
+CRASHES = """
+import os, sys
+from pathlib import Path
+import numpy as np
+from onlinesrl.stream.checkpoint import latest, save
+
+def arrays(number):
+    return {"weights": np.full(5000, number / 7), "few": np.arange(number)}
+
+def crash_at(step):
+    calls = 0
+    def wrap(name):
+        real = getattr(os, name)
+        def call(*arguments, **options):
+            nonlocal calls
+            calls += 1
+            if calls == step:
+                if name == "write":
+                    real(arguments[0], bytes(arguments[1])[: len(arguments[1]) // 2])
+                os._exit(9)
+            return real(*arguments, **options)
+        setattr(os, name, call)
+    for name in ("open", "write", "fsync", "close", "replace", "unlink"):
+        wrap(name)
+
+def never(message):
+    raise AssertionError(message)
+
+step, status = 0, 9
+while status == 9:
+    step += 1
+    folder = Path(sys.argv[1]) / str(step)
+    folder.mkdir()
+    for number in (1, 2):
+        save(folder, number, {"n": number}, arrays(number), keep=2)
+    child = os.fork()
+    if child == 0:
+        crash_at(step)
+        save(folder, 3, {"n": 3}, arrays(3), keep=2)
+        os._exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    found = latest(folder, never)
+    assert found.header == {"n": found.number}
+    for name, array in arrays(found.number).items():
+        assert (found.arrays[name] == array).all()
+    save(folder, 4, {}, {}, keep=2)
+    assert len(list(folder.iterdir())) == 2, list(folder.iterdir())
+    print(found.number)
+assert status == 0, status
+"""
+
+
+def test_a_crash_at_any_step_leaves_an_intact_checkpoint(tmp_path):
+    result = run_python(CRASHES, tmp_path)
+    assert result.returncode == 0, result.stderr
+    seen = result.stdout.split()
+    assert seen == sorted(seen)
+    assert seen.count("2") >= 5  # open, writes, fsync, close, rename
+    assert seen.count("3") >= 5  # folder open, fsync, close, removal, and no crash
+
+
+DISK_FULL = """
+import resource, sys
+from pathlib import Path
+import numpy as np
+from onlinesrl.errors import StorageError
+from onlinesrl.stream.checkpoint import latest, save
+
+folder = Path(sys.argv[1])
+save(folder, 1, {}, {"a": np.arange(100)}, keep=1)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+try:
+    save(folder, 2, {}, {"a": np.arange(10_000)}, keep=1)
+except StorageError as error:
+    print(error.exit_code, error)
+assert [path.name for path in folder.iterdir()] == ["checkpoint-000000000001.ckpt"]
+assert (latest(folder, print).arrays["a"] == np.arange(100)).all()
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+save(folder, 2, {}, {"a": np.arange(10_000)}, keep=1)
+assert latest(folder, print).number == 2
+"""
+
+
+def test_a_full_disk_leaves_the_old_checkpoint_and_goes_on_when_there_is_space(tmp_path):
+    result = run_python(DISK_FULL, tmp_path)
+    assert result.returncode == 0, result.stderr
+    path = tmp_path / "checkpoint-000000000002.ckpt"
+    message = f"74 {path}: cannot write: File too large; free some space and run it again\n"
+    assert result.stdout == message
+
+
+MEMORY = """
+import sys
+from pathlib import Path
+import numpy as np
+from onlinesrl.stream.checkpoint import load, save
+
+def peak():
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+folder = Path(sys.argv[1])
+if sys.argv[2] == "save":
+    array = np.ones(8 << 20)
+    before = peak()
+    save(folder, 1, {}, {"a": array}, keep=1)
+else:
+    before = peak()
+    checkpoint = load(folder / "checkpoint-000000000001.ckpt")
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to measure memory")
+def test_memory_stays_at_one_copy(tmp_path):
+    saving = run_python(MEMORY, tmp_path, "save")
+    loading = run_python(MEMORY, tmp_path, "load")
+    assert float(saving.stdout) < 8, saving.stderr
+    assert 60 < float(loading.stdout) < 72, loading.stderr

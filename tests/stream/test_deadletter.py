@@ -1,0 +1,96 @@
+"""Dead letters: the bytes, the place and the reason of every bad example, ready to be replayed."""
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from onlinesrl.errors import StorageError
+from onlinesrl.stream.deadletter import DeadLetters
+from onlinesrl.stream.files import FileSource, Record
+
+
+def letters(path):
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def bytes_of(letter):
+    return letter["text"].encode() if "text" in letter else base64.b64decode(letter["base64"])
+
+
+def test_a_letter_says_what_where_and_why(tmp_path):
+    with DeadLetters(tmp_path / "d.jsonl") as dead:
+        dead.append(Record('{"é'.encode(), "in.jsonl", 3, 0, 9), "truncated", "c1")
+        dead.append(Record(b"\xff", "in.jsonl", 4, 0, 11), "not UTF-8")
+    assert letters(tmp_path / "d.jsonl") == [
+        {"file": "in.jsonl", "line": 3, "id": "c1", "reason": "truncated", "text": '{"é'},
+        {"file": "in.jsonl", "line": 4, "id": None, "reason": "not UTF-8", "base64": "/w=="},
+    ]
+
+
+anything = st.text(st.characters())
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(value=st.binary(), reason=anything, name=st.none() | anything)
+@example(value="\u2028\x00\x85\r".encode(), reason="\ud800 is \n half", name="\udcff")
+@example(value=b"\xef\xbb\xbf{}", reason="", name="")
+def test_every_byte_and_character_comes_back(tmp_path_factory, value, reason, name):
+    path = tmp_path_factory.mktemp("d") / "d.jsonl"
+    with DeadLetters(path) as dead:
+        dead.append(Record(value, "a\udcff.jsonl", 1, 0, 0), reason, name)
+    data = path.read_bytes()
+    assert data.count(b"\n") == 1
+    (letter,) = [json.loads(line) for line in data.decode().split("\n") if line]
+    assert bytes_of(letter) == value
+    assert (letter["file"], letter["reason"], letter["id"]) == ("a\udcff.jsonl", reason, name)
+
+
+def test_the_letters_of_a_stream_replay_it(tmp_path):
+    source = tmp_path / "in.jsonl"
+    source.write_bytes(b"{\n\n\xff\xfe\n" + b"y" * 30 + b"\n" + "€\n".encode())
+    with DeadLetters(tmp_path / "d.jsonl") as dead:
+        for record in FileSource([source], max_bytes=20).read():
+            dead.append(record, "bad")
+    found = letters(tmp_path / "d.jsonl")
+    assert [bytes_of(letter) for letter in found] == [b"{", b"\xff\xfe", b"y" * 20, "€".encode()]
+    assert [letter["line"] for letter in found] == [1, 3, 4, 5]
+
+
+def test_a_letter_is_in_the_file_at_once(tmp_path):
+    with DeadLetters(tmp_path / "d.jsonl") as dead:
+        dead.append(Record(b"{", "in.jsonl", 1, 0, 2), "truncated")
+        assert len(letters(tmp_path / "d.jsonl")) == 1
+
+
+def test_a_resumed_file_equals_an_unbroken_one(tmp_path):
+    records = [Record(b"\xff%d" % n, "in.jsonl", n, 0, n) for n in range(6)]
+    for cut in range(6):
+        path = tmp_path / f"{cut}.jsonl"
+        with DeadLetters(path) as dead:
+            for record in records[:cut]:
+                dead.append(record, "bad")
+            dead.flush()
+            length = dead.length
+            for record in records[cut : cut + 2]:
+                dead.append(record, "bad")
+        with path.open("ab") as stream:
+            stream.write(b'{"file": "in.js')
+        with DeadLetters(path) as dead:
+            dead.truncate(length)
+            for record in records[cut:]:
+                dead.append(record, "bad")
+    assert len({(tmp_path / f"{cut}.jsonl").read_bytes() for cut in range(6)}) == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk always full")
+def test_a_failing_write_stops_the_stream():
+    dead = DeadLetters(Path("/dev/full"))
+    with pytest.raises(StorageError, match="/dev/full: cannot write: No space left") as caught:
+        dead.append(Record(b"{", "in.jsonl", 1, 0, 2), "truncated")
+    assert caught.value.exit_code == 74
+    with pytest.raises(StorageError):
+        dead.close()

@@ -1,0 +1,278 @@
+"""File sources: every example once, in order, with the place to go on from."""
+
+import gzip
+import io
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+import tracemalloc
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from onlinesrl.errors import StorageError
+from onlinesrl.stream.files import MAX_BYTES, FileSource
+
+MARK = b"\xef\xbb\xbf"
+LIMIT = 12
+
+
+def write(path, data):
+    path.write_bytes(gzip.compress(data) if path.name.endswith(".gz") else data)
+    return path
+
+
+def feed(monkeypatch, data):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(data))))
+
+
+def brief(records):
+    return [(r.value, r.file, r.line, r.kind, r.too_long) for r in records]
+
+
+def expected(file, data):
+    """What a source with the limit of this module must deliver, written the slow way."""
+    if ".db" in Path(file).name:
+        value = data[:LIMIT].removeprefix(MARK)
+        return [(value, file, 1, "db", len(data) > LIMIT)]
+    records = []
+    for number, raw in enumerate(io.BytesIO(data), start=1):
+        body = raw.removesuffix(b"\n")
+        too_long = len(body) > LIMIT
+        value = body[:LIMIT] if too_long else body.rstrip(b"\r")
+        value = value.removeprefix(MARK) if number == 1 else value
+        if value.strip():
+            records.append((value, file, number, "json", too_long))
+    return records
+
+
+line = st.one_of(
+    st.sampled_from([b"", b" \t", b'{"id":"a"}', b"{", MARK, MARK + b"{}", b"\xff\x00", b"\r"]),
+    st.binary(max_size=2 * LIMIT).map(lambda data: data.replace(b"\n", b"")),
+)
+content = st.builds(
+    lambda lines, end, last: end.join(lines) + (end if last else b""),
+    st.lists(line, max_size=7),
+    st.sampled_from([b"\n", b"\r\n"]),
+    st.booleans(),
+)
+file_name = st.sampled_from(["x.jsonl", "x.json", "x.jsonl.gz", "x.db", "x.db.gz"])
+files = st.lists(st.tuples(file_name, content), min_size=1, max_size=4)
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(files=files)
+@example(files=[("x.jsonl", b"a\n\nb\n"), ("x.db", b"A(1)\n"), ("x.jsonl.gz", b"c\n" * 9)])
+@example(files=[("x.jsonl.gz", b"y" * (LIMIT + 1)), ("x.jsonl", b"y" * LIMIT + b"\nz")])
+@example(files=[("x.jsonl", b"y" * (1 << 19) + b"\nz\n"), ("x.db", b"y" * (1 << 19))])
+def test_going_on_from_any_record_gives_the_rest(files):
+    with tempfile.TemporaryDirectory() as folder:
+        paths, wanted = [], []
+        for number, (name, data) in enumerate(files):
+            paths.append(write(Path(folder) / f"{number}{name}", data))
+            wanted += expected(str(paths[-1]), data)
+        records = list(FileSource(paths, LIMIT).read())
+        assert brief(records) == wanted
+        for k, record in enumerate(records):
+            position = json.loads(json.dumps(record.position))
+            rest = list(FileSource(paths, LIMIT).read(position))
+            assert brief(rest) == wanted[k + 1 :]
+            assert [r.position for r in rest] == [r.position for r in records[k + 1 :]]
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(data=content)
+def test_standard_input_goes_on_when_fed_again_from_its_start(data):
+    with pytest.MonkeyPatch.context() as patch:
+        feed(patch, data)
+        records = list(FileSource(["-"], LIMIT).read())
+        assert brief(records) == expected("-", data)
+        for k, record in enumerate(records):
+            feed(patch, data)
+            assert brief(FileSource(["-"], LIMIT).read(record.position)) == brief(records[k + 1 :])
+
+
+def test_standard_input_is_left_open(monkeypatch):
+    feed(monkeypatch, b"{}\n")
+    assert len(list(FileSource(["-"]).read())) == 1
+    assert not sys.stdin.buffer.closed
+
+
+def test_records_of_a_live_pipe_come_as_they_are_written(tmp_path):
+    pipe = tmp_path / "pipe.jsonl"
+    os.mkfifo(pipe)
+    answered = threading.Event()
+
+    def write_two():
+        with pipe.open("wb", buffering=0) as stream:
+            stream.write(b"first\n")
+            stream.write(b"second\n" if answered.wait(5) else b"too late\n")
+
+    writer = threading.Thread(target=write_two)
+    writer.start()
+    records = FileSource([pipe]).read()
+    assert next(records).value == b"first"
+    answered.set()
+    assert [record.value for record in records] == [b"second"]
+    writer.join()
+
+
+def test_a_folder_stands_for_its_examples_sorted_by_name(tmp_path):
+    for name in ("b.jsonl", "a.jsonl.gz", "c.db", "README.md", "notes.json", "a.jsonl.bak"):
+        write(tmp_path / name, name.encode())
+    assert [record.value for record in FileSource([tmp_path]).read()] == [
+        b"a.jsonl.gz",
+        b"b.jsonl",
+        b"c.db",
+    ]
+
+
+def test_a_file_may_come_twice(tmp_path):
+    path = write(tmp_path / "a.jsonl", b"1\n2\n")
+    records = list(FileSource([path, path]).read())
+    assert [record.value for record in records] == [b"1", b"2", b"1", b"2"]
+    rest = FileSource([path, path]).read(records[2].position)
+    assert [record.value for record in rest] == [b"2"]
+
+
+def test_lines_added_since_are_read(tmp_path):
+    path = write(tmp_path / "a.jsonl", b"1\n")
+    (record,) = FileSource([path]).read()
+    write(path, b"1\n2\n")
+    assert [(r.value, r.line) for r in FileSource([path]).read(record.position)] == [(b"2", 2)]
+
+
+def test_the_byte_order_mark_goes_at_the_start_only(tmp_path):
+    path = write(tmp_path / "a.jsonl", MARK + b"1\n" + MARK + b"2\n")
+    assert [record.value for record in FileSource([path]).read()] == [b"1", MARK + b"2"]
+
+
+def test_a_line_of_just_the_limit_is_not_too_long(tmp_path):
+    path = write(tmp_path / "a.jsonl", b"y" * MAX_BYTES + b"\n" + b"z" * (MAX_BYTES + 1) + b"\n")
+    first, second = FileSource([path]).read()
+    assert (len(first.value), first.too_long) == (MAX_BYTES, False)
+    assert (len(second.value), second.too_long) == (MAX_BYTES, True)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.db"])
+def test_the_rest_of_a_long_example_is_not_held(tmp_path, name):
+    path = write(tmp_path / name, b"y" * (30 << 20) + b"\n")
+    tracemalloc.start()
+    try:
+        (record,) = FileSource([path], max_bytes=1000).read()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (record.value, record.too_long) == (b"y" * 1000, True)
+    assert record.offset == (30 << 20) + 1
+    assert peak < 2 << 20
+
+
+def test_missing_paths_are_named_before_anything_is_read(tmp_path):
+    path = write(tmp_path / "a.jsonl", b"1\n")
+    with pytest.raises(StorageError, match=r"gone\.jsonl: cannot read: No such file") as caught:
+        FileSource([path, tmp_path / "gone.jsonl"])
+    assert caught.value.exit_code == 74
+
+
+def test_a_folder_without_examples_is_an_error(tmp_path):
+    with pytest.raises(StorageError, match=r"no \*\.jsonl, \*\.jsonl\.gz, \*\.db file"):
+        FileSource([tmp_path])
+
+
+def test_a_file_that_goes_away_is_an_error(tmp_path):
+    path = write(tmp_path / "a.jsonl", b"1\n")
+    source = FileSource([path])
+    path.unlink()
+    with pytest.raises(StorageError, match=r"a\.jsonl: cannot read: No such file"):
+        next(source.read())
+
+
+def test_a_cut_gzip_file_is_an_error_with_its_line(tmp_path):
+    path = tmp_path / "a.jsonl.gz"
+    data = gzip.compress(b"".join(b"\n%d\n" % n for n in range(200_000)), 1)
+    path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(StorageError) as caught:
+        for record in FileSource([path]).read():
+            last = record
+    assert last.value == b"%d" % (last.line // 2 - 1)
+    place, reason = str(caught.value).removeprefix(f"{path}:").split(": cannot be read: ")
+    assert 0 < int(place) - last.line <= 3
+    assert "ended before" in reason
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.db.gz"])
+def test_damaged_gzip_is_an_error_at_every_byte(tmp_path, name):
+    path = tmp_path / name
+    data = bytearray(gzip.compress(b'{"id": 1}\n', mtime=0))
+    harmless = {3, 4, 5, 6, 7, 8, 9}  # flags, time, compression level, system
+    for place in range(len(data)):
+        data[place] ^= 0xFF
+        path.write_bytes(data)
+        if place not in harmless:
+            with pytest.raises(StorageError, match=f"{name}:1: cannot be read: "):
+                list(FileSource([path]).read())
+        data[place] ^= 0xFF
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.db", "-"])
+def test_a_source_that_has_become_shorter_is_an_error(tmp_path, monkeypatch, name):
+    path = "-" if name == "-" else tmp_path / name
+
+    def put(data):
+        if name == "-":
+            feed(monkeypatch, data)
+        else:
+            write(path, data)
+
+    put(b"1\n22\n")
+    position = list(FileSource([path]).read())[-1].position
+    put(b"1\n22")
+    with pytest.raises(StorageError, match=r"has only 4 bytes, but 5 \(\d lines\) were read"):
+        list(FileSource([path]).read(position))
+
+
+def test_another_list_of_files_is_an_error(tmp_path):
+    one, two = (write(tmp_path / name, b"1\n") for name in ("one.jsonl", "two.jsonl"))
+    position = list(FileSource([one, two]).read())[-1].position
+    write(tmp_path / "zero.jsonl", b"0\n")
+    with pytest.raises(StorageError, match=r"file 2 was two\.jsonl, now it is zero\.jsonl"):
+        list(FileSource([one, tmp_path / "zero.jsonl", two]).read(position))
+    with pytest.raises(StorageError, match=r"file 2 was two\.jsonl, now it is missing"):
+        list(FileSource([one]).read(position))
+
+
+def test_the_same_files_elsewhere_are_the_same_list(tmp_path):
+    path = write(tmp_path / "a.jsonl", b"1\n2\n")
+    position = next(FileSource([path]).read()).position
+    (tmp_path / "moved").mkdir()
+    moved = path.rename(tmp_path / "moved" / "a.jsonl")
+    assert [record.value for record in FileSource([moved]).read(position)] == [b"2"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc to see open files")
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+def test_a_reader_that_stops_early_closes_the_file(tmp_path, name):
+    def opened():
+        return sum(os.path.realpath(link) == str(path) for link in Path("/proc/self/fd").iterdir())
+
+    path = write(tmp_path / name, b"1\n2\n").resolve()
+    records = FileSource([path]).read()
+    next(records)
+    assert opened() == 1
+    records.close()
+    assert opened() == 0
+
+
+@pytest.mark.benchmark
+def test_reading_costs_under_two_microseconds_a_record(tmp_path):
+    path = write(tmp_path / "a.jsonl", b'{"id": "c1", "evidence": {}, "truth": {}}\n' * 300_000)
+    start = time.process_time()
+    count = sum(1 for _ in FileSource([path]).read())
+    assert (time.process_time() - start) / count < 2e-6

@@ -1,0 +1,201 @@
+"""Progress says enough and not too much, by a clock that the test turns."""
+
+import io
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from onlinesrl.progress import Progress, print_summary
+
+
+class Clock:
+    """A clock that stands still until told otherwise."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal, and counts what rich clears or draws."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def snapshot(examples: int, **more: Any) -> dict[str, Any]:
+    return {
+        "examples": examples,
+        "updates": examples,
+        "f1": 0.912,
+        "loss": 3.14159,
+        "regret_bound": 5.0,
+        "weights": 10 * examples,
+        "routes": {"elimination": examples, "ilp": 1},
+    } | more
+
+
+def feed(progress: Progress, counts: range) -> None:
+    for examples in counts:
+        progress.update(snapshot(examples), 1234.5)
+
+
+def shown(stream: io.StringIO) -> list[str]:
+    return [line.partition(" |")[0] for line in stream.getvalue().splitlines()]
+
+
+def test_a_line_says_it_all() -> None:
+    stream, clock = io.StringIO(), Clock()
+    with Progress(stream, 2000, clock=clock) as progress:
+        progress.update(snapshot(512), 1234.5)
+        progress.saved()
+        clock.now += 12.2
+        progress.update(snapshot(1024, bad=2), 99.0)
+    assert stream.getvalue().splitlines() == [
+        "examples 512 of 2,000 | rate 1,234/s | F1 91.2% | loss 3.14 | "
+        "regret bound 0.00977 an example | weights 5,120 (+5,120 since example 0) | "
+        "solver elimination 512, ilp 1",
+        "examples 1,024 of 2,000 | rate 99/s | F1 91.2% | loss 3.14 | "
+        "regret bound 0.00488 an example | weights 10,240 (+5,120 since example 512) | "
+        "solver elimination 1,024, ilp 1 | bad 2 | checkpoint 12 s ago",
+    ]
+
+
+def test_what_is_not_known_is_not_shown() -> None:
+    stream = io.StringIO()
+    with Progress(stream, clock=Clock()) as progress:
+        progress.update({"examples": 1, "f1": None, "regret_bound": None}, 5.0)
+    assert stream.getvalue() == "examples 1 | rate 5/s\n"
+
+
+def test_lines_come_at_powers_of_two() -> None:
+    stream = io.StringIO()
+    feed(Progress(stream, clock=Clock()), range(1, 101))
+    assert shown(stream) == [f"examples {2**k}" for k in range(7)]
+
+
+def test_lines_come_at_the_first_batch_past_a_power_of_two() -> None:
+    stream = io.StringIO()
+    feed(Progress(stream, clock=Clock()), range(48, 300, 48))
+    assert shown(stream) == ["examples 48", "examples 96", "examples 144", "examples 288"]
+
+
+def test_lines_come_every_minute() -> None:
+    stream, clock = io.StringIO(), Clock()
+    progress = Progress(stream, clock=clock)
+    feed(progress, range(64, 65))
+    for examples in range(65, 70):
+        clock.now += 30
+        progress.update(snapshot(examples), 1.0)
+    assert shown(stream) == ["examples 64", "examples 66", "examples 68"]
+
+
+def test_due_is_when_update_would_draw() -> None:
+    clock = Clock()
+    progress = Progress(io.StringIO(), clock=clock)
+    feed(progress, range(1, 5))
+    assert not progress.due(7)
+    assert progress.due(8)
+    clock.now += 60
+    assert progress.due(7)
+
+
+def test_a_reader_that_is_gone_does_not_stop_the_run() -> None:
+    class Broken(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    feed(Progress(Broken(), clock=Clock()), range(1, 5))
+
+
+def test_a_terminal_is_redrawn_at_most_eight_times_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream, clock = Terminal(), Clock()
+    with Progress(stream, clock=clock) as progress:
+        feed(progress, range(1, 5))
+        before = stream.getvalue().count("loss")
+        for examples in range(1000, 1100):
+            clock.now += 0.01
+            progress.update(snapshot(examples, note="[red]"), 1.0)
+        drawn = stream.getvalue().count("loss") - before
+    assert before == 3
+    assert 8 <= drawn <= 10
+    assert stream.getvalue().endswith("\x1b[2K")
+
+
+def test_the_terminal_is_given_back_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    with pytest.raises(ZeroDivisionError), Progress(stream, clock=Clock()) as progress:
+        feed(progress, range(1, 3))
+        raise ZeroDivisionError
+    assert stream.getvalue().rindex("\x1b[?25h") > stream.getvalue().rindex("\x1b[?25l")
+
+
+def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    stream = Terminal()
+    with Progress(stream, clock=Clock()) as progress:
+        feed(progress, range(1, 3))
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_rich_is_imported_on_a_terminal_only() -> None:
+    program = """
+import io, sys
+from onlinesrl.progress import Progress
+with Progress(io.StringIO()) as progress:
+    progress.update({"examples": 1}, 1.0)
+assert "rich" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_summary_is_aligned() -> None:
+    stream = io.StringIO()
+    summary = {
+        "examples": 1563,
+        "updates": 1561,
+        "bad": 2,
+        "seconds": 2.81,
+        "examples_per_second": 4875.2,
+        "import_seconds": 0.7,
+        "compile_seconds": 3.2,
+        "f1": 0.91234,
+        "precision": 0.9,
+        "recall": 0.92,
+        "accuracy": 0.91,
+        "hamming": 2.1,
+        "regret_bound": 181.64,
+        "weights": 81234,
+        "dropped_weights": 7,
+        "routes": {"elimination": 1560, "ilp": 3},
+        "config": {"output": "runs/x"},
+    }
+    print_summary(summary, stream)
+    assert (
+        stream.getvalue()
+        == """\
+Examples      1,563, 1,561 learned from, 2 bad (see deadletter.jsonl)
+Time          2.8 s, 4,875 examples a second; 0.7 s of import, 3.2 s of compilation
+F1            91.2%, precision 90.0%, recall 92.0%
+Accuracy      91.0% of the units to label got the right label
+Hamming loss  2.1 wrong atoms an example
+Regret bound  181.6 in all, 0.116 an example
+Weights       81,234, 7 dropped
+Solver        elimination 1,560, ilp 3
+Results       runs/x
+"""
+    )
+
+
+def test_the_summary_of_little_is_short() -> None:
+    stream = io.StringIO()
+    print_summary({"examples": 0, "regret_bound": None, "updates": 0}, stream)
+    assert stream.getvalue() == "Examples  0, 0 learned from\n"

@@ -1,0 +1,286 @@
+"""The report says what happened, whatever the run was, and nothing in it can break out of it."""
+
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onlinesrl.report import ExampleRow, WeightRow, write_report
+from onlinesrl.report.chart import Series, line_chart, linear_ticks, log_ticks, thin
+
+VOID = {"meta", "path"}
+EVIL = "</style></td><script>alert('x')</script>\"'&<img src=x onerror=alert(1)>\x00\x1b\ud800"
+
+
+class Page(HTMLParser):
+    """The text of a page and the elements it is made of; a tag that does not match is an error."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(source)
+        self.close()
+        assert self.open == []
+        self.text = " ".join(" ".join(self.words).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in VOID
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.words.append(data)
+
+    def classes(self, name: str) -> int:
+        return sum(name in (found.get("class") or "").split() for _, found in self.elements)
+
+
+def metrics_line(examples: int, **more: Any) -> dict[str, Any]:
+    return {
+        "examples": examples,
+        "updates": examples,
+        "f1": 0.5,
+        "precision": 0.6,
+        "recall": 0.4,
+        "macro_f1": 0.45,
+        "accuracy": 0.7,
+        "exact": 0.1,
+        "hamming": 3.25,
+        "dual": 2.0 * examples,
+        "regret_bound": 10.0,
+        "weights": 8000 + examples,
+        "dropped_weights": 0,
+        "routes": {"elimination": examples},
+        "certified": examples,
+        "audited": 0,
+        "by": {"title": {"f1": 0.25, "precision": 0.3, "recall": 0.2, "support": 12}},
+        "window": {"examples": 1, "f1": 0.75},
+    } | more
+
+
+def summary(update: str = "cda2", **more: Any) -> dict[str, Any]:
+    config = {"model": "m.mln", "query": ["InField", "Same"], "learner": {"update": update}}
+    return {"examples": 4, "bad": 2, "seconds": 1.5, "config": config, "version": "9.9"} | more
+
+
+def report(path: Path, **inputs: Any) -> Page:
+    nothing: dict[str, Any] = {"summary": {}, "metrics": [], "weights": [], "examples": []}
+    write_report(path / "report.html", **({"title": "a run"} | nothing | inputs))
+    return Page((path / "report.html").read_text(encoding="utf-8"))
+
+
+def test_a_whole_run(tmp_path: Path) -> None:
+    page = report(
+        tmp_path,
+        title="citations with CDA2",
+        summary=summary(),
+        metrics=[metrics_line(n) for n in (1, 2, 4)],
+        weights=[
+            WeightRow("Token(+w, i) ^ InField(i, +f)", '"proc", venue', 2.5, 40),
+            WeightRow("!InField(i, f)", "", -1.25, 3),
+            *(WeightRow("Token(+w, i) ^ InField(i, +f)", f"w{n}", 0.5, 1) for n in range(20)),
+        ],
+        examples=[ExampleRow("c1", "face", ['InField(0, "title")'], ['InField(1, "title")'])],
+    )
+    for said in (
+        "citations with CDA2",
+        "F1 50.0% 60.0% of the atoms it predicted are true, 40.0% of the true ones were found",
+        "Hamming loss 3.25 wrong atoms an example",
+        "Weights 8,004 learned",
+        "whole stream so far 50.0% since the point before 75.0%",
+        "title 25.0% 30.0% 20.0% 12",
+        "mean of them (macro) 45.0%",
+        "the most the learner can regret: 2.5 an example by the end, 10 in all.",
+        "suffered, an example 4.5 no fixed weights below, an example 2",
+        '"proc", venue +2.500 40',
+        "13 more",
+        "!InField(i, f) instance weight updates the rule itself -1.250 3",
+        "elimination \u2013 exact reductions alone, no search needed 4 100.0%",
+        "4 answers are certified",
+        "2 bad examples were put aside",
+        "query InField, Same",
+        "learner.update cda2",
+        "Version 9.9.",
+    ):
+        assert said in page.text
+
+
+def test_it_opens_offline_and_runs_nothing(tmp_path: Path) -> None:
+    page = report(tmp_path, summary=summary(), metrics=[metrics_line(n) for n in (1, 2, 4)])
+    assert not {"script", "link", "img", "iframe", "object", "a"} & {
+        name for name, _ in page.elements
+    }
+    assert not any(key in found for _, found in page.elements for key in ("src", "href"))
+    assert "default-src 'none'" in str(page.elements)
+    assert "url(" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_nothing_can_be_injected(tmp_path: Path) -> None:
+    calm = Page("")
+    for evil in ("x", EVIL):
+        line = metrics_line(2, by={evil: {"f1": 0.5}}, routes={evil: 2})
+        page = report(
+            tmp_path,
+            title=evil,
+            summary=summary(evil, version=evil, config={evil: evil, "learner": {"update": evil}}),
+            metrics=[metrics_line(1), line],
+            weights=[WeightRow(evil, evil, 1.0, 1)],
+            examples=[ExampleRow(evil, evil, [f'P("{evil}")'], [evil], {evil: evil})],
+        )
+        if evil == "x":
+            calm = page
+    assert {name for name, _ in page.elements} == {name for name, _ in calm.elements}
+    assert {key for _, found in page.elements for key in found} == {
+        key for _, found in calm.elements for key in found
+    }
+    assert page.text.count("<script>alert") > 10
+    assert "\x00" not in page.text and "\x1b" not in page.text
+
+
+@pytest.mark.parametrize(
+    "metrics", [[], [metrics_line(0, f1=None)], [metrics_line(4, f1=math.nan)]]
+)
+def test_a_run_without_labels(tmp_path: Path, metrics: list[dict[str, Any]]) -> None:
+    page = report(tmp_path, summary=summary(regret_bound=None), metrics=metrics)
+    assert "No labelled example was scored" in page.text
+    assert "Examples 4" in page.text
+
+
+def test_an_empty_run(tmp_path: Path) -> None:
+    page = report(tmp_path)
+    assert "a run" in page.text
+    for absent in ("Regret", "Heaviest", "truth of", "solver", "Bad examples", "Configuration"):
+        assert absent not in page.text
+
+
+def test_one_example(tmp_path: Path) -> None:
+    page = report(tmp_path, summary=summary(bad=0), metrics=[metrics_line(1, window=None)])
+    assert "whole stream so far 50.0%" in page.text
+    assert "None: every example could be used." in page.text
+
+
+@pytest.mark.parametrize("update", ["mira", "perceptron"])
+def test_learners_without_a_certificate_have_no_bound(tmp_path: Path, update: str) -> None:
+    lines = [metrics_line(n, dual=None, regret_bound=None) for n in (1, 2)]
+    assert "Regret bound" not in report(tmp_path, summary=summary(update), metrics=lines).text
+
+
+def test_cda1_says_what_its_bound_is(tmp_path: Path) -> None:
+    page = report(tmp_path, summary=summary("cda1"), metrics=[metrics_line(n) for n in (1, 2)])
+    assert "at most that plus sigma/2 times the squared length of u" in page.text
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, None, "text"])
+def test_figures_that_are_none_are_left_out(tmp_path: Path, bad: object) -> None:
+    keys = ("f1", "accuracy", "hamming", "dual", "regret_bound", "weights", "macro_f1")
+    lines = [metrics_line(1), metrics_line(2, **dict.fromkeys(keys, bad)), metrics_line(4)]
+    lines[1]["by"] = {"title": {"f1": bad}}
+    page = report(tmp_path, summary=summary(seconds=bad), metrics=lines)
+    source = (tmp_path / "report.html").read_text(encoding="utf-8").partition("</style>")[2]
+    assert not re.search(r"\b(nan|inf)\b", source, re.IGNORECASE)
+    assert "whole stream so far 50.0%" in page.text
+
+
+def test_predictions_stand_beside_their_truth(tmp_path: Path) -> None:
+    example = ExampleRow(
+        "c7",
+        None,
+        [
+            "InField(10, title)",
+            "InField(2, title)",
+            'InField(3, "a, \\"b\\"")',
+            "InField(0, title)",
+        ],
+        ["InField(10, title)", "InField(2, title)", "InField(1, title)", "InField(3, title)"],
+        {"2": "learning", "10": "streams", "9": "unused"},
+    )
+    page = report(tmp_path, examples=[example])
+    assert "c7 2 right, 2 wrong, 2 missing" in page.text
+    assert (page.classes("wrong"), page.classes("missing")) == (3, 3)
+    assert "InField(\u2026, title) + 0 \u2212 1 learning 2 \u2212 3 streams 10" in page.text
+    assert 'InField(\u2026, "a, \\"b\\"")' in page.text
+    assert "in no atom unused 9" in page.text
+
+
+def test_atoms_that_share_no_argument_stand_under_their_predicate(tmp_path: Path) -> None:
+    atoms = ["Friends(Anna, Bob)", "Smokes(Anna)", "Rain"]
+    page = report(tmp_path, examples=[ExampleRow("e", "", atoms, atoms)])
+    assert "Friends(\u2026) Anna, Bob Rain Rain Smokes(\u2026) Anna" in page.text
+
+
+def test_an_unlabelled_example_has_no_mistakes(tmp_path: Path) -> None:
+    page = report(tmp_path, examples=[ExampleRow("e", None, ["Smokes(Anna)"], None)])
+    assert "no truth given" in page.text
+    assert page.classes("wrong") == 1
+
+
+def test_a_huge_example_is_cut(tmp_path: Path) -> None:
+    atoms = [f"P({n}, a)" for n in range(1000)]
+    assert "600 more atoms" in report(tmp_path, examples=[ExampleRow("e", None, atoms, [])]).text
+
+
+def test_a_long_run_makes_a_small_report(tmp_path: Path) -> None:
+    lines = [metrics_line(n, f1=n / 20_001) for n in range(1, 20_001)]
+    page = report(tmp_path, metrics=lines)
+    assert (tmp_path / "report.html").stat().st_size < 60_000
+    assert "20,000 100.0%" in page.text
+
+
+def test_writing_fails_loudly(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        report(tmp_path / "nowhere")
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e9))
+def test_ticks_are_round_few_and_around_the_values(low: float, span: float) -> None:
+    high = low + max(span, abs(low) * 1e-6)
+    ticks = linear_ticks(low, high)
+    step = ticks[1] - ticks[0]
+    assert 2 <= len(ticks) <= 7
+    assert ticks[0] <= low + 1e-6 * step and ticks[-1] >= high - 1e-6 * step
+    assert f"{step:.1e}"[:3] in ("1.0", "2.0", "5.0")
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.integers(1, 10**9), st.integers(2, 10**9))
+def test_log_ticks_are_few_and_inside(low: int, factor: int) -> None:
+    ticks = log_ticks(low, low * factor)
+    assert len(ticks) <= 8
+    assert all(low <= tick <= low * factor for tick in ticks)
+    assert list(ticks) == sorted(set(ticks))
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.lists(st.floats(0, 100), min_size=1, unique=True).map(sorted), st.integers(1, 50))
+def test_thinning_keeps_the_ends(places: list[float], buckets: int) -> None:
+    points = [(place, place) for place in places]
+    kept = thin(points, float, buckets)
+    assert (kept[0], kept[-1]) == (points[0], points[-1])
+    assert len(kept) <= buckets + 2
+    assert kept == sorted(set(kept))
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 10**7), st.floats(-1e6, 1e6)), min_size=1, max_size=30))
+def test_every_point_lies_in_the_plot(points: list[tuple[int, float]]) -> None:
+    line = Series("l", sorted({x: (float(x), y) for x, y in points}.values()))
+    drawn = line_chart([line, Series("none", [])], label="c", show=str, tick=str)
+    paths = [found["d"] for name, found in Page(drawn).elements if name == "path"]
+    numbers = [float(n) for path in paths for n in re.findall(r"-?[0-9][0-9.e+-]*", path or "")]
+    assert all(0 <= number <= 100 for number in numbers)
