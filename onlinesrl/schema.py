@@ -202,7 +202,6 @@ class Metrics(_Section):
 
     every: Count | None = None
     by: Annotated[str, Field(pattern=r"^[^\W\d]\w*(\.[1-9][0-9]*)?$")] | None = None
-    current: bool = False
 
 
 class Limits(_Section):

@@ -302,7 +302,7 @@ def test_what_a_resumed_run_may_change(folder: Path, harmless: str) -> None:
 
 def test_what_a_resumed_run_may_not_change_is_named(folder: Path) -> None:
     old = configuration(folder, GOOD).fingerprint()
-    overrides = ["learner.sigma=0.1", "query=[A]", "seed=3", "metrics.current=true"]
+    overrides = ["learner.sigma=0.1", "query=[A]", "seed=3", "metrics.by=field"]
     overrides += ["source.without=face", "learner.start=conf/start.mln", "limits.max_atoms=9"]
     (folder / "models" / "m.mln").write_text("InField(i, g)\n")
     new = configuration(folder, GOOD, *overrides).fingerprint()
@@ -311,7 +311,7 @@ def test_what_a_resumed_run_may_not_change_is_named(folder: Path) -> None:
         "learner.sigma",
         "learner.start",
         "limits.max_atoms",
-        "metrics.current",
+        "metrics.by",
         "model",
         "query",
         "seed",

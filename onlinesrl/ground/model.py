@@ -44,7 +44,7 @@ class ClauseModel:
         return len(self.weight_index)
 
     def clause_weights(self, weights: Floats) -> Floats:
-        """What each clause adds to the score where it is true, float64[n_clauses]; 0 for hard."""
+        """Return what each clause adds where it is true, float64[n_clauses]; 0 for a hard one."""
         soft = self.weight_index >= 0
         result = np.zeros(self.n_clauses)
         result[soft] = self.sign[soft] * weights[self.weight_index[soft]]
@@ -76,6 +76,7 @@ class ClauseModel:
         counted = self.satisfied(state) & (self.weight_index >= 0)
         indices, position = np.unique(self.weight_index[counted], return_inverse=True)
         values = np.bincount(position, self.sign[counted], minlength=len(indices))
+        values = values.astype(np.float64)
         return indices[values != 0], values[values != 0]
 
 

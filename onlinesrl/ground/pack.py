@@ -54,6 +54,8 @@ class Domain(dict[Constant, int]):
             number = len(self.names)
             self.names.append(constant)
             self[text] = number
+        elif isinstance(constant, int):
+            self.names[number] = constant  # declared as text: from now on as the example spells it
         self[constant] = number
         return number
 

@@ -36,7 +36,7 @@ class Brute:
         best_state: State,
         bonus: Floats | None = None,
     ) -> Solution | None:
-        """The best feasible state other than ``best_state``; None where there is no other."""
+        """Find the best feasible state other than ``best_state``; None where there is no other."""
         scores = _scores(model, weights, bonus)
         scores[_number(best_state)] = -np.inf
         return _first_maximum(model, scores, weights, bonus)
@@ -54,7 +54,7 @@ def _first_maximum(
 
 
 def _maxima(scores: Floats) -> NDArray[np.int64]:
-    """The numbers of the states of highest finite score, within ``TIE``, rising."""
+    """Find the numbers of the states of highest finite score, within ``TIE``, rising."""
     top = scores.max()
     if top == -np.inf:
         return np.array([], np.int64)
@@ -62,7 +62,7 @@ def _maxima(scores: Floats) -> NDArray[np.int64]:
 
 
 def _scores(model: ClauseModel, weights: Floats, bonus: Floats | None) -> Floats:
-    """The score of every state, float64[2 ** n_atoms] by state number; -inf where infeasible."""
+    """Score every state, float64[2 ** n_atoms] by state number; -inf where infeasible."""
     n = model.n_atoms
     if n > MAX_ATOMS:
         raise ValueError(f"{n} atoms are too many for brute force, which takes up to {MAX_ATOMS}")
@@ -98,5 +98,5 @@ def _state(number: int, n_atoms: int) -> State:
 
 
 def _number(state: State) -> int:
-    """The place of a state in the order of ``Brute``."""
+    """Find the place of a state in the order of ``Brute``."""
     return int("0" + "".join("1" if true else "0" for true in state), 2)

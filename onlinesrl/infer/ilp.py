@@ -6,27 +6,24 @@ weight pushes to the clause's truth value as soon as the ``y`` are integral, so 
 equivalence is enough; unit clauses and the bonus are objective only; equal clauses are merged
 beforehand and drop out where their weights cancel; a group is one row.
 
-Importing this module imports PuLP and HiGHS: do it where a solver is needed, not before. HiGHS and
-OR-tools do not load in one process.
+Importing this module imports PuLP and HiGHS: do it where a solver is needed, not before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any, Literal
 
-import highspy
 import numpy as np
 import pulp
 
 from onlinesrl.errors import OnlinesrlError
 from onlinesrl.ground.model import ClauseModel, Floats, Indices, State
 from onlinesrl.infer.engine import Infeasible, Solution, value
+from onlinesrl.infer.solvers import SOLVERS
 
-GAP = 1e-9
-"""The gap between best state and bound at which the solvers stop; theirs of 1e-4 is not exact."""
 CERTIFIED = 1e-6
 """How far below the proven bound, relative to it, the state's own score may be for rounding."""
 
@@ -48,14 +45,15 @@ class Ilp:
     def __init__(
         self, solver: Literal["highs", "cbc"] = "highs", *, max_nodes: int | None = None
     ) -> None:
-        self._solver = _SOLVERS[solver](max_nodes)
+        self._solver = SOLVERS[solver](max_nodes)
+        self._max_nodes = max_nodes
         self._merged: _Merged | None = None
         self._program: _Program | None = None
 
     def solve(
         self, model: ClauseModel, weights: Floats, *, bonus: Floats | None = None
     ) -> Solution:
-        """As ``MapEngine.solve``."""
+        """As ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
         merged = self._merge(model)
         if self._program is None or not self._program.fits(weights):
             self._program = _Program(merged, weights)
@@ -68,7 +66,7 @@ class Ilp:
         best_state: State,
         bonus: Floats | None = None,
     ) -> Solution | None:
-        """The best feasible state other than ``best_state``; None where there is no other."""
+        """Find the best feasible state other than ``best_state``; None where there is no other."""
         program = _Program(self._merge(model), weights)
         program.forbid(best_state)
         try:
@@ -89,7 +87,11 @@ class Ilp:
         if problem.status == pulp.LpStatusInfeasible:
             raise Infeasible("no state satisfies the hard clauses and the groups")
         if problem.status != pulp.LpStatusOptimal or not model.feasible(state := program.state()):
-            raise Unsolved("the node limit was reached before a feasible state was found")
+            status = pulp.LpStatus[problem.status]
+            raise Unsolved(
+                f"the solver found no feasible state ({status}, max_nodes {self._max_nodes}): "
+                "raise max_nodes or leave it out"
+            )
         score = value(model, state, weights, bonus)
         bound = max(score, self._solver.bound(problem) + constant)
         close = bound - score <= CERTIFIED * max(1.0, abs(bound))
@@ -116,9 +118,10 @@ class _Merged:
         return cls(model, list(index), np.array(where, np.int64))
 
     def weights(self, weights: Floats) -> Floats:
-        """The summed weight of each distinct clause, float64; 0 for one that is only hard."""
+        """Sum the weight of each distinct clause, float64; 0 for one that is only hard."""
         clause_weights = self.model.clause_weights(weights)
-        return np.bincount(self.where, clause_weights, minlength=len(self.clauses))
+        total = np.bincount(self.where, clause_weights, minlength=len(self.clauses))
+        return total.astype(np.float64)
 
 
 class _Program:
@@ -153,11 +156,12 @@ class _Program:
         merged_weights = self.merged.weights(weights)
         unit, negative = merged_weights[self._unit], self._unit_literal < 0
         atom = np.abs(self._unit_literal) - 1
-        cost = np.bincount(atom, np.where(negative, -unit, unit), minlength=len(self._y))
-        if bonus is not None:
-            cost = cost + bonus
-        terms = dict(zip(self._y, cost.tolist(), strict=True))
-        terms.update(zip(self._z, merged_weights[self._long].tolist(), strict=True))
+        cost = np.zeros(len(self._y)) if bonus is None else bonus.copy()
+        np.add.at(cost, atom, np.where(negative, -unit, unit))
+        cost = np.concatenate((cost, merged_weights[self._long]))
+        if not np.all(np.isfinite(cost)):
+            raise ValueError("the weights and the bonus must be finite")
+        terms = zip((*self._y, *self._z), cost.tolist(), strict=True)
         self.problem.setObjective(pulp.LpAffineExpression(terms))
         return float(unit[negative].sum())
 
@@ -167,7 +171,7 @@ class _Program:
         self.problem.addConstraint(self._at_least(1, differs))
 
     def state(self) -> State:
-        """The atoms as the solver left them, rounded, uint8[n_atoms]."""
+        """Read the atoms as the solver left them, rounded, uint8[n_atoms]."""
         return np.rint([y.varValue for y in self._y]).astype(np.uint8)
 
     def _rows(self) -> Iterator[Any]:
@@ -184,7 +188,7 @@ class _Program:
                 yield from (self._at_least(1, (-literal,), {z: 1}) for literal in clauses[k])
 
     def _groups(self) -> list[dict[Any, int]]:
-        """The sum of each group's atoms."""
+        """Return the sum of each group's atoms."""
         model = self.merged.model
         sums: list[dict[Any, int]] = [{} for _ in model.exactly]
         for y, group in zip(self._y, model.group.tolist(), strict=True):
@@ -195,120 +199,10 @@ class _Program:
     def _at_least(
         self, bound: int, literals: tuple[int, ...], plus: dict[Any, int] | None = None
     ) -> Any:
-        """The number of true literals, and the terms ``plus``, come to ``bound`` or more."""
+        """Require of the true literals and the terms ``plus`` that they come to ``bound``."""
         terms = {self._y[abs(literal) - 1]: 1 if literal > 0 else -1 for literal in literals}
         terms.update(plus or {})
         negative = sum(literal < 0 for literal in literals)
         return pulp.LpConstraint(
             pulp.LpAffineExpression(terms), pulp.LpConstraintGE, rhs=bound - negative
         )
-
-
-class _Highs(pulp.LpSolver):  # type: ignore[misc]
-    """HiGHS, handed the whole problem as one matrix (``pulp.HiGHS`` goes column by column).
-
-    Every solve starts from nothing, so that the answer does not depend on the solves before it.
-    """
-
-    name = "HiGHS_matrix"
-
-    def __init__(self, max_nodes: int | None) -> None:
-        super().__init__(mip=True, msg=False)
-        self._highs = highspy.Highs()
-        options = {
-            "output_flag": False,
-            "threads": 1,
-            "random_seed": 0,
-            "mip_rel_gap": 0.0,
-            "mip_abs_gap": GAP,
-            "mip_feasibility_tolerance": GAP,
-            "mip_heuristic_run_feasibility_jump": False,
-        }
-        if max_nodes is not None:
-            options["mip_max_nodes"] = max_nodes
-        for option, setting in options.items():
-            self._highs.setOptionValue(option, setting)
-
-    def available(self) -> bool:
-        """Always: highspy is a dependency."""
-        return True
-
-    def actualSolve(self, lp: Any) -> int:  # noqa: N802 - the name is PuLP's
-        """Solve the problem, reusing the matrix that an earlier call left in it."""
-        if lp.solverModel is None:
-            lp.solverModel = _matrix(lp)
-        columns, matrix = lp.solverModel
-        matrix.col_cost_ = [lp.objective.get(column, 0.0) for column in columns]
-        self._highs.passModel(matrix)
-        self._highs.run()
-        for column, x in zip(columns, self._highs.getSolution().col_value, strict=True):
-            column.varValue = x
-        status, sol_status = self._status()
-        lp.assignStatus(status, sol_status)
-        return status
-
-    def bound(self, lp: Any) -> float:
-        """No solution of the problem just solved has a higher objective."""
-        return float(self._highs.getInfo().mip_dual_bound)
-
-    def _status(self) -> tuple[int, int]:
-        model_status, info = self._highs.getModelStatus(), self._highs.getInfo()
-        if model_status == highspy.HighsModelStatus.kOptimal:
-            return pulp.LpStatusOptimal, pulp.LpSolutionOptimal
-        if model_status == highspy.HighsModelStatus.kInfeasible:
-            return pulp.LpStatusInfeasible, pulp.LpSolutionInfeasible
-        if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
-            return pulp.LpStatusOptimal, pulp.LpSolutionIntegerFeasible
-        return pulp.LpStatusNotSolved, pulp.LpSolutionNoSolutionFound
-
-
-def _matrix(lp: Any) -> tuple[list[Any], highspy.HighsLp]:
-    """The columns of a PuLP problem and its HiGHS form, row by row, the objective left out."""
-    columns, rows = lp.variables(), lp.constraints()
-    number = {column: i for i, column in enumerate(columns)}
-    matrix = highspy.HighsLp()
-    matrix.num_col_, matrix.num_row_ = len(columns), len(rows)
-    matrix.sense_ = highspy.ObjSense.kMaximize
-    matrix.col_lower_ = [column.lowBound for column in columns]
-    matrix.col_upper_ = [column.upBound for column in columns]
-    matrix.integrality_ = [_KIND[column.cat] for column in columns]
-    matrix.row_lower_ = [_or(row.getLb(), -highspy.kHighsInf) for row in rows]
-    matrix.row_upper_ = [_or(row.getUb(), highspy.kHighsInf) for row in rows]
-    matrix.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    matrix.a_matrix_.start_ = [0, *accumulate(len(row) for row in rows)]
-    matrix.a_matrix_.index_ = [number[column] for row in rows for column in row.keys()]
-    matrix.a_matrix_.value_ = [x for row in rows for x in row.values()]
-    return columns, matrix
-
-
-def _or(bound: float | None, infinite: float) -> float:
-    return infinite if bound is None else bound
-
-
-_KIND = {
-    pulp.LpInteger: highspy.HighsVarType.kInteger,
-    pulp.LpContinuous: highspy.HighsVarType.kContinuous,
-}
-
-
-class _Cbc(pulp.COIN_CMD):  # type: ignore[misc]
-    """The CBC program that PuLP carries, in a process of its own."""
-
-    def __init__(self, max_nodes: int | None) -> None:
-        super().__init__(
-            path=pulp.PULP_CBC_CMD.pulp_cbc_path,
-            msg=False,
-            gapRel=0,
-            gapAbs=GAP,
-            threads=1,
-            maxNodes=max_nodes,
-        )
-
-    def bound(self, lp: Any) -> float:
-        """As ``_Highs.bound``; PuLP reads no bound from CBC, so without a proof a trivial one."""
-        if lp.sol_status == pulp.LpSolutionOptimal:
-            return float(lp.objective.valueOrDefault())
-        return sum(max(0.0, cost) for cost in lp.objective.values())
-
-
-_SOLVERS = {"highs": _Highs, "cbc": _Cbc}

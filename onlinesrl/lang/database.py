@@ -5,33 +5,30 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from onlinesrl.errors import DatabaseError
+from onlinesrl.errors import DatabaseError, LocatedError
 from onlinesrl.lang.source import Source, source
 from onlinesrl.lang.text import NAME, STRING, unquote
 
-_INTEGER = r"-?[0-9]+(?![A-Za-z0-9_'\-.])"
-_CONSTANT = rf"(?:{STRING}|[A-Z][A-Za-z0-9_'\-]*|{_INTEGER})"
+_LETTER = r"[A-Za-z0-9_'\-]"
+_CONSTANT = rf"(?:{STRING}|[A-Z]{_LETTER}*|-?[0-9]+(?!{_LETTER}|\.))"
 _ATOM = re.compile(
-    rf"(!?)[ \t]*({NAME})(?:[ \t]*\([ \t]*({_CONSTANT}(?:[ \t]*,[ \t]*{_CONSTANT})*)?[ \t]*\))?"
-    r"(?=[\s!A-Za-z_]|\Z)(?![ \t]*[=\d.\-])"
+    rf"\s*(!?)[ \t]*({NAME})(?:"
+    rf"[ \t]*\([ \t]*({_CONSTANT}(?:[ \t]*,[ \t]*{_CONSTANT})*)?[ \t]*\)"
+    rf"|(?!{_LETTER}|[ \t]*\())"
 )
 _ARGUMENT = re.compile(_CONSTANT)
-_BLANKS = re.compile(r"\s*")
+_OPENING = re.compile(rf"!?[ \t]*{NAME}[ \t]*\([ \t]*")
+_ITEM = re.compile(rf"({_CONSTANT})?[ \t]*(,[ \t]*)?")
 
 _COMPLAINTS = (
     (r"\?", "unknown atoms (`?`) are not supported yet", "leave the atom out"),
     (
-        r"-?[0-9.]",
-        "soft evidence and numeric values are not supported yet",
-        "an atom is true as it stands, and false with `!` before it",
-    ),
-    (
-        rf"(?:{_CONSTANT}|{NAME})[ \t]*=",
+        rf"(?:{_CONSTANT}|{NAME})?[ \t]*=",
         "function values are not supported yet",
         "use a predicate for the function's graph",
     ),
     (
-        rf"!?[ \t]*{NAME}(?:[ \t]*\([^()\n]*\))?[ \t]*(?=[0-9.\-])",
+        r"-?[0-9.]*[0-9]",
         "soft evidence and numeric values are not supported yet",
         "an atom is true as it stands, and false with `!` before it",
     ),
@@ -53,44 +50,45 @@ def parse_db(text: str, file: str = "<database>") -> list[GroundAtom]:
     Raises DatabaseError at the first mistake, or feature that is not supported.
     """
     text_source = source(text, file, DatabaseError)
-    code = text_source.code()
+    code = text_source.code().rstrip()
     atoms: list[GroundAtom] = []
-    line, counted, offset = 1, 0, 0
-    while (offset := _skip(code, offset)) < len(code):
+    line, offset = 1, 0
+    while offset < len(code):
         match = _ATOM.match(code, offset)
         if match is None:
-            raise _error(text_source, code, offset)
-        line, counted = line + code.count("\n", counted, offset), offset
+            raise _error(text_source, code, len(code) - len(code[offset:].lstrip()))
+        line += code.count("\n", offset, match.start(2))
         arguments = tuple(map(unquote, _ARGUMENT.findall(match[3] or "")))
         atoms.append(GroundAtom(match[2], arguments, not match[1], line))
         offset = match.end()
     return atoms
 
 
-def _skip(code: str, offset: int) -> int:
-    blanks = _BLANKS.match(code, offset)
-    return offset if blanks is None else blanks.end()
-
-
-def _error(text: Source, code: str, offset: int) -> Exception:
+def _error(text: Source, code: str, offset: int) -> LocatedError:
+    """Return the error for the place where an atom should start and none can be read."""
     for pattern, message, hint in _COMPLAINTS:
         if re.compile(pattern).match(code, offset):
             return text.error(message, offset, hint)
-    start = re.compile(rf"!?[ \t]*{NAME}[ \t]*\([ \t]*").match(code, offset)
-    if start is None:
+    opening = _OPENING.match(code, offset)
+    if opening is None:
         return text.error("expected a ground atom", offset, "write `Friends(Anna, Bob)`")
-    offset = start.end()
-    while argument := re.compile(rf"{_CONSTANT}[ \t]*,[ \t]*").match(code, offset):
-        offset = argument.end()
-    name = re.compile(rf"{NAME}").match(code, offset)
-    if name and not name[0][0].isupper():
-        return text.error(
-            f"the constant {name[0]} starts with a lower-case letter",
-            offset,
-            f'write it with a capital or in quotes: "{name[0]}"',
-        )
-    return text.error(
-        "expected a constant",
-        offset,
-        'write a name with a capital, an integer, or anything in quotes: "Anna Lee"',
-    )
+    return _argument_error(text, code, opening.end())
+
+
+def _argument_error(text: Source, code: str, offset: int) -> LocatedError:
+    """Return the error for an atom whose arguments start at ``offset`` and are not right."""
+    item = _ITEM.match(code, offset)
+    while item and item[1] and item[2]:
+        item = _ITEM.match(code, item.end())
+    assert item is not None
+    name = re.compile(NAME).match(code, item.end())
+    if item[1]:
+        message = "expected `,` or `)` after this constant"
+        hint = f'a constant with blanks in it needs quotes: "{unquote(item[1])} ..."'
+    elif name:
+        message = f"the constant {name[0]} starts with a lower-case letter"
+        hint = f'write it with a capital or in quotes: "{name[0]}"'
+    else:
+        message = "expected a constant"
+        hint = 'put in quotes what is not a name or an integer: "2.5"'
+    return text.error(message, item.end(), hint)

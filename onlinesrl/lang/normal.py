@@ -176,20 +176,25 @@ def _truth(disjunct: _Disjunct) -> bool | None:
 
 
 def _soft(parts: list[_Disjunction]) -> list[tuple[_Disjunction, int]]:
-    """Join two or more unit clauses in one of sign -1, and leave out what is constant."""
+    """Join two or more unit clauses in one of sign -1, and leave out what is constant.
+
+    Of a formula that is false in every state nothing is left.
+    """
     if () in parts:
         return []
     units = [part[0] for part in parts if len(part) == 1]
     if len(units) < 2:
         return [(part, 1) for part in parts if _has_atom(part)]
     joined = _simplified(tuple(map(_negated, units)))
+    if joined is None:
+        return []
     first = next(index for index, part in enumerate(parts) if len(part) == 1)
     signed = [
         (joined, -1) if index == first else (part, 1)
         for index, part in enumerate(parts)
         if index == first or len(part) != 1
     ]
-    return [(part, sign) for part, sign in signed if part is not None and _has_atom(part)]
+    return [(part, sign) for part, sign in signed if _has_atom(part)]
 
 
 def _has_atom(part: _Disjunction) -> bool:

@@ -56,14 +56,15 @@ class Source:
 
 
 def source(text: str, file: str, kind: type[LocatedError] = ModelError) -> Source:
-    """Return the source for a text with any line ends."""
-    return Source(file, text.replace("\r\n", "\n").replace("\r", "\n"), kind)
+    """Return the source for a text with any line ends, and maybe a byte order mark."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    return Source(file, text, kind)
 
 
 def read_text(path: str | Path) -> str:
     """Read a UTF-8 file; StorageError if that fails."""
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
+        return Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -6,6 +6,7 @@ made. Micro-batches only share the overhead of a call: every size gives the same
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -168,6 +169,15 @@ class OnlineLearner:
         self.room[what] *= 2
         self._scratch()
 
+    def compile(self) -> float:
+        """Compile the kernels, or load them from the cache; returns the seconds it took."""
+        started = time.perf_counter()
+        self.packer.clear()
+        batch = self.packer.batch()
+        self.out = self._output(batch)
+        self._call(batch, 0, self._external(0), True)
+        return time.perf_counter() - started
+
     # the step ------------------------------------------------------------------------------
 
     def step(
@@ -216,20 +226,7 @@ class OnlineLearner:
         external = self._external(len(worlds))
         w = 0
         while w < len(worlds):
-            w, code = k.run_batch(
-                self.weights.plans,
-                batch,
-                w,
-                external,
-                self.net,
-                self.scratch,
-                self.structure,
-                self.state,
-                self.weights.arrays,
-                self.settings,
-                learning,
-                self.out,
-            )
+            w, code = self._call(batch, w, external, learning)
             if code == k.EXTERNAL:
                 self._solve_outside(batch, w, learning)
                 w += 1
@@ -239,6 +236,25 @@ class OnlineLearner:
                 self._make_room(code)
             if len(self.weights) > self.settings.max_weights:
                 self.weights.drop_least(self.settings.max_weights)
+
+    def _call(
+        self, batch: ground.Batch, first: int, external: network.Bytes, learning: bool
+    ) -> tuple[int, int]:
+        stopped: tuple[int, int] = k.run_batch(
+            self.weights.plans,
+            batch,
+            first,
+            external,
+            self.net,
+            self.scratch,
+            self.structure,
+            self.state,
+            self.weights.arrays,
+            self.settings,
+            learning,
+            self.out,
+        )
+        return stopped
 
     def _make_room(self, code: int) -> None:
         if code == k.GROW_WEIGHTS:

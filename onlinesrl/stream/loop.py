@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from onlinesrl.errors import ConfigError, DataError, ExampleError
+from onlinesrl.errors import DataError, ExampleError, OnlinesrlError
 from onlinesrl.lang.example import Example
 from onlinesrl.learn.online import OnlineLearner, Outcome
 from onlinesrl.metrics import Metrics
@@ -27,11 +27,21 @@ BAD_GRACE = 100
 _encode = msgspec.json.Encoder().encode
 
 
+class MismatchError(OnlinesrlError):
+    """A checkpoint is of another configuration."""
+
+    exit_code = 78
+
+
 class Watcher(Protocol):
     """Who is told how a run goes; it never changes what the run does."""
 
     def update(self, snapshot: Callable[[], dict[str, Any]], examples: int) -> None:
         """Take note of progress; ``snapshot`` makes a metrics line if one is wanted."""
+        ...
+
+    def saved(self) -> None:
+        """Take note of a checkpoint."""
         ...
 
 
@@ -91,7 +101,6 @@ class Run:
         folder: RunFolder,
         schedule: Schedule,
         fingerprint: Mapping[str, Any],
-        watcher: Watcher,
         strict: bool = False,
         bad_share: float = 1.0,
     ):
@@ -100,7 +109,6 @@ class Run:
         self.folder = folder
         self.schedule = schedule
         self.fingerprint = fingerprint
-        self.watcher = watcher
         self.strict = strict
         self.bad_share = bad_share
         self.metrics = Metrics()
@@ -108,6 +116,7 @@ class Run:
         self.saves = 0
         self.seconds = 0.0
         self.finished = False
+        self.model_text = ""
         self.shown: deque[dict[str, Any]] = deque(maxlen=SHOWN)
         self.predictions = OutputFile(folder.predictions)
         self.lines = OutputFile(folder.metrics)
@@ -142,6 +151,7 @@ class Run:
         self.saves += 1
         header = {
             "fingerprint": dict(self.fingerprint),
+            "model": self.model_text,
             "lengths": {name: file.length for name, file in self._outputs().items()},
             "learner": learner,
             "metrics": self.metrics.save(),
@@ -154,7 +164,7 @@ class Run:
 
     # the loop ------------------------------------------------------------------------------------
 
-    def run(self) -> None:
+    def run(self, watcher: Watcher) -> None:
         """Take the source to its end, or until a signal asks to stop; save at the end either way."""
         self.started = time.monotonic()
         with Stopper() as stopper:
@@ -164,12 +174,13 @@ class Run:
                 self.write(records, examples, outcomes)
                 self.metrics.add(tally, len(records))
                 self.position = records[-1].position
-                self.watcher.update(self.line, self.metrics.examples)
+                watcher.update(self.line, self.metrics.examples)
                 self.report_metrics()
                 self.check_share()
                 now = time.monotonic()
                 if self.save_due(now - saved_at):
                     self.save()
+                    watcher.saved()
                     saved_at = now
                 if stopper.asked:
                     break
@@ -281,10 +292,10 @@ def shown(example: Example, outcome: Outcome) -> dict[str, Any]:
 
 
 def check_fingerprint(saved: checkpoint.Checkpoint, differences: Sequence[str]) -> None:
-    """Raise ConfigError where a checkpoint is of another configuration."""
+    """Raise MismatchError where a checkpoint is of another configuration."""
     if differences:
         listing = "\n  ".join(differences)
-        raise ConfigError(
-            f"{saved.path}: the run was made with another configuration:\n  {listing}\n"
+        raise MismatchError(
+            f"{saved.path}: made with another configuration:\n  {listing}\n"
             "go back to it, choose another output, or start over with --fresh"
         )

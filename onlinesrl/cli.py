@@ -1,0 +1,184 @@
+"""The command line. Exit codes follow sysexits.h: see README."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from onlinesrl import __version__
+from onlinesrl.errors import OnlinesrlError
+
+if TYPE_CHECKING:
+    from onlinesrl.config import Config
+
+_STARTED = time.perf_counter()
+USAGE = 64
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Learn Markov logic weights online from streams of structured examples.",
+)
+
+ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="A run's YAML file.")]
+Trained = Annotated[
+    Path,
+    typer.Argument(metavar="TRAINED", help="A checkpoint, a run folder or an .mln file."),
+]
+Overrides = Annotated[
+    list[str],
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the configuration."),
+]
+
+
+def _load(path: Path, overrides: list[str]) -> Config:
+    from onlinesrl.config import load
+
+    return load(path, overrides)
+
+
+@contextmanager
+def _output(path: Path | None) -> Iterator[Callable[[bytes], object]]:
+    """Give a writer to a file, or to standard output."""
+    if path is None:
+        yield sys.stdout.buffer.write
+        sys.stdout.flush()
+        return
+    from onlinesrl.stream.folder import storage_errors
+
+    with storage_errors(path, "write"), path.open("wb") as stream:
+        yield stream.write
+
+
+@app.command()
+def run(
+    config: ConfigPath,
+    set_: Overrides = [],  # noqa: B006 - typer's way
+    fresh: Annotated[bool, typer.Option(help="Start over: forget an earlier run.")] = False,
+    strict: Annotated[bool, typer.Option(help="Stop at the first bad example.")] = False,
+) -> None:
+    """Learn online from a stream; goes on from the last checkpoint where there is one."""
+    settings = _load(config, set_)
+    from onlinesrl import session
+    from onlinesrl.progress import print_summary
+
+    seconds = time.perf_counter() - _STARTED
+
+    def say(message: str) -> None:
+        print(message, file=sys.stderr)
+
+    summary = session.run(settings, fresh, strict, seconds, say)
+    print_summary(summary, sys.stdout)
+
+
+@app.command()
+def predict(
+    trained: Trained,
+    config: ConfigPath,
+    set_: Overrides = [],  # noqa: B006
+    output: Annotated[Path | None, typer.Option(help="A file; else standard output.")] = None,
+) -> None:
+    """Predict a source's examples, with score and margin over the second best state."""
+    settings = _load(config, set_)
+    import msgspec
+
+    from onlinesrl import session
+    from onlinesrl.metrics import Metrics
+
+    learner = session.trained_learner(settings, trained, margins=True)
+    with _output(output) as write:
+        for outcome in session.predictions(learner, settings, Metrics()):
+            if outcome.prediction is not None:
+                write(msgspec.json.encode(outcome.prediction) + b"\n")
+
+
+@app.command()
+def evaluate(trained: Trained, config: ConfigPath, set_: Overrides = []) -> None:  # noqa: B006
+    """Score trained weights on a labelled source, without learning; JSON on standard output."""
+    settings = _load(config, set_)
+    from onlinesrl import session
+
+    print(json.dumps(session.evaluate(settings, trained), indent=2))
+
+
+@app.command()
+def weights(
+    checkpoint: Annotated[Path, typer.Argument(help="A checkpoint or a run folder.")],
+    other: Annotated[
+        Path | None, typer.Argument(help="A second one: show how the weights differ.")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many to show.")] = 20,
+) -> None:
+    """Show the most influential weights, or those that differ most between two checkpoints."""
+    from onlinesrl import inspect
+
+    for line in inspect.weight_lines(checkpoint, other, top):
+        print(line)
+
+
+@app.command()
+def check(
+    config: ConfigPath,
+    set_: Overrides = [],  # noqa: B006
+    examples: Annotated[int, typer.Option(min=0, help="How many examples to look at.")] = 100,
+) -> None:
+    """Validate configuration, model and first examples without running."""
+    settings = _load(config, set_)
+    from onlinesrl import session
+
+    lines, good = session.check(settings, examples)
+    for line in lines:
+        print(line)
+    if not good:
+        raise typer.Exit(65)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of an example."""
+    from onlinesrl.lang.example import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"onlinesrl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; every error of the project becomes one message and its exit code."""
+    try:
+        code = app(standalone_mode=False)
+    except OnlinesrlError as error:
+        print(error, file=sys.stderr)
+        code = error.exit_code
+    except KeyboardInterrupt:
+        code = 130
+    except BrokenPipeError:
+        code = 0
+    except Exception as error:
+        shown = getattr(error, "format_message", None)
+        if shown is None:
+            raise
+        print(f"onlinesrl: {shown()}", file=sys.stderr)
+        code = USAGE
+    sys.exit(code or 0)

@@ -1,0 +1,43 @@
+"""Looking into checkpoints: weights by name, without the run that wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from onlinesrl.ground.encode import Layout
+from onlinesrl.ground.plan import compile_program
+from onlinesrl.lang import mln
+from onlinesrl.learn.weights import WeightTable
+from onlinesrl.session import heaviest, load_checkpoint, weight_row
+
+
+def table(path: Path) -> WeightTable:
+    """Return the weights of a checkpoint, which holds its own model."""
+    saved = load_checkpoint(path)
+    query = saved.header["fingerprint"]["query"]
+    program = mln.parse(saved.header["model"], f"model of {saved.path}")
+    weights = WeightTable(Layout(compile_program(program, query)))
+    weights.restore(saved.header["learner"], saved.arrays)
+    return weights
+
+
+def weight_lines(path: Path, other: Path | None, top: int) -> Iterator[str]:
+    """Yield the most influential weights, or the largest differences ``other`` - ``path``."""
+    if other is None:
+        for entry in heaviest(table(path))[:top]:
+            row = weight_row(entry)
+            yield f"{row.weight:+12.6f}  {row.updates:>8,} updates  {row.rule}  [{row.instance}]"
+        return
+    old, new = _named(table(path)), _named(table(other))
+    changes = {name: new.get(name, 0.0) - old.get(name, 0.0) for name in {**old, **new}}
+    order = sorted(changes, key=lambda name: (-abs(changes[name]), name))
+    for name in order[:top]:
+        yield (
+            f"{changes[name]:+12.6f}  {old.get(name, 0.0):+.6f} -> {new.get(name, 0.0):+.6f}  "
+            f"{name[0]}  [{', '.join(name[1])}]"
+        )
+
+
+def _named(weights: WeightTable) -> dict[tuple[str, tuple[str, ...]], float]:
+    return {(e.clause.text, e.key): e.weight for e in weights.entries()}

@@ -1,0 +1,377 @@
+"""From a configuration to a learner, a reader and a run: where the parts are put together."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from onlinesrl import __version__
+from onlinesrl.config import Config, mismatch
+from onlinesrl.errors import OnlinesrlError, StorageError
+from onlinesrl.ground.pack import show_atom
+from onlinesrl.ground.plan import Plan, compile_program
+from onlinesrl.infer.ilp import Ilp
+from onlinesrl.infer.mpe import Mpe
+from onlinesrl.lang import mln
+from onlinesrl.lang import weights as weight_files
+from onlinesrl.lang.ast import Program
+from onlinesrl.learn.online import Hyper, Inference, OnlineLearner, Outcome
+from onlinesrl.learn.weights import Entry, WeightTable
+from onlinesrl.metrics import Metrics
+from onlinesrl.progress import Progress
+from onlinesrl.report import ExampleRow, WeightRow, write_report
+from onlinesrl.stream import checkpoint
+from onlinesrl.stream.examples import Reader
+from onlinesrl.stream.files import FileSource
+from onlinesrl.stream.folder import RunFolder, storage_errors, write_atomic
+from onlinesrl.stream.loop import Run, Schedule, check_fingerprint
+
+REPORTED_WEIGHTS = 400
+Warn = Callable[[str], None]
+
+
+def warn(message: str) -> None:
+    """Tell a person, on standard error."""
+    print(f"warning: {message}", file=sys.stderr)
+
+
+# learners ----------------------------------------------------------------------------------------
+
+
+def make_plan(config: Config, program: Program) -> tuple[Plan, tuple[str, int] | None]:
+    """Compile a program for the configuration's query, and find the argument counted by value."""
+    for name in config.query:
+        if name not in program.predicates:
+            known = ", ".join(sorted(program.predicates))
+            raise config.error("query", f"{name} is not declared in the model, which has {known}")
+    return compile_program(program, config.query), _counted(config, program)
+
+
+def _counted(config: Config, program: Program) -> tuple[str, int] | None:
+    """Resolve ``metrics.by``: ``Predicate.N`` (from 1) or the name of a query argument's type."""
+    by = config.metrics.by
+    if by is None:
+        return None
+    arguments = [(q, n) for q in config.query for n in range(len(program.predicates[q].types))]
+    for name, n in arguments:
+        if by in (f"{name}.{n + 1}", program.predicates[name].types[n]):
+            return name, n
+    known = [f"{q}.{n + 1} ({program.predicates[q].types[n]})" for q, n in arguments]
+    raise config.error("metrics.by", f"{by} is no argument of a query predicate: {', '.join(known)}")
+
+
+def make_learner(
+    config: Config, program: Program | None = None, margins: bool = False
+) -> OnlineLearner:
+    """Return a learner with the starting weights of the model and of ``learner.start``."""
+    program = mln.load(config.model) if program is None else program
+    plan, by = make_plan(config, program)
+    inference = config.inference
+    ilp = Ilp(inference.solver, max_nodes=inference.max_nodes)
+    learner = OnlineLearner(
+        plan,
+        Hyper(**config.learner.model_dump(exclude={"start"})),
+        Inference(
+            whole=ilp,
+            exact=Mpe(Ilp(inference.solver, max_nodes=inference.max_nodes)),
+            presolve=inference.presolve == "exact",
+            audit_every=inference.audit_every,
+            max_groundings=inference.max_groundings,
+            max_atoms=config.limits.max_atoms,
+        ),
+        by,
+        margins,
+    )
+    if config.learner.start is not None:
+        for lost in set_weights(learner, mln.load(config.learner.start)):
+            warn(f"{config.learner.start}: {lost}")
+    return learner
+
+
+def set_weights(learner: OnlineLearner, weights: Program) -> list[str]:
+    """Set starting weights from a weights file; returns what the model has no place for."""
+    matched = weight_files.read(learner.weights.clauses, weights)
+    for clause, key, weight in matched.entries:
+        learner.weights.set(clause, key, weight)
+    return [
+        f"line {lost.position.line}: no rule of the model fits `{lost.text}` ({lost.rows} weights)"
+        for lost in matched.unmatched
+    ]
+
+
+def trained_learner(config: Config, trained: Path, margins: bool = False) -> OnlineLearner:
+    """Return a learner with the weights of a checkpoint or of an MLN file.
+
+    An MLN file whose rules are all the configured model's sets that model's weights; any other is a
+    model of its own. Raises ConfigError for a checkpoint of another model.
+    """
+    if trained.suffix == ".ckpt" or trained.is_dir():
+        return _from_checkpoint(config, trained, margins)
+    program = mln.load(trained)
+    unweighted = [r for r in program.rules if r.weight is None and not r.hard]
+    if unweighted:
+        rule = unweighted[0]
+        raise OnlinesrlError(f"{trained}:{rule.position.line}: rule without a weight: {rule.text}")
+    learner = make_learner(_without_start(config), margins=margins)
+    if not set_weights(learner, program):
+        return learner
+    return make_learner(_without_start(config), program, margins)
+
+
+def _without_start(config: Config) -> Config:
+    return config.model_copy(update={"learner": config.learner.model_copy(update={"start": None})})
+
+
+def _from_checkpoint(config: Config, path: Path, margins: bool) -> OnlineLearner:
+    saved = load_checkpoint(path)
+    learner = make_learner(_without_start(config), margins=margins)
+    keys = ("model", "query")
+    old, new = (
+        {k: f.get(k) for k in keys} for f in (saved.header["fingerprint"], config.fingerprint())
+    )
+    check_fingerprint(saved, mismatch(old, new))
+    learner.restore(saved.header["learner"], saved.arrays)
+    return learner
+
+
+def load_checkpoint(path: Path) -> checkpoint.Checkpoint:
+    """Return a checkpoint file, or the newest intact one of a run folder."""
+    if not path.is_dir():
+        return checkpoint.load(path)
+    folder = path / "checkpoints" if (path / "checkpoints").is_dir() else path
+    found = checkpoint.latest(folder, warn)
+    if found is None:
+        raise StorageError(f"{path}: no checkpoint in this folder")
+    return found
+
+
+def make_reader(config: Config) -> Reader:
+    """Return the reader of the configured source."""
+    paths = [str(p) for p in config.source.path]
+    source = FileSource(paths, config.source.max_bytes)
+    return Reader(source, config.query, config.source.only, config.source.without)
+
+
+# the main job --------------------------------------------------------------------------------------
+
+
+class _Watcher:
+    """Feeds the progress display."""
+
+    def __init__(self, progress: Progress, seconds: float):
+        self.progress = progress
+        self.seconds = seconds
+        self.started = time.monotonic()
+
+    def update(self, snapshot: Callable[[], dict[str, Any]], examples: int) -> None:
+        if self.progress.due(examples):
+            elapsed = self.seconds + time.monotonic() - self.started
+            self.progress.update(snapshot(), examples / max(elapsed, 1e-9))
+
+    def saved(self) -> None:
+        self.progress.saved()
+
+
+def run(
+    config: Config, fresh: bool, strict: bool, import_seconds: float, say: Warn
+) -> dict[str, Any]:
+    """Learn online from the configured source, from its last checkpoint if there is one.
+
+    Returns the summary, which is also written with the weights and the report.
+    """
+    learner, reader = make_learner(config), make_reader(config)
+    with RunFolder(config.output) as folder:
+        if fresh:
+            folder.clear()
+        saved = checkpoint.latest(folder.checkpoints, warn)
+        fingerprint = config.fingerprint()
+        if saved is not None:
+            check_fingerprint(saved, mismatch(saved.header["fingerprint"], fingerprint))
+            if saved.header["finished"]:
+                say(f"{config.output}: this run is finished; --fresh starts it over")
+                return _read_summary(folder)
+            say(f"going on from {saved.path.name}, {saved.header['metrics']['examples']} examples")
+        compile_seconds = learner.compile()
+        schedule = Schedule(
+            config.checkpoint.examples,
+            config.checkpoint.seconds,
+            config.checkpoint.keep,
+            config.metrics.every,
+            config.batch,
+        )
+        run_ = Run(learner, reader, folder, schedule, fingerprint, strict, config.limits.bad_share)
+        run_.model_text = config.model.read_text(encoding="utf-8-sig")
+        try:
+            run_.resume(saved)
+            with Progress() as progress:
+                run_.run(_Watcher(progress, run_.seconds))
+        finally:
+            run_.close()
+        if not run_.finished:
+            say(f"stopped after {run_.metrics.examples} examples; run it again to go on")
+        timing = {"import_seconds": import_seconds, "compile_seconds": compile_seconds}
+        return write_results(config, run_, timing)
+
+
+def _read_summary(folder: RunFolder) -> dict[str, Any]:
+    with storage_errors(folder.summary, "read"):
+        summary: dict[str, Any] = json.loads(folder.summary.read_bytes())
+    return summary
+
+
+def write_results(config: Config, run_: Run, timing: Mapping[str, float]) -> dict[str, Any]:
+    """Write weights.mln, summary.json and report.html; returns the summary."""
+    folder, line = run_.folder, run_.line()
+    summary = {
+        "version": __version__,
+        "finished": run_.finished,
+        **{name: value for name, value in line.items() if name != "window"},
+        "seconds": run_.seconds,
+        "examples_per_second": line["examples"] / run_.seconds if run_.seconds else None,
+        **timing,
+        "config": config.as_dict(),
+    }
+    entries = heaviest(run_.learner.weights)
+    write_atomic(folder.weights, weights_text(run_.learner, entries).encode())
+    write_atomic(folder.summary, json.dumps(summary, indent=2).encode() + b"\n")
+    with storage_errors(folder.report, "write"):
+        write_report(
+            folder.report,
+            title=f"onlinesrl: {config.output.name}",
+            summary=summary,
+            metrics=_metrics_lines(folder.metrics),
+            weights=[weight_row(e) for e in entries[:REPORTED_WEIGHTS]],
+            examples=[example_row(run_.learner, shown) for shown in run_.shown],
+        )
+    return summary
+
+
+def _metrics_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def heaviest(weights: WeightTable) -> list[Entry]:
+    """Return the weights by |averaged weight| times the updates they took part in, largest first.
+
+    Weights that are zero and were never updated say nothing and are left out.
+    """
+    entries = [e for e in weights.entries() if e.uses or e.weight != 0.0]
+    return sorted(entries, key=lambda e: -abs(e.weight) * max(1, e.uses))
+
+
+def weights_text(learner: OnlineLearner, entries: list[Entry]) -> str:
+    """Return a weights file."""
+    text = io.StringIO()
+    updates = learner.weights.updates
+    header = (
+        f"Averaged weights after {updates} updates ({learner.hyper.update}), most influential first."
+        f"\n{len(entries)} weights; written by onlinesrl {__version__}."
+    )
+    rows = ((e.clause, e.key, e.weight) for e in entries)
+    weight_files.write(learner.layout.plan.program, rows, text, header)
+    return text.getvalue()
+
+
+def weight_row(entry: Entry) -> WeightRow:
+    """Return a weight as the report shows it."""
+    instance = ", ".join(
+        f"{name} = {constant}"
+        for name, constant in zip(entry.clause.template, entry.key, strict=True)
+    )
+    return WeightRow(entry.clause.text, instance, entry.weight, entry.uses)
+
+
+def example_row(learner: OnlineLearner, shown: Mapping[str, Any]) -> ExampleRow:
+    """Return an example as the report shows it."""
+    example = shown["example"]
+    return ExampleRow(
+        str(example["id"]),
+        example["group"],
+        _atoms(shown["predicted"]),
+        _atoms(example["truth"]),
+        _words(learner, example["evidence"]),
+    )
+
+
+def _atoms(atoms: Mapping[str, list[Any]]) -> list[str]:
+    found = []
+    for name, rows in atoms.items():
+        for row in rows:
+            args = row["args"] if isinstance(row, dict) else row
+            if not isinstance(row, dict) or row["value"]:
+                found.append(show_atom(name, (a if isinstance(a, int) else f'"{a}"' for a in args)))
+    return found
+
+
+def _words(learner: OnlineLearner, evidence: Mapping[str, list[Any]]) -> dict[str, str]:
+    """Say what constants of query types stand for: by a relation to a type that only names things."""
+    plan = learner.layout.plan
+    queried = {t for q in plan.query for t in learner.layout.arguments(q)}
+    for name, atoms in evidence.items():
+        types = learner.layout.arguments(name)
+        if len(types) == 2 and types[0] not in plan.local and types[1] in queried:
+            return {str(row[1]): str(row[0]) for row in atoms if isinstance(row, list)}
+    return {}
+
+
+# held-out data -------------------------------------------------------------------------------------
+
+
+def predictions(learner: OnlineLearner, config: Config, metrics: Metrics) -> Iterator[Outcome]:
+    """Predict the configured source without learning; ``metrics`` takes the counts."""
+    batch: list[Any] = []
+    places: list[str] = []
+
+    def step() -> Iterator[Outcome]:
+        outcomes, tally = learner.step(batch, learning=False)
+        metrics.add(tally, len(batch))
+        for outcome, place in zip(outcomes, places, strict=True):
+            if outcome.error is not None:
+                warn(f"{place}: {outcome.error}")
+        yield from outcomes
+        batch.clear()
+        places.clear()
+
+    for record, example in make_reader(config).read():
+        batch.append(example)
+        places.append(f"{record.file}:{record.line}")
+        if len(batch) == config.batch:
+            yield from step()
+    if batch:
+        yield from step()
+
+
+def evaluate(config: Config, trained: Path) -> dict[str, Any]:
+    """Return the metrics of trained weights on the configured source, without learning."""
+    learner, metrics = trained_learner(config, trained), Metrics()
+    for _ in predictions(learner, config, metrics):
+        pass
+    snapshot = metrics.snapshot()
+    del snapshot["window"]
+    return snapshot
+
+
+def check(config: Config, most: int) -> tuple[list[str], bool]:
+    """Validate configuration, model and first examples; returns what was found, and if all is good."""
+    learner = make_learner(config)
+    plan = learner.layout.plan
+    found = [
+        f"model: {len(plan.program.rules)} rules, {len(plan.clauses)} clauses to ground, "
+        f"{len(plan.groups)} groups"
+    ]
+    examples = []
+    places = []
+    for record, example in make_reader(config).read():
+        examples.append(example)
+        places.append(f"{record.file}:{record.line}")
+        if len(examples) == most:
+            break
+    outcomes, tally = learner.step(examples, learning=False)
+    bad = [f"{p}: {o.error}" for p, o in zip(places, outcomes, strict=True) if o.error]
+    found.append(f"examples: {tally.predicted} of the first {len(examples)} are good")
+    return found + bad, not bad

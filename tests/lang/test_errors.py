@@ -1,0 +1,55 @@
+"""Errors: how they read, and the exit codes they mean."""
+
+import pytest
+
+from onlinesrl import errors
+
+
+def test_a_located_error_shows_the_line_and_a_caret():
+    error = errors.ModelError(
+        "the predicate Foo is not declared",
+        file="model.mln",
+        line=4,
+        column=16,
+        source_line="1 Smokes(x) => Foo(x)",
+        hint="declare it first",
+    )
+    assert str(error) == (
+        "model.mln:4:16: the predicate Foo is not declared\n"
+        "  1 Smokes(x) => Foo(x)\n"
+        "                 ^\n"
+        "  hint: declare it first"
+    )
+
+
+def test_the_caret_stays_under_its_character_behind_tabs():
+    error = errors.LocatedError("no", file="f", line=1, column=4, source_line="\ta\tb")
+    assert str(error).splitlines()[2] == "  \t \t^"
+
+
+def test_a_configuration_error_lists_all_problems():
+    problems = [
+        errors.LocatedError(f"problem {n}", file="run.yaml", line=n, column=1) for n in (1, 2)
+    ]
+    error = errors.ConfigError(problems)
+    assert str(error) == "run.yaml:1:1: problem 1\nrun.yaml:2:1: problem 2"
+    assert error.problems == tuple(problems)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.OnlinesrlError, 70),
+        (errors.ModelError, 78),
+        (errors.ConfigError, 78),
+        (errors.DatabaseError, 65),
+        (errors.DataError, 65),
+        (errors.ExampleError, 65),
+        (errors.UnavailableError, 69),
+        (errors.StorageError, 74),
+        (errors.LockedError, 75),
+    ],
+)
+def test_exit_codes(error, code):
+    assert error.exit_code == code
+    assert issubclass(error, errors.OnlinesrlError)
