@@ -39,6 +39,10 @@ class Layout:
         """Return the argument types of a predicate."""
         return self.plan.program.predicates[name].types
 
+    def slot_predicates(self) -> list[str]:
+        """Return the predicate of every slot."""
+        return [*self.evidence, *(name for name in self.plan.query for _ in range(3))]
+
     def radix_order(self, name: str) -> list[int]:
         """Return argument positions with the grouped one last."""
         group = self.plan.groups.get(name)
@@ -246,8 +250,7 @@ def _steps(code: _Code) -> tuple[k.Ints32 | k.Bytes, ...]:
 
 
 def _arities(layout: Layout) -> list[int]:
-    evidence = [len(layout.arguments(name)) for name in layout.evidence]
-    return evidence + [len(layout.arguments(name)) for name in layout.plan.query for _ in range(3)]
+    return [len(layout.arguments(name)) for name in layout.slot_predicates()]
 
 
 def _queries(layout: Layout) -> tuple[k.Ints32, ...]:

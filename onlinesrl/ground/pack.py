@@ -9,154 +9,166 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from operator import itemgetter
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from onlinesrl.errors import ExampleError
 from onlinesrl.ground.encode import Layout
-from onlinesrl.kernels.ground import Batch
+from onlinesrl.kernels.ground import Batch, localise
 from onlinesrl.lang.example import Atoms, Constant, Example, ValuedAtom
+
+
+KEPT_NAMES = 1 << 16
 
 
 class Domain(dict[Constant, int]):
     """The constants of a type, numbered in order of first appearance; looking one up adds it.
 
-    A frozen domain is not added to: constants it lacks get negative numbers until ``freeze``.
+    ``3`` and ``"3"`` are one constant, and its name is the number. A frozen domain is not added to:
+    constants it lacks get negative numbers, from -1 down, until it is frozen or thawed again.
     """
 
-    __slots__ = ("frozen", "names", "unknown")
+    __slots__ = ("declared", "frozen", "names", "unknown")
 
     def __init__(self, names: Iterable[Constant] = ()):
-        self.names: list[Constant] = list(names)
-        self.freeze(False)
-        super().__init__(zip(map(str, self.names), range(len(self.names)), strict=True))
-
-    def freeze(self, frozen: bool) -> None:
-        """Stop or resume adding constants."""
-        self.frozen = frozen
-        self.unknown: dict[str, int] = {}
-
-    def copy(self) -> Domain:
-        """Return a domain that grows on its own."""
-        other = Domain()
-        other.update(self)
-        other.names = self.names.copy()
-        return other
+        super().__init__()
+        self.names: list[Constant] = []
+        self.frozen = False
+        self.unknown: list[Constant] = []
+        for name in names:
+            self[name]
+        self.declared = len(self.names)
 
     def __missing__(self, constant: Constant) -> int:
         text = constant if isinstance(constant, str) else str(constant)
         number = self.get(text)
         if number is None:
             if self.frozen:
-                return self.unknown.setdefault(text, -1 - len(self.unknown))
+                return self._unknown(_name(text))
             number = len(self.names)
-            self.names.append(constant)
+            self.names.append(_name(text))
             self[text] = number
-        elif isinstance(constant, int):
-            self.names[number] = constant  # declared as text: from now on as the example spells it
         self[constant] = number
         return number
 
+    def _unknown(self, name: Constant) -> int:
+        if name not in self.unknown:
+            self.unknown.append(name)
+        return -1 - self.unknown.index(name)
 
-class World:
-    """What is remembered of a packed example until its prediction is written."""
+    def forget(self, first: int) -> None:
+        """Remove the constants from number ``first`` on."""
+        for name in self.names[first:]:
+            self.pop(name, None)
+            self.pop(str(name), None)
+        del self.names[first:]
 
-    __slots__ = ("domains", "example", "place")
+    def name(self, number: int) -> Constant:
+        """Return the constant of a number."""
+        return self.names[number] if number >= 0 else self.unknown[-1 - number]
 
-    def __init__(self, example: Example, domains: Sequence[Domain], place: int):
-        self.example = example
-        self.domains = domains
-        self.place = place
+
+def _name(text: str) -> Constant:
+    """Return a whole number as such, anything else as it is."""
+    if text.isascii() and text.removeprefix("-").isdigit() and len(text) < 19:
+        number = int(text)
+        return number if str(number) == text else text
+    return text
+
+
+class World(NamedTuple):
+    """A packed example and its place among those given."""
+
+    example: Example
+    place: int
 
 
 Columns: TypeAlias = list[Sequence[Constant]]
 
 
 class Packer:
-    """Packs examples one after another; ``batch()`` hands over what has been packed."""
+    """Packs examples one after another; ``batch()`` hands over what has been packed.
+
+    A type known stream-wide is packed with its stream's numbers, any other with numbers that last
+    until ``clear``; where plans need a world's own dense numbers, ``localise`` makes them.
+    """
 
     def __init__(self, layout: Layout, stream: Mapping[str, Domain], max_atoms: int):
         self.layout = layout
-        self.stream = stream
         self.max_atoms = max_atoms
-        self.declared = [Domain(layout.constants[t]) for t in layout.types]
-        self.own = [t in layout.plan.local for t in layout.types]
         self.types = {
             name: [layout.type_number[t] for t in layout.arguments(name)]
             for name in layout.evidence
         }
+        slots = [self.types[name] for name in layout.slot_predicates()]
+        self.slot_start = np.cumsum([0, *map(len, slots)]).astype(np.int32)
+        self.slot_type = np.asarray([t for types in slots for t in types], np.int32)
+        self.local = np.asarray([t in layout.plan.local for t in layout.types], np.uint8)
+        self.declared = np.asarray([len(layout.constants[t]) for t in layout.types], np.int32)
+        self.stamps = [np.zeros(16, np.int64) for _ in layout.types]
+        self.places = [np.zeros(16, np.int32) for _ in layout.types]
+        self.worlds_ever = 0
+        self.set_stream(stream)
         self.clear()
+
+    def set_stream(self, stream: Mapping[str, Domain]) -> None:
+        """Use these numbers for the types that are known stream-wide."""
+        self.stream = stream
+        self.domains = [
+            stream[t] if t in stream else Domain(self.layout.constants[t])
+            for t in self.layout.types
+        ]
+        self.getters = [d.__getitem__ for d in self.domains]
 
     def clear(self) -> None:
         """Forget the packed worlds."""
         self.worlds: list[World] = []
         self.data = array("i")
-        self.names = array("i")
         self.start = array("q")
         self.count = array("q")
-        self.domain = array("i")
-        self.name_start = array("q")
         self.listed = bytearray()
         self.labelled = bytearray()
+        for kind, domain in zip(self.layout.types, self.domains, strict=True):
+            domain.unknown = []
+            if kind not in self.stream and len(domain.names) > domain.declared + KEPT_NAMES:
+                domain.forget(domain.declared)
 
     def __len__(self) -> int:
         return len(self.worlds)
 
     def add(self, example: Example, place: int, learning: bool) -> None:
         """Pack one example. Raises ExampleError, and then nothing of it stays."""
-        data, names = len(self.data), len(self.names)
-        try:
-            self._add(example, place, learning)
-        except ExampleError:
-            del self.data[data:], self.names[names:]
-            raise
-
-    def _add(self, example: Example, place: int, learning: bool) -> None:
         frozen = not learning or example.truth is None
         for domain in self.stream.values():
-            domain.freeze(frozen)
-        domains = [
-            self.declared[number].copy() if self.own[number] else self.stream[kind]
-            for number, kind in enumerate(self.layout.types)
-        ]
+            domain.frozen = frozen
+        data, names = len(self.data), [len(d.names) for d in self.domains]
         start, count = [0] * self.layout.slots, [0] * self.layout.slots
-        self._evidence(example, domains, start, count)
-        self._query(example, domains, start, count)
-        name_start = [self._names(n, domains[n]) for n in range(len(domains))]
+        try:
+            self._evidence(example, start, count)
+            self._query(example, start, count)
+        except ExampleError:
+            del self.data[data:]
+            for domain, n in zip(self.domains, names, strict=True):
+                domain.forget(n)
+            raise
         self.start.extend(start)
         self.count.extend(count)
-        self.domain.extend(len(d.names) for d in domains)
-        self.name_start.extend(name_start)
         self.listed.append(example.query is not None)
         self.labelled.append(example.truth is not None)
-        self.worlds.append(World(example, domains, place))
+        self.worlds.append(World(example, place))
 
-    def _names(self, number: int, domain: Domain) -> int:
-        """Write the stream-wide numbers of a world's own constants, where templates need them."""
-        kind = self.layout.types[number]
-        if not self.own[number] or kind not in self.stream:
-            return -1
-        at = len(self.names)
-        self.names.extend(map(self.stream[kind].__getitem__, domain.names))
-        return at
-
-    def _evidence(
-        self, example: Example, domains: Sequence[Domain], start: list[int], count: list[int]
-    ) -> None:
+    def _evidence(self, example: Example, start: list[int], count: list[int]) -> None:
         for name, atoms in example.evidence.items():
             slot = self.layout.evidence.get(name)
             if slot is None:
                 raise ExampleError(self._unknown(name, self.layout.evidence, "predicate"))
             columns, false = self._columns(name, atoms, "evidence")
-            self._write(slot, name, columns, domains, start, count)
+            self._write(slot, name, columns, start, count)
             if false and name in self.layout.false:
-                self._write(self.layout.false[name], name, false, domains, start, count)
+                self._write(self.layout.false[name], name, false, start, count)
 
-    def _query(
-        self, example: Example, domains: Sequence[Domain], start: list[int], count: list[int]
-    ) -> None:
+    def _query(self, example: Example, start: list[int], count: list[int]) -> None:
         for where, slots in (("truth", self.layout.truth), ("query", self.layout.listed)):
             atoms_of: Atoms | None = getattr(example, where)
             for name, atoms in (atoms_of or {}).items():
@@ -164,7 +176,7 @@ class Packer:
                 if slot is None:
                     raise ExampleError(self._unknown(name, slots, f"query predicate in {where}"))
                 columns, _ = self._columns(name, atoms, where)
-                self._write(slot, name, columns, domains, start, count)
+                self._write(slot, name, columns, start, count)
 
     @staticmethod
     def _unknown(name: str, known: Iterable[str], what: str) -> str:
@@ -217,32 +229,59 @@ class Packer:
         return true, false
 
     def _write(
-        self,
-        slot: int,
-        name: str,
-        columns: Columns,
-        domains: Sequence[Domain],
-        start: list[int],
-        count: list[int],
+        self, slot: int, name: str, columns: Columns, start: list[int], count: list[int]
     ) -> None:
         start[slot] = len(self.data)
         count[slot] = len(columns[0])
         for column, kind in zip(columns, self.types[name], strict=False):
-            self.data.extend(map(domains[kind].__getitem__, column))
+            self.data.extend(map(self.getters[kind], column))
 
     def batch(self) -> Batch:
-        """Return the packed worlds as arrays (copies: the packer may go on)."""
+        """Return the packed worlds as arrays."""
         worlds, types = len(self.worlds), len(self.layout.types)
-        return Batch(
+        data = np.array(self.data, np.int32)
+        batch = Batch(
             np.array(self.start, np.int64).reshape(worlds, self.layout.slots),
             np.array(self.count, np.int64).reshape(worlds, self.layout.slots),
-            np.array(self.data, np.int32),
-            np.array(self.domain, np.int32).reshape(worlds, types),
-            np.array(self.name_start, np.int64).reshape(worlds, types),
-            np.array(self.names, np.int32),
+            data,
+            np.zeros((worlds, types), np.int32),
+            np.full((worlds, types), -1, np.int64),
+            np.zeros(len(data), np.int32),
             np.frombuffer(bytes(self.listed), np.uint8),
             np.frombuffer(bytes(self.labelled), np.uint8),
         )
+        at = 0
+        for kind in np.flatnonzero(self.local).tolist():
+            at = self._localise(batch, kind, at)
+        self.worlds_ever += worlds
+        return batch
+
+    def _localise(self, batch: Batch, kind: int, at: int) -> int:
+        """Number one type's constants anew in every world."""
+        domain = self.domains[kind]
+        size = len(domain.names) + len(domain.unknown)
+        if size > len(self.stamps[kind]):
+            self.stamps[kind] = np.zeros(2 * size, np.int64)
+            self.places[kind] = np.zeros(2 * size, np.int32)
+        return localise(
+            batch,
+            kind,
+            at,
+            int(self.declared[kind]),
+            len(domain.names),
+            self.slot_start,
+            self.slot_type,
+            self.worlds_ever,
+            self.stamps[kind],
+            self.places[kind],
+        )
+
+    def names(self, batch: Batch, w: int, kind: int) -> list[Constant]:
+        """Return the constants of a local type in one world, by their number there."""
+        domain, declared = self.domains[kind], int(self.declared[kind])
+        first = int(batch.member_start[w, kind])
+        own = batch.member[first : first + int(batch.domain[w, kind]) - declared]
+        return domain.names[:declared] + list(map(domain.name, own.tolist()))
 
 
 def show_atom(name: str, args: Iterable[Constant]) -> str:
@@ -257,12 +296,13 @@ class AtomNames:
         self.name = name
         order = layout.radix_order(name)
         self.kinds = [layout.type_number[layout.arguments(name)[j]] for j in order]
-        self.permute = itemgetter(*(order.index(j) for j in range(len(order)))) if order else None
+        self.place = [order.index(j) for j in range(len(order))]
         self.sorted = order == sorted(order)
 
-    def constants(self, keys: Sequence[int], domains: Sequence[Domain]) -> list[list[Constant]]:
-        """Return the argument lists of the groundings with these radix numbers."""
-        names = [domains[kind].names for kind in self.kinds]
+    def constants(
+        self, keys: Sequence[int], names: Sequence[Sequence[Constant]]
+    ) -> list[list[Constant]]:
+        """Return the argument lists of groundings; ``names`` are those of ``kinds`` in their world."""
         if len(names) == 2 and self.sorted:
             first, last = names
             n = len(last)
@@ -275,6 +315,4 @@ class AtomNames:
             constants.append(column[key % len(column)])
             key //= len(column)
         constants.reverse()
-        if self.permute is None or self.sorted:
-            return constants
-        return list(self.permute(constants))
+        return [constants[place] for place in self.place]

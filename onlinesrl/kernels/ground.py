@@ -87,8 +87,8 @@ class Batch(NamedTuple):
     count: Ints  # [world, slot]
     data: Ints32
     domain: Ints32  # [world, type] number of constants
-    name_start: Ints  # [world, type] into names, -1: ids of this type are stream-wide already
-    names: Ints32  # stream-wide id of each of the world's constants, -1: unknown
+    member_start: Ints  # [world, type] into member, -1: the type is not numbered by world
+    member: Ints32  # packed number of a world's constants beyond the declared ones, by world number
     listed: Bytes  # [world] 1: open atoms are listed
     labelled: Bytes  # [world] 1: the truth is known
 
@@ -128,6 +128,49 @@ def scratch(
         np.zeros((rows, keys), np.int32),
         np.zeros(rows, np.int32),
     )
+
+
+@kernel
+def localise(
+    batch: Batch,
+    kind: int,
+    at: int,
+    declared: int,
+    known: int,
+    slot_start: Ints32,
+    slot_type: Ints32,
+    worlds_before: int,
+    stamp: Ints,
+    place: Ints32,
+) -> int:
+    """Number the constants of one type anew in every world, in order of first appearance.
+
+    Declared constants keep their numbers. ``stamp`` and ``place`` are [packed number], unknown constants
+    (negative) after the ``known`` ones; stamps are never cleared, a world's is its number ever. Members
+    are written from ``at`` on; returns where they end.
+    """
+    for w in range(len(batch.listed)):
+        mark, n = worlds_before + w + 1, declared
+        batch.member_start[w, kind] = at
+        for slot in range(batch.count.shape[1]):
+            rows, column = batch.count[w, slot], batch.start[w, slot]
+            for k in range(slot_start[slot], slot_start[slot + 1]):
+                if slot_type[k] == kind:
+                    for i in range(column, column + rows):
+                        constant = batch.data[i]
+                        if constant < 0:
+                            constant = known - 1 - constant
+                        elif constant < declared:
+                            continue
+                        if stamp[constant] != mark:
+                            stamp[constant], place[constant] = mark, n
+                            batch.member[at] = batch.data[i]
+                            at += 1
+                            n += 1
+                        batch.data[i] = place[constant]
+                column += rows
+        batch.domain[w, kind] = n
+    return at
 
 
 @kernel
@@ -431,8 +474,9 @@ def _emit_key(plans: Plans, batch: Batch, w: int, c: int, run: int, row: int, s:
             continue
         constant = s.variable[plans.template_variable[p]]
         kind = plans.template_type[p]
-        if batch.name_start[w, kind] >= 0:
-            constant = batch.names[batch.name_start[w, kind] + constant]
+        if batch.member_start[w, kind] >= 0 and constant >= plans.declared[kind]:
+            at = batch.member_start[w, kind] + constant - plans.declared[kind]
+            constant = batch.member[at]
         if plans.template_stride[p] == 0 or constant < 0:
             s.row_key[row, p - first] = constant
         elif constant < plans.declared[kind]:

@@ -153,6 +153,8 @@ class Predicate:
 class Rule:
     """A formula with its weight; ``weight`` is None for hard and for weightless rules.
 
+    ``text`` is the formula as it is written, on one line, without weight and period.
+
     ``table`` makes the rule a family: a row (constants of the ``+`` variables in order of first
     occurrence in the formula, weight) for each instance. ``weight`` is then that of a tuple of
     constants which the table does not list, 0.

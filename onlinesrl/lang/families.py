@@ -1,7 +1,8 @@
 """Weighted lines that differ in their constants only: parsed once, kept as one family.
 
 A file of learned weights has a line for each instance of a template, tens of thousands of a few
-shapes. The shape of a line is its text with holes for the constants.
+shapes. The shape of a line is its text with holes for the constants, which look the same as the
+names of predicates without arguments.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ from onlinesrl.lang.text import STRING, unquote
 ENOUGH = 8
 """Lines of one shape become a family where they are more than this."""
 
-_LINE = re.compile(r"[ \t]*(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+\-]?[0-9]+)?)[ \t]+(\S.*\))[ \t]*")
+_LINE = re.compile(r"[ \t]*(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+\-]?[0-9]+)?)[ \t]+(\S.*)")
 _HOLE = re.compile(
     rf"({STRING}"
     r"|(?<![A-Za-z0-9_'\-])(?!(?i:exist|forall)(?![A-Za-z0-9_'\-]))"
     r"[A-Z][A-Za-z0-9_'\-]*(?![A-Za-z0-9_'\-]|[ \t]*\()"
     r"|(?<![A-Za-z0-9_'\-.])-?[0-9]+(?![A-Za-z0-9_'\-.]))"
 )
+_NULLARY = re.compile(r"^[ \t]*([A-Z][A-Za-z0-9_'\-]*)[ \t]*(?:\([ \t]*\))?[ \t]*$", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -108,6 +110,7 @@ def _table(keys: Iterable[tuple[str, ...]], weights: Sequence[float]) -> Table:
 
 
 def _families(code: str, unfit: Set[str]) -> list[Family]:
+    nullary = set(_NULLARY.findall(code))
     shapes: dict[str, Family] = {}
     names: dict[str, str] = {}
     for number, line in enumerate(code.split("\n"), start=1):
@@ -115,13 +118,17 @@ def _families(code: str, unfit: Set[str]) -> list[Family]:
         if weighted is None:
             continue
         pieces = _HOLE.split(weighted[2])
+        spellings = pieces[1::2]
         shape = "\n".join(pieces[::2])
+        if not nullary.isdisjoint(spellings):
+            shape = "\n".join(part if part in nullary else "" for part in spellings) + shape
+            spellings = [part for part in spellings if part not in nullary]
         family = shapes.get(shape)
         if family is None:
             family = shapes[shape] = Family(shape)
         family.lines.append(number)
         family.weights.append(float(weighted[1]))
-        family.constants.append(tuple([_name(piece, names) for piece in pieces[1::2]]))
+        family.constants.append(tuple([_name(part, names) for part in spellings]))
     return [
         each for each in shapes.values() if len(each.lines) > ENOUGH and each.shape not in unfit
     ]

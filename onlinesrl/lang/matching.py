@@ -43,7 +43,7 @@ def patterns(clause: Clause, holes: Sequence[str | None], model: Clause) -> Iter
     model without some variable of its own template cannot be recognised.
     """
     for binding in _bindings(_parts(clause), _parts(model), holes, {}):
-        filled = [binding["hole", str(index)] for index in range(len(holes))]
+        filled = [binding.get(("hole", str(index))) for index in range(len(holes))]
         places = {
             name: [index for index, term in enumerate(filled) if term == Variable(name, plus=True)]
             for name in model.template

@@ -82,8 +82,8 @@ class _Reader:
     def declares(self, sentence: Sentence) -> bool:
         """Tell whether a sentence declares its predicate.
 
-        It does if it is a bare atom of a new predicate. One with the names of types, or a `!`,
-        is taken for a declaration that comes twice.
+        It does if it is a bare atom of a new predicate. One whose arguments are names of types is
+        taken for a declaration that comes twice.
         """
         formula = sentence.formula
         if not isinstance(formula, Atom) or sentence.weight is not None or sentence.hard:
@@ -158,7 +158,8 @@ class _Reader:
                         argument.position,
                     )
         if not atoms:
-            raise self.source.error("a formula needs at least one predicate", sentence.position)
+            start = sentence.mentions[0].position
+            raise self.source.error("a formula needs at least one predicate", start)
         return variables
 
     def _typed(self, mention: Mention) -> Iterator[tuple[Argument, str]]:

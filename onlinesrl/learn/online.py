@@ -372,7 +372,7 @@ class OnlineLearner:
         outcomes = []
         for w, world in enumerate(worlds):
             if status[w] != k.OK:
-                outcomes.append(Outcome(None, self._reason(batch, w, world)))
+                outcomes.append(Outcome(None, self._reason(batch, w)))
                 continue
             first, last = starts[w], starts[w + 1]
             example = world.example
@@ -380,7 +380,7 @@ class OnlineLearner:
                 Outcome(
                     Prediction(
                         example.id,
-                        self._atoms(queries, keys, first, last, world),
+                        self._atoms(batch, w, first, last, queries, keys),
                         scores[w],
                         w not in self.uncertified,
                         example.group,
@@ -392,23 +392,22 @@ class OnlineLearner:
         return outcomes
 
     def _atoms(
-        self, queries: list[int], keys: list[int], first: int, last: int, world: World
+        self, batch: ground.Batch, w: int, first: int, last: int, queries: list[int], keys: list[int]
     ) -> dict[str, list[list[Constant]]]:
-        if len(self.names) == 1:
-            only = self.names[0]
-            return {only.name: only.constants(keys[first:last], world.domains)}
-        return {
-            names.name: names.constants(
-                [keys[i] for i in range(first, last) if queries[i] == q], world.domains
-            )
-            for q, names in enumerate(self.names)
-        }
+        found = {}
+        for q, atoms in enumerate(self.names):
+            names = [self.packer.names(batch, w, kind) for kind in atoms.kinds]
+            mine = keys[first:last]
+            if len(self.names) > 1:
+                mine = [keys[i] for i in range(first, last) if queries[i] == q]
+            found[atoms.name] = atoms.constants(mine, names)
+        return found
 
-    def _reason(self, batch: ground.Batch, w: int, world: World) -> str:
+    def _reason(self, batch: ground.Batch, w: int) -> str:
         detail = int(self.out.detail[w])
         clauses = self.weights.clauses
         reasons: dict[int, Callable[[], str]] = {
-            k.TRUTH_NOT_OPEN: lambda: self._not_open(batch, w, world, detail),
+            k.TRUTH_NOT_OPEN: lambda: self._not_open(batch, w, detail),
             k.TRUTH_BREAKS_GROUP: lambda: "the truth breaks "
             + " or ".join(sorted(self._group_texts())),
             k.TRUTH_BREAKS_RULE: lambda: f"the truth breaks the hard rule {clauses[detail].text}",
@@ -428,12 +427,12 @@ class OnlineLearner:
             for name, g in self.layout.plan.groups.items()
         ]
 
-    def _not_open(self, batch: ground.Batch, w: int, world: World, detail: int) -> str:
+    def _not_open(self, batch: ground.Batch, w: int, detail: int) -> str:
         name = self.layout.plan.query[detail >> 32]
         slot, i = self.layout.truth[name], detail & 0xFFFFFFFF
         n, start = int(batch.count[w, slot]), int(batch.start[w, slot])
         args = [
-            world.domains[kind].names[int(batch.data[start + j * n + i])]
+            self.packer.names(batch, w, kind)[int(batch.data[start + j * n + i])]
             for j, kind in enumerate(self.packer.types[name])
         ]
         return (
@@ -451,10 +450,10 @@ class OnlineLearner:
             certified=int(good.sum()) - len(self.uncertified),
             audited=self.audited,
             routes={ROUTES[n]: int(routes[n]) for n in ROUTES},
-            by_class=self._by_class(worlds, good),
+            by_class=self._by_class(batch, good),
         )
 
-    def _by_class(self, worlds: Sequence[World], good: network.Bytes) -> dict[str, Indices]:
+    def _by_class(self, batch: ground.Batch, good: network.Bytes) -> dict[str, Indices]:
         if self.settings.by_query < 0:
             return {}
         plans, out = self.weights.plans, self.out
@@ -463,12 +462,12 @@ class OnlineLearner:
         sizes = np.diff(out.class_start)
         if len(sizes) and np.all(sizes == plans.declared[kind]):
             names = self.layout.constants[self.layout.types[kind]]
-            table = out.by_class.reshape(len(worlds), -1, 3)[good].sum(axis=0)
+            table = out.by_class.reshape(len(sizes), -1, 3)[good].sum(axis=0)
             return dict(zip(names, table, strict=True))
         found: dict[str, Indices] = {}
         for w in np.flatnonzero(good).tolist():
             rows = out.by_class[out.class_start[w] : out.class_start[w + 1]]
-            for name, row in zip(worlds[w].domains[kind].names, rows, strict=True):
+            for name, row in zip(self.packer.names(batch, w, kind), rows, strict=True):
                 found[str(name)] = found.get(str(name), 0) + row
         return found
 
@@ -497,7 +496,7 @@ class OnlineLearner:
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Go on from what ``save`` returned, bit for bit."""
         self.weights.restore(header, arrays)
-        self.packer.stream = self.weights.stream
+        self.packer.set_stream(self.weights.stream)
         self.seen = header["seen"]
 
 

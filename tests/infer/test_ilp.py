@@ -16,6 +16,8 @@ from onlinesrl.infer.ilp import Ilp, Unsolved, _Merged, _Program
 from tests.infer.models import Problem, clause_model, instance, problems
 
 SOLVERS = ("highs", "cbc")
+SHARED = {solver: Ilp(solver) for solver in SOLVERS}
+"""Engines that go from one random model to the next."""
 SMALL = [f"{kind}-{n}" for kind in ("W1", "W2") for n in range(4)]
 WEAK = [f"W3-100-weak-{n}" for n in range(3)]
 STRONG = [f"W3-100-strong-{n}" for n in range(3)]
@@ -58,13 +60,13 @@ def check(found: Solution, score: float, problem: Problem) -> None:
 @settings(derandomize=True, deadline=None, max_examples=250)
 @given(problems())
 def test_highs_agrees_with_brute_force(problem):
-    agrees_with_brute_force(Ilp("highs"), problem)
+    agrees_with_brute_force(SHARED["highs"], problem)
 
 
 @settings(derandomize=True, deadline=None, max_examples=50)
 @given(problems())
 def test_cbc_agrees_with_brute_force(problem):
-    agrees_with_brute_force(Ilp("cbc"), problem)
+    agrees_with_brute_force(SHARED["cbc"], problem)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,7 @@ def frustrated(n_atoms: int) -> Problem:
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_search_that_ends_early_is_not_certified_but_its_bound_holds(solver):
-    problem = frustrated(11)
+    problem = frustrated(13)
     best = Brute().solve(problem.model, problem.weights)
 
     early = Ilp(solver, max_nodes=1).solve(problem.model, problem.weights)

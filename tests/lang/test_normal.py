@@ -50,19 +50,20 @@ def holds(formula, world, grounding):
     """The truth of a formula, by its definition."""
     match formula:
         case Atom():
-            return world[formula]
+            truth = world[formula]
         case Equal(left, right):
-            return grounding[left] == grounding[right]
+            truth = grounding[left] == grounding[right]
         case Not(operand):
-            return not holds(operand, world, grounding)
+            truth = not holds(operand, world, grounding)
         case And(operands):
-            return all(holds(each, world, grounding) for each in operands)
+            truth = all(holds(each, world, grounding) for each in operands)
         case Or(operands):
-            return any(holds(each, world, grounding) for each in operands)
+            truth = any(holds(each, world, grounding) for each in operands)
         case Implies(left, right):
-            return not holds(left, world, grounding) or holds(right, world, grounding)
+            truth = holds(left, world, grounding) <= holds(right, world, grounding)
         case Iff(left, right):
-            return holds(left, world, grounding) == holds(right, world, grounding)
+            truth = holds(left, world, grounding) == holds(right, world, grounding)
+    return truth
 
 
 def satisfied(clause, world, grounding):
@@ -113,7 +114,7 @@ def test_one_soft_clause_scores_as_its_formula_up_to_a_constant(formula, weight)
 @given(with_equality, st.booleans())
 def test_clauses_have_no_tautologies_and_no_repetitions(formula, hard):
     parts = rule_clauses(rule_of(formula, hard=hard))
-    contents = [(frozenset(part.literals), frozenset(part.equalities)) for part in parts]
+    contents = [(part.sign, frozenset(part.literals), frozenset(part.equalities)) for part in parts]
     assert len(set(contents)) == len(contents)
     for part in parts:
         assert len({each.atom for each in part.literals}) == len(part.literals)

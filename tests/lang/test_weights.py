@@ -1,0 +1,232 @@
+"""Writing and reading files of learned weights."""
+
+import io
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onlinesrl.lang.mln import parse
+from onlinesrl.lang.normal import clauses
+from onlinesrl.lang.weights import read, write
+
+MODEL = """
+field = { Author, Title, Venue }
+Token(word, pos)
+InField(pos, field!)
+Next(pos, pos)
+HasPunc(pos)
+Same(word, word)
+Rain
+
+Token(+w, i) => InField(i, +f)
+Token(+w, i) ^ Next(i, j) ^ !HasPunc(i) => InField(j, +f)
+Next(i, j) ^ InField(i, +f) ^ InField(j, +g)
+Next(i, j) ^ InField(i, +f) ^ InField(j, +g) ^ f != g
+InField(i, Author) ^ HasPunc(i) ^ Next(i, j)
+InField(i, Title) ^ HasPunc(i) ^ Next(i, j)
+HasPunc(i) <=> InField(i, +f)
+Same(+a, +b) ^ (Token(a, i) v Token(b, i))
+Same(+a, +b) v !Same(+b, +a) v Rain
+!Rain
+InField(i, Venue) => Token("100 %", i)
+// a comment
+InField(i, f) ^ InField(i, g) =>
+    f = g.
+!HasPunc(i) v Token(",", i).
+"""
+
+PROGRAM = parse(MODEL, "model.mln")
+CLAUSES = clauses(PROGRAM)
+SOFT = [clause for clause in CLAUSES if not clause.hard]
+
+
+def written(entries, program=PROGRAM, header="weights"):
+    stream = io.StringIO()
+    write(program, entries, stream, header)
+    return stream.getvalue()
+
+
+def clause_of(text):
+    (clause,) = [each for each in SOFT if each.text == text]
+    return clause
+
+
+words = st.sampled_from(["A", "B", "Author", "Rain", "3", "w", "100 %", '"', "\\n", ""]) | st.text(
+    max_size=3
+)
+
+
+@st.composite
+def keys(draw):
+    clause = draw(st.sampled_from(SOFT))
+    return clause, tuple(draw(words) for _ in clause.template)
+
+
+weights = st.floats(allow_nan=False, allow_infinity=False).filter(bool)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(
+    st.lists(keys(), unique_by=lambda each: (id(each[0]), each[1]), max_size=80),
+    st.randoms(use_true_random=False),
+    st.lists(weights, min_size=80, max_size=80),
+)
+def test_what_is_written_reads_back_the_same(places, random, values):
+    random.shuffle(places)
+    entries = [(*place, value) for place, value in zip(places, values, strict=False)]
+    matched = read(CLAUSES, parse(written(entries)))
+    assert matched.unmatched == ()
+    assert {(index, key): weight for index, key, weight in matched.entries} == {
+        (CLAUSES.index(clause), key): weight for clause, key, weight in entries
+    }
+
+
+def test_families_read_back_the_same():
+    constants = [*"ABCDEFG", "w", "3", "2.5", '"', "é"]
+    entries = [
+        (clause, key, (1 + number) / 7)
+        for clause in SOFT
+        for number, key in enumerate(product(constants, repeat=len(clause.template)))
+    ]
+    program = parse(written(entries))
+    matched = read(CLAUSES, program)
+    assert len(entries) > 1000
+    assert len(program.rules) < 30
+    assert matched.unmatched == ()
+    assert {(index, key): weight for index, key, weight in matched.entries} == {
+        (CLAUSES.index(clause), key): weight for clause, key, weight in entries
+    }
+
+
+def test_a_weights_file_is_a_whole_model():
+    text = written(
+        [
+            (clause_of("Token(+w, i) => InField(i, +f)"), ("learning", "Title"), 0.1),
+            (clause_of("!HasPunc(i) v InField(i, +f)"), ("Author",), 1e-07),
+            (clause_of("Same(+a, +b)"), ("A", "B"), 2),
+            (clause_of('InField(i, Venue) => Token("100 %", i)'), (), -3.5),
+            (
+                clause_of("Next(i, j) ^ InField(i, +f) ^ InField(j, +g) ^ f != g"),
+                ("Author", "two words"),
+                1.0,
+            ),
+        ],
+        header="learned\nby a test",
+    )
+    assert text == (
+        "// learned\n"
+        "// by a test\n"
+        "\n"
+        "field = { Author, Title, Venue }\n"
+        'word = { "100 %", "," }\n'
+        "Token(word, pos)\n"
+        "InField(pos, field!)\n"
+        "Next(pos, pos)\n"
+        "HasPunc(pos)\n"
+        "Same(word, word)\n"
+        "Rain\n"
+        "\n"
+        "InField(i, f) ^ InField(i, g) => f = g.\n"
+        '!HasPunc(i) v Token(",", i).\n'
+        '0.1 Token("learning", i) => InField(i, Title)\n'
+        "1e-07 !HasPunc(i) v InField(i, Author)\n"
+        "2.0 Same(A, B)\n"
+        '-3.5 InField(i, Venue) => Token("100 %", i)\n'
+        '1.0 Next(i, j) ^ InField(i, Author) ^ InField(j, "two words")'
+        ' ^ Author != "two words"\n'
+    )
+    program = parse(text)
+    assert program.predicates == PROGRAM.predicates
+    assert program.types["field"][:3] == PROGRAM.types["field"]
+    assert [rule.hard for rule in program.rules] == [True, True, *[False] * 5]
+
+
+def test_a_weight_that_is_not_finite_is_refused():
+    with pytest.raises(ValueError, match="the weight of !Rain"):
+        written([(clause_of("!Rain"), (), float("nan"))])
+
+
+def found(model, weights):
+    program = clauses(parse(model))
+    matched = read(program, parse(weights))
+    return (
+        [(program[index].text, key, weight) for index, key, weight in matched.entries],
+        [(each.text, each.rows) for each in matched.unmatched],
+    )
+
+
+DECLARED = "P(t)\nQ(t, u)\nF(t, t)\n"
+
+
+@pytest.mark.parametrize(
+    ("rule", "line", "expected"),
+    [
+        ("P(x) => Q(x, +y)", "2 Q(a1, A) v !P(a1)", [(("A",), 2.0)]),
+        ("P(x) => Q(x, +y)", "2 P(z) => Q(z, A)", [(("A",), 2.0)]),
+        ("P(x) => Q(x, +y)", "2 P(z) => Q(y, A)", []),
+        ("P(x) => Q(x, +y)", "2 P(x) => Q(x, y)", []),
+        ("P(x) => Q(x, +y)", "2 P(x) => Q(x, +y)", []),
+        ("P(x) => Q(x, +y)", "2 P(A) => Q(A, B)", []),
+        ("P(x) => Q(x, +y)", "P(x) => Q(x, A)", []),
+        ("P(x) => Q(x, A)", "2 P(x) => Q(x, A)", [((), 2.0)]),
+        ("P(x) => Q(x, A)", "2 P(x) => Q(x, B)", []),
+        ("P(x) => Q(x, y)", "2 P(y) => Q(y, x)", [((), 2.0)]),
+        ("P(x) ^ Q(x, +y)", "-2 !P(x) v !Q(x, A)", [(("A",), 2.0)]),
+        ("P(x) ^ Q(x, +y)", "2 Q(x, A) ^ P(x)", [(("A",), 2.0)]),
+        ("!P(x) v !Q(x, +y)", "2 Q(x, A) ^ P(x)", [(("A",), -2.0)]),
+        ("F(x, y) ^ F(y, x)", "2 F(a, b) ^ F(b, a)", [((), 2.0)]),
+        ("F(x, y) ^ F(y, x)", "2 F(a, b) ^ F(a, b)", []),
+        ("F(x, y) ^ F(y, z)", "2 F(b, c) ^ F(a, b)", [((), 2.0)]),
+        ("F(+x, y) ^ F(y, +x)", "2 F(A, b) ^ F(b, A)", [(("A",), 2.0)]),
+        ("F(+x, y) ^ F(y, +x)", "2 F(A, b) ^ F(b, B)", []),
+        ("F(x, +y) ^ F(x, +z)", "2 F(x, A) ^ F(x, B)", [(("A", "B"), 2.0)]),
+        ("F(x, +y) ^ F(x, +z)", "2 F(x, A) ^ F(x, A)", [(("A", "A"), 2.0)]),
+        ("F(x, y) => x = y", "2 a = b v !F(b, a)", [((), 2.0)]),
+        ("F(x, y) => x = +z ^ P(z)", "2 F(x, y) => A = x", [(("A",), 2.0)]),
+        ("P(x) <=> Q(x, +y)", "4 P(x) <=> Q(x, A)", [(("A",), 2.0), (("A",), 2.0)]),
+        ("P(x) <=> Q(x, +y)", "1 P(x) v !Q(x, A)", [(("A",), 1.0)]),
+        ("Q(x, +y) v Q(x, +z)", "2 P(A) ^ (Q(x, A) v Q(x, B))", [(("A", "B"), 1.0)]),
+    ],
+)
+def test_a_clause_is_known_by_its_meaning(rule, line, expected):
+    entries, _ = found(f"{DECLARED}1 {rule}", DECLARED + line)
+    assert [(key, weight) for _, key, weight in entries] == expected
+
+
+def test_constants_of_the_model_choose_among_its_clauses():
+    model = DECLARED + "1 P(x) => Q(x, A)\n1 P(x) => Q(x, +y)\n1 P(x) => Q(x, B)"
+    lines = [f"{n} P(x) => Q(x, {c})" for n, c in enumerate("ABCDEFGHIJ")]
+    entries, unmatched = found(model, DECLARED + "\n".join(lines))
+    assert entries[:3] == [
+        ("P(x) => Q(x, A)", (), 0.0),
+        ("P(x) => Q(x, B)", (), 1.0),
+        ("P(x) => Q(x, +y)", ("C",), 2.0),
+    ]
+    assert len(entries) == 10
+    assert unmatched == []
+
+
+def test_what_the_model_does_not_have_is_reported():
+    lines = [f"{n} P(x) => Q(x, {c})" for n, c in enumerate("ABCDEFGHIJ")]
+    entries, unmatched = found(
+        DECLARED + "1 P(x) => Q(x, A)\nP(A).",
+        DECLARED + "\n".join([*lines, "5 P(x)", "7 P(+x)", "P(A).", "P(B)"]),
+    )
+    assert entries == [("P(x) => Q(x, A)", (), 0.0)]
+    assert unmatched == [("P(x) => Q(x, +c1)", 9), ("P(x)", 1), ("P(+x)", 1)]
+
+
+def test_weights_of_the_same_instance_add_up():
+    entries, _ = found(DECLARED + "1 P(+x)", DECLARED + "1 P(A)\n2 P(A)\n3 P(B)")
+    assert entries == [("P(+x)", ("A",), 3.0), ("P(+x)", ("B",), 3.0)]
+
+
+def test_a_clause_without_a_variable_of_its_template_cannot_be_recognised():
+    model = clauses(parse(DECLARED + "1 P(+x) ^ (Q(y, A) v Q(y, +z))"))
+    lost, kept = model
+    assert lost.template == kept.template == ("x", "z")
+    entries, unmatched = found(DECLARED + "1 P(+x) ^ (Q(y, A) v Q(y, +z))", DECLARED + "1 P(A)")
+    assert entries == []
+    assert unmatched == [("P(A)", 1)]
