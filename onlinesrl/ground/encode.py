@@ -15,8 +15,9 @@ from onlinesrl.lang.ast import Term, Variable
 class Layout:
     """Numbers for a plan's predicates, relation slots, types and declared constants.
 
-    Slots: the evidence of every predicate in declaration order, then four a query predicate: its
-    listed open atoms, those false by evidence, and its true atoms.
+    Slots: the evidence of every predicate in declaration order, then its atoms that are mentioned as
+    false and only add constants, then three a query predicate: its listed open atoms, those false by
+    evidence, and its true atoms.
     """
 
     def __init__(self, plan: Plan):
@@ -29,7 +30,8 @@ class Layout:
             t: {c: n for n, c in enumerate(names)} for t, names in self.constants.items()
         }
         self.evidence = {name: n for n, name in enumerate(program.predicates)}
-        first = len(self.evidence)
+        self.mentioned = {name: len(self.evidence) + n for name, n in self.evidence.items()}
+        first = 2 * len(self.evidence)
         self.listed = {name: first + 3 * n for n, name in enumerate(plan.query)}
         self.false = {name: first + 3 * n + 1 for n, name in enumerate(plan.query)}
         self.truth = {name: first + 3 * n + 2 for n, name in enumerate(plan.query)}
@@ -41,7 +43,7 @@ class Layout:
 
     def slot_predicates(self) -> list[str]:
         """Return the predicate of every slot."""
-        return [*self.evidence, *(name for name in self.plan.query for _ in range(3))]
+        return [*self.evidence] * 2 + [name for name in self.plan.query for _ in range(3)]
 
     def radix_order(self, name: str) -> list[int]:
         """Return argument positions with the grouped one last."""

@@ -165,8 +165,9 @@ class Packer:
                 raise ExampleError(self._unknown(name, self.layout.evidence, "predicate"))
             columns, false = self._columns(name, atoms, "evidence")
             self._write(slot, name, columns, start, count)
-            if false and name in self.layout.false:
-                self._write(self.layout.false[name], name, false, start, count)
+            if false:
+                slot = self.layout.false.get(name, self.layout.mentioned[name])
+                self._write(slot, name, false, start, count)
 
     def _query(self, example: Example, start: list[int], count: list[int]) -> None:
         for where, slots in (("truth", self.layout.truth), ("query", self.layout.listed)):
@@ -175,8 +176,10 @@ class Packer:
                 slot = slots.get(name)
                 if slot is None:
                     raise ExampleError(self._unknown(name, slots, f"query predicate in {where}"))
-                columns, _ = self._columns(name, atoms, where)
+                columns, false = self._columns(name, atoms, where)
                 self._write(slot, name, columns, start, count)
+                if false:
+                    self._write(self.layout.mentioned[name], name, false, start, count)
 
     @staticmethod
     def _unknown(name: str, known: Iterable[str], what: str) -> str:

@@ -75,7 +75,7 @@ class Ilp:
             return None
 
     def _merge(self, model: ClauseModel) -> _Merged:
-        if self._merged is None:
+        if self._merged is None or self._merged.model is not model:
             self._merged, self._program = _Merged.of(model), None
         return self._merged
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from onlinesrl import __version__
 from onlinesrl.errors import DataError, ExampleError, OnlinesrlError
 from onlinesrl.lang.example import Example
 from onlinesrl.learn.online import OnlineLearner, Outcome
@@ -22,6 +26,7 @@ from onlinesrl.stream.examples import Reader
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.folder import OutputFile, RunFolder
 
+Item: TypeAlias = tuple[Record, Example | ExampleError]
 SHOWN = 8
 BAD_GRACE = 100
 _encode = msgspec.json.Encoder().encode
@@ -67,11 +72,20 @@ class Schedule:
         return power or bool(self.metrics_every and examples % self.metrics_every == 0)
 
 
+class Stopped(Exception):
+    """A signal came while the run was waiting for its source."""
+
+
 class Stopper:
-    """SIGINT and SIGTERM: the first asks to stop after the examples at hand, the second stops at once."""
+    """SIGINT and SIGTERM: the first asks to stop after the examples at hand, the second stops at once.
+
+    While the run is ``waiting`` for its source, which may have nothing for hours, the first raises
+    Stopped.
+    """
 
     def __init__(self) -> None:
         self.asked = False
+        self.waiting = False
 
     def __enter__(self) -> Stopper:
         self.old = {s: signal.signal(s, self._ask) for s in (signal.SIGINT, signal.SIGTERM)}
@@ -85,6 +99,25 @@ class Stopper:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
+        if self.waiting:
+            raise Stopped
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Spare a stream of short-lived examples the search for reference cycles, which has none to find.
+
+    What was there before is left out of it, and it runs once in 100,000 new objects: without this it
+    takes more time than the learning.
+    """
+    thresholds = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(100_000, *thresholds[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
 
 
 class Run:
@@ -150,6 +183,7 @@ class Run:
         learner, arrays = self.learner.save()
         self.saves += 1
         header = {
+            "version": __version__,
             "fingerprint": dict(self.fingerprint),
             "model": self.model_text,
             "lengths": {name: file.length for name, file in self._outputs().items()},
@@ -167,9 +201,11 @@ class Run:
     def run(self, watcher: Watcher) -> None:
         """Take the source to its end, or until a signal asks to stop; save at the end either way."""
         self.started = time.monotonic()
-        with Stopper() as stopper:
+        with rare_collections(), Stopper() as stopper:
             saved_at = self.started
-            for records, examples in self.batches():
+            source = self.reader.read(self.position)
+            while batch := self.take(source, stopper):
+                records, examples = [r for r, _ in batch], [e for _, e in batch]
                 outcomes, tally = self.learner.step(examples)
                 self.write(records, examples, outcomes)
                 self.metrics.add(tally, len(records))
@@ -182,9 +218,7 @@ class Run:
                     self.save()
                     watcher.saved()
                     saved_at = now
-                if stopper.asked:
-                    break
-            else:
+            if not stopper.asked:
                 self.finish()
         self.save()
         self.seconds += time.monotonic() - self.started
@@ -195,20 +229,19 @@ class Run:
         if self.metrics.examples and not self.schedule.metrics_due(self.metrics.examples):
             self.write_metrics()
 
-    def batches(self) -> Iterator[tuple[list[Record], list[Example | ExampleError]]]:
-        """Yield micro-batches that end where something is due."""
-        records: list[Record] = []
-        examples: list[Example | ExampleError] = []
-        room = self.room()
-        for record, example in self.reader.read(self.position):
-            records.append(record)
-            examples.append(example)
-            if len(records) == room:
-                yield records, examples
-                records, examples = [], []
-                room = self.room()
-        if records:
-            yield records, examples
+    def take(self, source: Iterator[Item], stopper: Stopper) -> list[Item]:
+        """Read the next micro-batch, which ends where something is due; less of it when asked to stop.
+
+        What a signal makes it lose is read again later: the position is that of the last example
+        learned from.
+        """
+        batch: list[Item] = []
+        with suppress(Stopped):
+            stopper.waiting = True
+            if not stopper.asked:
+                batch.extend(islice(source, self.room()))
+            stopper.waiting = False
+        return batch
 
     def room(self) -> int:
         """Return the size of the next micro-batch; with ``strict`` nothing is learned past a bad one."""
@@ -235,14 +268,14 @@ class Run:
                 self.refuse(record, example, outcome.error or "")
             else:
                 self.predictions.write(_encode(outcome.prediction) + b"\n")
-        for example, outcome in list(zip(examples, outcomes, strict=True))[-SHOWN:]:
-            if isinstance(example, Example) and outcome.prediction and example.truth is not None:
-                self.shown.append(shown(example, outcome))
+        last = islice(filter(_labelled, zip(reversed(examples), reversed(outcomes))), SHOWN)
+        self.shown.extend(reversed([shown(e, o) for e, o in last]))
 
     def refuse(self, record: Record, example: Example | ExampleError, reason: str) -> None:
-        """Put a bad example aside; with ``strict`` stop instead. Raises DataError."""
+        """Put a bad example aside; with ``strict`` save and stop before it. Raises DataError."""
         name = str(example.id) if isinstance(example, Example) else None
         if self.strict:
+            self.save()
             of = f" (example {name})" if name else ""
             raise DataError(f"{record.file}:{record.line}: {reason}{of}")
         self.dead.append(record, reason, name)

@@ -285,11 +285,24 @@ def test_errors_do_not_speak_of_terminals(terminal):
         assert terminal not in str(caught.value)
 
 
-pieces = st.sampled_from(
-    """1 2.5 -1e3 P Q(x) F(x,y) Rain ( ) , . ! ^ v => <=> = != + * / % < > [ ] { } ? : :- # @ "a" "
-    \\ // /* */ EXIST x Anna t = {A} ... -> P(x)v 3 é ' _ -""".split()
-    + ["\n", " ", " v ", "\t"]
-)
+CHARACTERS = list("13xvPt(),.!^=+-*/%<>[]{}?:#@é'_\\\"\t\n ")
+WORDS = [
+    "2.5",
+    "-1e3",
+    "Q(x)",
+    "F(x,y)",
+    "Rain",
+    " v ",
+    "=>",
+    "<=>",
+    "!=",
+    ":-",
+    "...",
+    "->",
+    "P(x)v",
+]
+COMMENTS = ['"a"', '" "', "//", "/*", "*/", "EXIST x", "Anna", "t = {A}"]
+pieces = st.sampled_from(CHARACTERS + WORDS + COMMENTS)
 
 
 @settings(derandomize=True, deadline=None, max_examples=1000)

@@ -1,0 +1,154 @@
+"""The ground network of the kernels against the reference grounder, and what is read off it."""
+
+from collections import Counter
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onlinesrl.ground.convert import clause_model
+from onlinesrl.ground.model import validate
+from onlinesrl.ground.plan import compile_program
+from onlinesrl.infer.brute import MAX_ATOMS, Brute
+from onlinesrl.infer.engine import Infeasible
+from onlinesrl.infer.ilp import Ilp
+from onlinesrl.infer.mpe import Mpe
+from onlinesrl.kernels import ground, learn
+from onlinesrl.lang.example import Example, ValuedAtom
+from onlinesrl.lang.mln import parse
+from onlinesrl.learn.online import Hyper, Inference, OnlineLearner
+from tests.ground.naive import Soft, World, model, tautology
+from tests.ground.programs import Case, cases
+
+
+def learner(program, query, **inference) -> OnlineLearner:
+    engine = Ilp()
+    return OnlineLearner(
+        compile_program(program, query), Hyper(), Inference(engine, Mpe(engine), **inference)
+    )
+
+
+class Grounded:
+    """What the kernels made of one packed world, with atoms and weights by name."""
+
+    def __init__(self, learner: OnlineLearner, batch: ground.Batch, w: int, learning: bool):
+        self.learner, self.batch, self.w = learner, batch, w
+        self.status, self.detail = self._prepare(learning)
+        if self.status in (learn.OK, learn.EXTERNAL):
+            self.model, self.used = clause_model(learner.net)
+            validate(self.model)
+
+    def _prepare(self, learning: bool) -> tuple[int, int]:
+        own = self.learner
+        while True:
+            status, detail = learn.prepare(
+                own.weights.plans, self.batch, self.w, own.net, own.scratch, own.structure,
+                own.state, own.weights.arrays, own.settings, learning,
+            )  # fmt: skip
+            if not ground.GROW_ATOMS <= status <= learn.GROW_TABLES:
+                return status, detail
+            own._make_room(status)
+
+    def atoms(self) -> list[tuple[str, tuple[str, ...]]]:
+        """The network's atoms, by number."""
+        own, found = self.learner, []
+        for q, names in enumerate(own.names):
+            base, stop = own.scratch.query_base[q : q + 2].tolist()
+            listed = self.batch.listed[self.w]
+            keys = own.net.key[base:stop].tolist() if listed else range(stop - base)
+            kinds = [own.packer.names(self.batch, self.w, kind) for kind in names.kinds]
+            found += [(names.name, tuple(map(str, c))) for c in names.constants(keys, kinds)]
+        return found
+
+    def clauses(self):
+        """Yield (weight's number or -1, sign, literals) of each ground clause."""
+        atoms, ground_ = self.atoms(), self.model
+        for c, index in enumerate(ground_.weight_index):
+            literals = ground_.literals[ground_.start[c] : ground_.start[c + 1]].tolist()
+            named = frozenset((x > 0, atoms[abs(x) - 1]) for x in literals)
+            yield (int(self.used[index]) if index >= 0 else -1), ground_.sign[c], named
+
+    def hard(self) -> set:
+        """The hard clauses, groups written out."""
+        atoms = self.atoms()
+        found = {literals for index, _, literals in self.clauses() if index < 0}
+        for number, exactly in enumerate(self.model.exactly):
+            group = [atoms[a] for a in np.flatnonzero(self.model.group == number)]
+            found |= {frozenset({(False, a), (False, b)}) for a, b in combinations(group, 2)}
+            if exactly:
+                found.add(frozenset((True, a) for a in group))
+        return found
+
+    def soft(self) -> Counter[Soft]:
+        """The soft clauses, each by the name of its weight; call after learning's `prepare`."""
+        names, found = weight_names(self.learner), Counter()
+        for index, sign, literals in self.clauses():
+            if index >= 0:
+                found[Soft(*names[index], literals)] += sign
+        return found
+
+
+def weight_names(learner: OnlineLearner) -> dict[int, tuple]:
+    """Clause and key of every weight, by its number: weights are set to their numbers for it."""
+    table = learner.weights
+    value = table.arrays.value[: len(table)].copy()
+    table.arrays.value[: len(table)] = 0.0
+    table.arrays.value[: len(table), 0] = np.arange(len(table))
+    names = {round(entry.weight): (entry.clause, entry.key) for entry in table.entries()}
+    table.arrays.value[: len(table)] = value
+    return names
+
+
+def packed(learner: OnlineLearner, examples, learning: bool) -> ground.Batch:
+    learner.packer.clear()
+    for place, example in enumerate(examples):
+        learner.packer.add(example, place, learning)
+    return learner.packer.batch()
+
+
+def without_truth(example: Example) -> Example:
+    return Example(id=example.id, evidence=example.evidence, query=example.query)
+
+
+def breaks(world: World) -> bool:
+    """Tell whether the example cannot be grounded: the evidence breaks a hard rule."""
+    return frozenset() in world.hard()
+
+
+@settings(derandomize=True, deadline=None, max_examples=400)
+@given(cases())
+def test_a_ground_network_is_what_the_definition_says(case: Case):
+    """Same atoms, same hard part, same soft clauses with the same weights; new keys get weights."""
+    own, example = learner(case.program, case.query), case.examples[0]
+    labelled = example if example.truth is not None else _with_no_truth_atoms(example)
+    world = World(case.program, case.query, labelled)
+
+    found = Grounded(own, packed(own, [labelled], True), 0, True)
+
+    if breaks(world):
+        assert found.status == ground.EVIDENCE_BREAKS_RULE
+        return
+    if found.status in (learn.TRUTH_NOT_OPEN, learn.TRUTH_BREAKS_GROUP, learn.TRUTH_BREAKS_RULE):
+        assert not allowed(world)
+        return
+    assert allowed(world)
+    assert len(found.atoms()) == len(world.atoms)
+    assert set(found.atoms()) == set(world.atoms)
+    assert found.hard() == world.hard()
+    expected = {x: n for x, n in world.soft().items() if not tautology(x.literals)}
+    assert {x: n for x, n in found.soft().items() if n} == {x: n for x, n in expected.items() if n}
+
+
+def _with_no_truth_atoms(example: Example) -> Example:
+    return Example(id=example.id, evidence=example.evidence, query=example.query, truth={})
+
+
+def allowed(world: World) -> bool:
+    """Tell whether the truth is a state of the world."""
+    observed = {atom for atom, value in world.atoms.items() if value}
+    state = world.truth | observed
+    return all(atom in world.atoms for atom in state) and all(
+        any((atom in state) == positive for positive, atom in clause) for clause in world.hard()
+    )
