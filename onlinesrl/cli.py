@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -169,7 +169,8 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
     except OnlinesrlError as error:
-        print(error, file=sys.stderr)
+        with suppress(OSError):  # standard error may be a file on the disk that is full
+            print(error, file=sys.stderr)
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130

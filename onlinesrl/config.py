@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from onlinesrl.errors import ConfigError, LocatedError
-from onlinesrl.schema import Config, mismatch, show
+from onlinesrl.schema import STDIN, Config, mismatch, show
 from onlinesrl.yamltree import Key, Place, Tree
 
 __all__ = ["Config", "load", "mismatch"]
@@ -59,7 +59,7 @@ def _read_override(tree: Tree, text: str) -> Any:
     if not equals or not all(key):
         tree.problems.append(place.problem("expected key=value, such as learner.sigma=0.1"))
         return {}
-    values = tree.read(value, place, key)
+    values = STDIN if value.strip() == str(STDIN) else tree.read(value, place, key)
     for part in reversed(key):
         values = {part: values}
     return _rebase(values, Path())

@@ -7,12 +7,13 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from onlinesrl import __version__
 from onlinesrl.config import Config, mismatch
-from onlinesrl.errors import OnlinesrlError, StorageError
+from onlinesrl.errors import ModelError, StorageError
 from onlinesrl.ground.pack import show_atom
 from onlinesrl.ground.plan import Plan, compile_program
 from onlinesrl.infer.ilp import Ilp
@@ -113,10 +114,14 @@ def trained_learner(config: Config, trained: Path, margins: bool = False) -> Onl
     if trained.suffix == ".ckpt" or trained.is_dir():
         return _from_checkpoint(config, trained, margins)
     program = mln.load(trained)
-    unweighted = [r for r in program.rules if r.weight is None and not r.hard]
-    if unweighted:
-        rule = unweighted[0]
-        raise OnlinesrlError(f"{trained}:{rule.position.line}: rule without a weight: {rule.text}")
+    for rule in program.rules:
+        if rule.weight is None and not rule.hard:
+            raise ModelError(
+                f"this rule has no weight, so the file is not a trained model: {rule.text}",
+                file=str(trained),
+                line=rule.position.line,
+                column=rule.position.column,
+            )
     learner = make_learner(_without_start(config), margins=margins)
     if not set_weights(learner, program):
         return learner
@@ -192,9 +197,10 @@ def run(
         fingerprint = config.fingerprint()
         if saved is not None:
             check_fingerprint(saved, mismatch(saved.header["fingerprint"], fingerprint))
-            if saved.header["finished"]:
+            summary = _read_summary(folder)
+            if saved.header["finished"] and summary and summary["finished"]:
                 say(f"{config.output}: this run is finished; --fresh starts it over")
-                return _read_summary(folder)
+                return summary
             say(f"going on from {saved.path.name}, {saved.header['metrics']['examples']} examples")
         compile_seconds = learner.compile()
         schedule = Schedule(
@@ -208,8 +214,9 @@ def run(
         run_.model_text = config.model.read_text(encoding="utf-8-sig")
         try:
             run_.resume(saved)
-            with Progress() as progress:
-                run_.run(_Watcher(progress, run_.seconds))
+            if not run_.finished:
+                with Progress() as progress:
+                    run_.run(_Watcher(progress, run_.seconds))
         finally:
             run_.close()
         if not run_.finished:
@@ -218,14 +225,17 @@ def run(
         return write_results(config, run_, timing)
 
 
-def _read_summary(folder: RunFolder) -> dict[str, Any]:
+def _read_summary(folder: RunFolder) -> dict[str, Any] | None:
+    """Return the summary, which is the last thing that a run writes; None where there is none."""
+    if not folder.summary.exists():
+        return None
     with storage_errors(folder.summary, "read"):
         summary: dict[str, Any] = json.loads(folder.summary.read_bytes())
     return summary
 
 
 def write_results(config: Config, run_: Run, timing: Mapping[str, float]) -> dict[str, Any]:
-    """Write weights.mln, summary.json and report.html; returns the summary."""
+    """Write weights.mln, report.html and, last, summary.json; returns the summary."""
     folder, line = run_.folder, run_.line()
     summary = {
         "version": __version__,
@@ -238,7 +248,6 @@ def write_results(config: Config, run_: Run, timing: Mapping[str, float]) -> dic
     }
     entries = heaviest(run_.learner.weights)
     write_atomic(folder.weights, weights_text(run_.learner, entries).encode())
-    write_atomic(folder.summary, json.dumps(summary, indent=2).encode() + b"\n")
     with storage_errors(folder.report, "write"):
         write_report(
             folder.report,
@@ -248,6 +257,7 @@ def write_results(config: Config, run_: Run, timing: Mapping[str, float]) -> dic
             weights=[weight_row(e) for e in entries[:REPORTED_WEIGHTS]],
             examples=[example_row(run_.learner, shown) for shown in run_.shown],
         )
+    write_atomic(folder.summary, json.dumps(summary, indent=2).encode() + b"\n")
     return summary
 
 
@@ -364,13 +374,9 @@ def check(config: Config, most: int) -> tuple[list[str], bool]:
         f"model: {len(plan.program.rules)} rules, {len(plan.clauses)} clauses to ground, "
         f"{len(plan.groups)} groups"
     ]
-    examples = []
-    places = []
-    for record, example in make_reader(config).read():
-        examples.append(example)
-        places.append(f"{record.file}:{record.line}")
-        if len(examples) == most:
-            break
+    first = list(islice(make_reader(config).read(), most))
+    examples = [example for _, example in first]
+    places = [f"{record.file}:{record.line}" for record, _ in first]
     outcomes, tally = learner.step(examples, learning=False)
     bad = [f"{p}: {o.error}" for p, o in zip(places, outcomes, strict=True) if o.error]
     found.append(f"examples: {tally.predicted} of the first {len(examples)} are good")

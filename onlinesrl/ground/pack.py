@@ -1,72 +1,49 @@
-"""Examples packed into a micro-batch: constants become integers, atoms become columns.
+"""Examples packed into a micro-batch: constants become integers, atoms become rows of them.
 
 Types that plans join on, enumerate or query are numbered anew in each world; types of ``+`` variables
-are numbered for the whole stream, because weights are known by them. Nothing else outlives its batch.
+are numbered for the whole stream, because weights are known by them. Nothing else is kept for long.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from onlinesrl.errors import ExampleError
 from onlinesrl.ground.encode import Layout
 from onlinesrl.kernels.ground import Batch, localise
+from onlinesrl.kernels.network import Ints32
 from onlinesrl.lang.example import Atoms, Constant, Example, ValuedAtom
-
 
 KEPT_NAMES = 1 << 16
 
 
 class Domain(dict[Constant, int]):
-    """The constants of a type, numbered in order of first appearance; looking one up adds it.
+    """Constants numbered in order of first appearance; looking one up adds it.
 
-    ``3`` and ``"3"`` are one constant, and its name is the number. A frozen domain is not added to:
-    constants it lacks get negative numbers, from -1 down, until it is frozen or thawed again.
+    ``3`` and ``"3"`` are one constant, and its name is the number.
     """
 
-    __slots__ = ("declared", "frozen", "names", "unknown")
+    __slots__ = ("names",)
 
     def __init__(self, names: Iterable[Constant] = ()):
         super().__init__()
         self.names: list[Constant] = []
-        self.frozen = False
-        self.unknown: list[Constant] = []
         for name in names:
             self[name]
-        self.declared = len(self.names)
 
     def __missing__(self, constant: Constant) -> int:
         text = constant if isinstance(constant, str) else str(constant)
         number = self.get(text)
         if number is None:
-            if self.frozen:
-                return self._unknown(_name(text))
             number = len(self.names)
             self.names.append(_name(text))
             self[text] = number
         self[constant] = number
         return number
-
-    def _unknown(self, name: Constant) -> int:
-        if name not in self.unknown:
-            self.unknown.append(name)
-        return -1 - self.unknown.index(name)
-
-    def forget(self, first: int) -> None:
-        """Remove the constants from number ``first`` on."""
-        for name in self.names[first:]:
-            self.pop(name, None)
-            self.pop(str(name), None)
-        del self.names[first:]
-
-    def name(self, number: int) -> Constant:
-        """Return the constant of a number."""
-        return self.names[number] if number >= 0 else self.unknown[-1 - number]
 
 
 def _name(text: str) -> Constant:
@@ -84,30 +61,23 @@ class World(NamedTuple):
     place: int
 
 
-Columns: TypeAlias = list[Sequence[Constant]]
-
-
 class Packer:
     """Packs examples one after another; ``batch()`` hands over what has been packed.
 
-    A type known stream-wide is packed with its stream's numbers, any other with numbers that last
-    until ``clear``; where plans need a world's own dense numbers, ``localise`` makes them.
+    Constants of all types are numbered together as they come, in ``constants``, which is begun anew
+    now and then; the kernel ``localise`` turns these numbers into a world's own and the stream's.
     """
 
     def __init__(self, layout: Layout, stream: Mapping[str, Domain], max_atoms: int):
         self.layout = layout
         self.max_atoms = max_atoms
-        self.types = {
-            name: [layout.type_number[t] for t in layout.arguments(name)]
-            for name in layout.evidence
-        }
-        slots = [self.types[name] for name in layout.slot_predicates()]
-        self.slot_start = np.cumsum([0, *map(len, slots)]).astype(np.int32)
-        self.slot_type = np.asarray([t for types in slots for t in types], np.int32)
-        self.local = np.asarray([t in layout.plan.local for t in layout.types], np.uint8)
-        self.declared = np.asarray([len(layout.constants[t]) for t in layout.types], np.int32)
-        self.stamps = [np.zeros(16, np.int64) for _ in layout.types]
-        self.places = [np.zeros(16, np.int32) for _ in layout.types]
+        predicates = layout.slot_predicates()
+        self.arity = {name: len(layout.arguments(name)) for name in layout.evidence}
+        self.slot_start = np.cumsum([0, *(self.arity[n] for n in predicates)]).astype(np.int32)
+        types = [layout.type_number[t] for name in predicates for t in layout.arguments(name)]
+        self.slot_type = np.asarray(types, np.int32)
+        self.local = [t in layout.plan.local for t in layout.types]
+        self.declared = [len(layout.constants[t]) for t in layout.types]
         self.worlds_ever = 0
         self.set_stream(stream)
         self.clear()
@@ -115,132 +85,137 @@ class Packer:
     def set_stream(self, stream: Mapping[str, Domain]) -> None:
         """Use these numbers for the types that are known stream-wide."""
         self.stream = stream
-        self.domains = [
-            stream[t] if t in stream else Domain(self.layout.constants[t])
-            for t in self.layout.types
-        ]
-        self.getters = [d.__getitem__ for d in self.domains]
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin to number constants: the declared ones come first."""
+        layout = self.layout
+        self.constants = Domain(chain.from_iterable(layout.constants[t] for t in layout.types))
+        first = len(self.constants.names)
+        self.declared_number = np.full((len(layout.types), first), -1, np.int32)
+        for number, kind in enumerate(layout.types):
+            for place, name in enumerate(layout.constants[kind]):
+                self.declared_number[number, self.constants[name]] = place
+        self.known = 0
+        self.stamps = [np.zeros(0, np.int64) for _ in layout.types]
+        self.places = [np.zeros(0, np.int32) for _ in layout.types]
+        self.stream_ids = [np.zeros(0, np.int32) for _ in layout.types]
 
     def clear(self) -> None:
         """Forget the packed worlds."""
         self.worlds: list[World] = []
-        self.data = array("i")
-        self.start = array("q")
-        self.count = array("q")
+        self.data: list[int] = []
+        self.start: list[int] = []
+        self.count: list[int] = []
         self.listed = bytearray()
         self.labelled = bytearray()
-        for kind, domain in zip(self.layout.types, self.domains, strict=True):
-            domain.unknown = []
-            if kind not in self.stream and len(domain.names) > domain.declared + KEPT_NAMES:
-                domain.forget(domain.declared)
+        if len(self.constants.names) > self.declared_number.shape[1] + KEPT_NAMES:
+            self._begin()
 
     def __len__(self) -> int:
         return len(self.worlds)
 
-    def add(self, example: Example, place: int, learning: bool) -> None:
+    def add(self, example: Example, place: int) -> None:
         """Pack one example. Raises ExampleError, and then nothing of it stays."""
-        frozen = not learning or example.truth is None
-        for domain in self.stream.values():
-            domain.frozen = frozen
-        data, names = len(self.data), [len(d.names) for d in self.domains]
+        at = len(self.data)
         start, count = [0] * self.layout.slots, [0] * self.layout.slots
         try:
-            self._evidence(example, start, count)
-            self._query(example, start, count)
+            self._relations(example.evidence, "evidence", self.layout.evidence, start, count)
+            if example.truth is not None:
+                self._relations(example.truth, "truth", self.layout.truth, start, count)
+            if example.query is not None:
+                opened = self._opened(example.query, example.evidence)
+                self._relations(opened, "query", self.layout.listed, start, count)
         except ExampleError:
-            del self.data[data:]
-            for domain, n in zip(self.domains, names, strict=True):
-                domain.forget(n)
+            del self.data[at:]
             raise
-        self.start.extend(start)
-        self.count.extend(count)
+        self.start += start
+        self.count += count
         self.listed.append(example.query is not None)
         self.labelled.append(example.truth is not None)
         self.worlds.append(World(example, place))
 
-    def _evidence(self, example: Example, start: list[int], count: list[int]) -> None:
-        for name, atoms in example.evidence.items():
-            slot = self.layout.evidence.get(name)
-            if slot is None:
-                raise ExampleError(self._unknown(name, self.layout.evidence, "predicate"))
-            columns, false = self._columns(name, atoms, "evidence")
-            self._write(slot, name, columns, start, count)
-            if false:
-                slot = self.layout.false.get(name, self.layout.mentioned[name])
-                self._write(slot, name, false, start, count)
+    def _opened(self, listed: Atoms, evidence: Atoms) -> Atoms:
+        """Return the listed open atoms with those that evidence fixes: joins must find both."""
+        opened: Atoms = {name: [*atoms] for name, atoms in listed.items()}
+        for name in self.layout.plan.query:
+            opened.setdefault(name, []).extend(evidence.get(name, ()))
+        return {
+            name: [atom if isinstance(atom, list) else atom.args for atom in atoms]
+            for name, atoms in opened.items()
+        }
 
-    def _query(self, example: Example, start: list[int], count: list[int]) -> None:
-        for where, slots in (("truth", self.layout.truth), ("query", self.layout.listed)):
-            atoms_of: Atoms | None = getattr(example, where)
-            for name, atoms in (atoms_of or {}).items():
-                slot = slots.get(name)
-                if slot is None:
-                    raise ExampleError(self._unknown(name, slots, f"query predicate in {where}"))
-                columns, false = self._columns(name, atoms, where)
-                self._write(slot, name, columns, start, count)
-                if false:
-                    self._write(self.layout.mentioned[name], name, false, start, count)
+    def _relations(
+        self,
+        atoms_of: Atoms,
+        where: str,
+        slots: Mapping[str, int],
+        start: list[int],
+        count: list[int],
+    ) -> None:
+        """Pack the atoms of one part of an example, predicate after predicate."""
+        at = len(self.data)
+        for name, atoms in atoms_of.items():
+            slot = slots.get(name)
+            if slot is None:
+                raise ExampleError(self._unknown(name, slots, where))
+            arity = self.arity[name]
+            try:
+                fits = set(map(len, atoms)) <= {arity}  # type: ignore[arg-type]
+            except TypeError:
+                plain = self._plain(atoms_of, where, start, count)
+                return self._relations(plain, where, slots, start, count)
+            if not fits or len(atoms) > self.max_atoms:
+                raise ExampleError(self._wrong(name, atoms, where))
+            start[slot], count[slot] = at, len(atoms)
+            at += arity * len(atoms)
+        rows = chain.from_iterable(atoms_of.values())
+        self.data += map(self.constants.__getitem__, chain.from_iterable(rows))  # type: ignore[arg-type]
+        return None
 
     @staticmethod
-    def _unknown(name: str, known: Iterable[str], what: str) -> str:
+    def _unknown(name: str, known: Iterable[str], where: str) -> str:
+        what = "predicate" if where == "evidence" else f"query predicate in {where}"
         return f"unknown {what} {name}; the model has {', '.join(sorted(known))}"
 
-    def _columns(
-        self, name: str, atoms: Sequence[list[Constant] | ValuedAtom], where: str
-    ) -> tuple[Columns, Columns]:
-        """Return the columns of the true and of the false atoms."""
-        if len(atoms) > self.max_atoms:
-            raise ExampleError(
-                f"{where} has {len(atoms)} atoms of {name}; limits.max_atoms is {self.max_atoms}"
-            )
-        arity = len(self.types[name])
-        try:
-            flat = list(chain.from_iterable(atoms))  # type: ignore[arg-type]
-        except TypeError:
-            return self._valued(name, atoms, where)
-        if arity == 1 and len(flat) == len(atoms) and [] not in atoms:
-            return [flat], []
-        if not set(map(len, atoms)) <= {arity}:  # type: ignore[arg-type]
-            wrong = next(a for a in atoms if len(a) != arity)  # type: ignore[arg-type]
-            raise ExampleError(
-                f"{where} atom {show_atom(name, wrong)}: {name} takes {arity} "  # type: ignore[arg-type]
-                f"argument{'s' * (arity != 1)}, found {len(wrong)}"  # type: ignore[arg-type]
-            )
-        return [flat[k::arity] for k in range(arity)] or [[0] * len(atoms)], []
-
-    def _valued(
-        self, name: str, atoms: Sequence[list[Constant] | ValuedAtom], where: str
-    ) -> tuple[Columns, Columns]:
-        """Split atoms that carry values into true and false ones."""
-        sides: dict[bool, list[list[Constant]]] = {True: [], False: []}
+    def _wrong(self, name: str, atoms: Sequence[list[Constant] | ValuedAtom], where: str) -> str:
+        """Say which atom has the wrong number of arguments, or that there are too many."""
+        arity = self.arity[name]
         for atom in atoms:
-            args, value = (atom, 1.0) if isinstance(atom, list) else (atom.args, atom.value)
-            if value not in (0.0, 1.0):
-                raise ExampleError(
-                    f"{where} atom {show_atom(name, args)} has value {value}; "
-                    "a Markov logic example takes 1 (true) or 0 (false)"
+            args = atom.args if isinstance(atom, ValuedAtom) else atom
+            if len(args) != arity:
+                return (
+                    f"{where} atom {show_atom(name, args)}: {name} takes {arity} "
+                    f"argument{'s' * (arity != 1)}, found {len(args)}"
                 )
-            sides[value == 1.0].append(args)
-        both = {tuple(map(str, a)) for a in sides[True]} & {
-            tuple(map(str, a)) for a in sides[False]
-        }
-        if both:
-            atom_ = show_atom(name, min(both))
-            raise ExampleError(f"contradiction in {where}: {atom_} is both true and false")
-        true, _ = self._columns(name, sides[True], where)
-        false, _ = self._columns(name, sides[False], where)
-        return true, false
+        return f"{where} has {len(atoms)} atoms of {name}; limits.max_atoms is {self.max_atoms}"
 
-    def _write(
-        self, slot: int, name: str, columns: Columns, start: list[int], count: list[int]
-    ) -> None:
-        start[slot] = len(self.data)
-        count[slot] = len(columns[0])
-        for column, kind in zip(columns, self.types[name], strict=False):
-            self.data.extend(map(self.getters[kind], column))
+    def _plain(
+        self, atoms_of: Atoms, where: str, start: list[int], count: list[int]
+    ) -> dict[str, list[list[Constant] | ValuedAtom]]:
+        """Return the true atoms without their values; the false ones are packed.
 
-    def batch(self) -> Batch:
-        """Return the packed worlds as arrays."""
+        Those of query predicates in the evidence are fixed, of others only the constants matter.
+        """
+        true: dict[str, list[list[Constant] | ValuedAtom]] = {}
+        false: dict[str, list[list[Constant] | ValuedAtom]] = {}
+        for name, atoms in atoms_of.items():
+            true[name] = []
+            for atom in atoms:
+                args, value = (atom, 1.0) if isinstance(atom, list) else (atom.args, atom.value)
+                if value not in (0.0, 1.0):
+                    raise ExampleError(
+                        f"{where} atom {show_atom(name, args)} has value {value}; "
+                        "a Markov logic example takes 1 (true) or 0 (false)"
+                    )
+                (true if value else false).setdefault(name, []).append(args)
+            _check_consistent(name, true[name], false.get(name, ()), where)
+        fixed = self.layout.false if where == "evidence" else {}
+        self._relations(false, where, {**self.layout.mentioned, **fixed}, start, count)
+        return true
+
+    def batch(self, learning: bool) -> Batch:
+        """Return the packed worlds as arrays; ``learning`` adds constants of labelled ones to the stream."""
         worlds, types = len(self.worlds), len(self.layout.types)
         data = np.array(self.data, np.int32)
         batch = Batch(
@@ -250,41 +225,85 @@ class Packer:
             np.zeros((worlds, types), np.int32),
             np.full((worlds, types), -1, np.int64),
             np.zeros(len(data), np.int32),
+            np.zeros(len(data), np.int32),
             np.frombuffer(bytes(self.listed), np.uint8),
             np.frombuffer(bytes(self.labelled), np.uint8),
         )
+        self._make_room()
         at = 0
-        for kind in np.flatnonzero(self.local).tolist():
-            at = self._localise(batch, kind, at)
+        for kind in range(types):
+            at = self._localise(batch, kind, at, learning)
         self.worlds_ever += worlds
         return batch
 
-    def _localise(self, batch: Batch, kind: int, at: int) -> int:
-        """Number one type's constants anew in every world."""
-        domain = self.domains[kind]
-        size = len(domain.names) + len(domain.unknown)
-        if size > len(self.stamps[kind]):
-            self.stamps[kind] = np.zeros(2 * size, np.int64)
-            self.places[kind] = np.zeros(2 * size, np.int32)
-        return localise(
+    def _make_room(self) -> None:
+        """Extend the tables by constant to the constants that are new, and find them in the stream."""
+        new = self.constants.names[self.known :]
+        self.known = len(self.constants.names)
+        for kind, name in enumerate(self.layout.types):
+            self.stamps[kind] = _extended(self.stamps[kind], self.known)
+            self.places[kind] = _extended(self.places[kind], self.known)
+            self.stream_ids[kind] = _extended(self.stream_ids[kind], self.known)
+            if name in self.stream and new:
+                get = self.stream[name].get
+                found = [get(constant, -1) for constant in map(str, new)]
+                self.stream_ids[kind][self.known - len(new) : self.known] = found
+
+    def _localise(self, batch: Batch, kind: int, at: int, learning: bool) -> int:
+        """Number one type's constants by world, by stream, or both; new ones join the stream."""
+        stream = self.stream.get(self.layout.types[kind])
+        fresh: Ints32 = np.zeros(len(batch.data) if stream is not None else 0, np.int32)
+        first = len(stream.names) if stream is not None else 0
+        at, stop = localise(
             batch,
             kind,
             at,
-            int(self.declared[kind]),
-            len(domain.names),
+            self.local[kind],
+            stream is not None,
+            learning,
+            self.declared[kind],
+            self.declared_number[kind],
             self.slot_start,
             self.slot_type,
             self.worlds_ever,
             self.stamps[kind],
             self.places[kind],
+            self.stream_ids[kind],
+            first,
+            fresh,
         )
+        for constant in fresh[: stop - first].tolist():
+            assert stream is not None
+            stream[self.constants.names[constant]]
+        return at
 
     def names(self, batch: Batch, w: int, kind: int) -> list[Constant]:
         """Return the constants of a local type in one world, by their number there."""
-        domain, declared = self.domains[kind], int(self.declared[kind])
+        declared = self.layout.constants[self.layout.types[kind]]
         first = int(batch.member_start[w, kind])
-        own = batch.member[first : first + int(batch.domain[w, kind]) - declared]
-        return domain.names[:declared] + list(map(domain.name, own.tolist()))
+        own = batch.member[first : first + int(batch.domain[w, kind]) - len(declared)]
+        return [*map(_name, declared), *map(self.constants.names.__getitem__, own.tolist())]
+
+
+def _extended(array_: np.ndarray[tuple[int], np.dtype[np.generic]], size: int) -> Any:
+    """Return an array with room for ``size`` entries, at least doubled when it must grow."""
+    if size <= len(array_):
+        return array_
+    grown = np.zeros(2 * size, array_.dtype)
+    grown[: len(array_)] = array_
+    return grown
+
+
+def _check_consistent(
+    name: str,
+    true: Sequence[list[Constant] | ValuedAtom],
+    false: Sequence[list[Constant] | ValuedAtom],
+    where: str,
+) -> None:
+    both = {tuple(map(str, a)) for a in true} & {tuple(map(str, a)) for a in false}  # type: ignore[arg-type]
+    if both:
+        atom = show_atom(name, min(both))
+        raise ExampleError(f"contradiction in {where}: {atom} is both true and false")
 
 
 def show_atom(name: str, args: Iterable[Constant]) -> str:

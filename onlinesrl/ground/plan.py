@@ -210,7 +210,8 @@ class _Compiler:
         evidence = [x for x in clause.literals if x.atom.predicate not in self.query]
         joins = [(x.atom, False) for x in evidence if not x.positive]
         if opened:
-            joins += [(x.atom, True) for x in query if not x.positive or len(query) == 1]
+            only = len(query) == 1 and not clause.hard  # a hard clause without its atom is broken
+            joins += [(x.atom, True) for x in query if only or not x.positive]
         checks: list[Absent | Compare] = [Absent(x.atom) for x in evidence if x.positive]
         checks += [Compare(not equal, a, b) for equal, a, b in clause.equalities]
         bound: set[str] = set()

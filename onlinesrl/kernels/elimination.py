@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onlinesrl.kernels.jit import kernel
+from onlinesrl.kernels.jit import inlined, kernel
 
 from onlinesrl.kernels.network import (
     ATOMS,
@@ -102,12 +102,12 @@ def structure_memory(atoms: int, rows: int, arcs: int, cells: int) -> Structure:
     )
 
 
-@kernel
+@inlined
 def _values(net: Network, v: int) -> int:
     return net.var_start[v + 1] - net.var_start[v] + 1
 
 
-@kernel
+@inlined
 def _find_edge(st: Structure, a: int, b: int) -> int:
     if st.length[a] > st.length[b]:
         a, b = b, a
@@ -119,7 +119,7 @@ def _find_edge(st: Structure, a: int, b: int) -> int:
     return -1
 
 
-@kernel
+@inlined
 def _edge(net: Network, st: Structure, a: int, b: int) -> int:
     """Return the edge between two variables, made with an empty table if need be; -1: no room."""
     edge = _find_edge(st, a, b)
@@ -142,7 +142,7 @@ def _edge(net: Network, st: Structure, a: int, b: int) -> int:
     return arc >> 1
 
 
-@kernel
+@inlined
 def _connect(net: Network, st: Structure, row: int, k: int) -> bool:
     """Connect all variables of a clause pairwise; False: no room."""
     start, stop = net.lit_start[row], net.lit_start[row + 1]
@@ -155,7 +155,7 @@ def _connect(net: Network, st: Structure, row: int, k: int) -> bool:
     return True
 
 
-@kernel
+@inlined
 def _add_generic(st: Structure, row: int, k: int) -> bool:
     g = st.size[GENERICS]
     if g == len(st.generic_row):
@@ -165,7 +165,7 @@ def _add_generic(st: Structure, row: int, k: int) -> bool:
     return True
 
 
-@kernel
+@inlined
 def _classify(net: Network, st: Structure, row: int) -> bool:
     """Say how a row enters the tables, and add its edges; False: no room."""
     start = net.lit_start[row]
@@ -201,7 +201,7 @@ def _classify(net: Network, st: Structure, row: int) -> bool:
     return True
 
 
-@kernel
+@inlined
 def _enqueue(st: Structure, entries: int, v: int) -> int:
     degree = st.degree[v]
     if degree > MAX_DEGREE:
@@ -214,7 +214,7 @@ def _enqueue(st: Structure, entries: int, v: int) -> int:
     return entries + 1
 
 
-@kernel
+@inlined
 def _next_variable(st: Structure) -> int:
     """Pop a variable of least degree; -1: none of at most MAX_DEGREE is left."""
     for degree in range(MAX_DEGREE + 1):
@@ -227,7 +227,7 @@ def _next_variable(st: Structure) -> int:
     return -1
 
 
-@kernel
+@inlined
 def _order(net: Network, st: Structure) -> int:
     """Eliminate by least degree, adding fill edges."""
     n = net.size[VARIABLES]
@@ -274,7 +274,7 @@ def _order(net: Network, st: Structure) -> int:
     return SOLVED
 
 
-@kernel
+@inlined
 def _attach(net: Network, st: Structure) -> None:
     """Hang messages and generic clauses on the variable where they are next needed."""
     n = net.size[VARIABLES]
@@ -318,7 +318,7 @@ def structure(net: Network, st: Structure) -> int:
     return status
 
 
-@kernel
+@inlined
 def _forbid(net: Network, st: Structure) -> None:
     """Give the values that groups and evidence exclude a score of minus infinity."""
     for v in range(net.size[VARIABLES]):
@@ -359,7 +359,7 @@ def _hard_row(net: Network, st: Structure, row: int) -> None:
                     st.table[table + cell] = -np.inf
 
 
-@kernel
+@inlined
 def _fill(net: Network, st: Structure, weights: Floats, cu: float, cv: float) -> None:
     """Add sign * weight * [clause true] of the clauses on one or two variables, up to constants."""
     unary, table = st.unary, st.table
@@ -408,7 +408,7 @@ def _fill(net: Network, st: Structure, weights: Floats, cu: float, cv: float) ->
             b += b_step
 
 
-@kernel
+@inlined
 def _pass_leaf(net: Network, st: Structure, v: int, u: int) -> None:
     """Eliminate a variable with one neighbour: its message is a unary of the neighbour."""
     nv, nu = _values(net, v), _values(net, u)
@@ -425,7 +425,7 @@ def _pass_leaf(net: Network, st: Structure, v: int, u: int) -> None:
         st.unary[slot_u + y] += best
 
 
-@kernel
+@inlined
 def _generic(net: Network, st: Structure, v: int, weights: Floats, cu: float, cv: float) -> float:
     """Score the generic clauses decided at v under ``st.value``, up to constants."""
     total = 0.0
@@ -449,7 +449,7 @@ def _generic(net: Network, st: Structure, v: int, weights: Floats, cu: float, cv
     return total
 
 
-@kernel
+@inlined
 def _message_cell(net: Network, st: Structure, v: int) -> int:
     """Return the cell of v's message for the values of its clique in ``st.value``."""
     cell = 0
@@ -458,7 +458,7 @@ def _message_cell(net: Network, st: Structure, v: int) -> int:
     return st.message[v] + cell
 
 
-@kernel
+@inlined
 def _local(net: Network, st: Structure, v: int, weights: Floats, cu: float, cv: float) -> float:
     """Score v and its clique, all with their value in ``st.value``."""
     x = st.value[v]
@@ -475,7 +475,7 @@ def _local(net: Network, st: Structure, v: int, weights: Floats, cu: float, cv: 
     return s + _generic(net, st, v, weights, cu, cv)
 
 
-@kernel
+@inlined
 def _pass_clique(
     net: Network, st: Structure, v: int, weights: Floats, cu: float, cv: float
 ) -> float:

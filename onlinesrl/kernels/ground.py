@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onlinesrl.kernels.jit import kernel
+from onlinesrl.kernels.jit import inlined, kernel
 
 from onlinesrl.kernels.network import (
     ATOMS,
@@ -45,7 +45,7 @@ class Plans(NamedTuple):
     query_argument: Ints32  # position of the argument in the predicate
     query_group: Ints32  # [query] NO_GROUP, AT_MOST_ONE, EXACTLY_ONE
     query_evidence: Ints32  # [query] slot of its evidence relation
-    query_listed: Ints32  # [query] slot of its listed open atoms
+    query_listed: Ints32  # [query] slot of its listed atoms, the observed among them
     query_false: Ints32  # [query] slot of its atoms false by evidence
     query_truth: Ints32  # [query] slot of its true atoms
     # relations
@@ -81,7 +81,7 @@ class Plans(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Packed worlds: column-wise relations of integers."""
+    """Packed worlds: relations of integers, row after row."""
 
     start: Ints  # [world, slot] into data
     count: Ints  # [world, slot]
@@ -89,6 +89,7 @@ class Batch(NamedTuple):
     domain: Ints32  # [world, type] number of constants
     member_start: Ints  # [world, type] into member, -1: the type is not numbered by world
     member: Ints32  # packed number of a world's constants beyond the declared ones, by world number
+    stream: Ints32  # the same constants' stream-wide number, negative: unknown
     listed: Bytes  # [world] 1: open atoms are listed
     labelled: Bytes  # [world] 1: the truth is known
 
@@ -135,48 +136,69 @@ def localise(
     batch: Batch,
     kind: int,
     at: int,
+    local: bool,
+    stream: bool,
+    learning: bool,
     declared: int,
-    known: int,
+    declared_number: Ints32,
     slot_start: Ints32,
     slot_type: Ints32,
     worlds_before: int,
     stamp: Ints,
     place: Ints32,
-) -> int:
-    """Number the constants of one type anew in every world, in order of first appearance.
+    stream_id: Ints32,
+    next_id: int,
+    fresh: Ints32,
+) -> tuple[int, int]:
+    """Renumber the constants of one type: by world (``local``), by stream, or both.
 
-    Declared constants keep their numbers. ``stamp`` and ``place`` are [packed number], unknown constants
-    (negative) after the ``known`` ones; stamps are never cleared, a world's is its number ever. Members
-    are written from ``at`` on; returns where they end.
+    Declared constants keep their declared numbers; others follow in order of first appearance, in the
+    stream only those of labelled worlds while ``learning`` (listed in ``fresh``), and those it does not
+    know get negative numbers. ``stamp``, ``place`` and ``stream_id`` are [packed number]; stamps are
+    never cleared, a world's is its number ever. Members are written from ``at`` on. Returns where they
+    end and the stream's next number.
     """
+    first = next_id
     for w in range(len(batch.listed)):
         mark, n = worlds_before + w + 1, declared
-        batch.member_start[w, kind] = at
+        if local:
+            batch.member_start[w, kind] = at
         for slot in range(batch.count.shape[1]):
-            rows, column = batch.count[w, slot], batch.start[w, slot]
-            for k in range(slot_start[slot], slot_start[slot + 1]):
-                if slot_type[k] == kind:
-                    for i in range(column, column + rows):
-                        constant = batch.data[i]
-                        if constant < 0:
-                            constant = known - 1 - constant
-                        elif constant < declared:
-                            continue
-                        if stamp[constant] != mark:
-                            stamp[constant], place[constant] = mark, n
-                            batch.member[at] = batch.data[i]
+            arity = slot_start[slot + 1] - slot_start[slot]
+            stop = batch.start[w, slot] + arity * batch.count[w, slot]
+            for k in range(arity):
+                if slot_type[slot_start[slot] + k] != kind:
+                    continue
+                for i in range(batch.start[w, slot] + k, stop, arity):
+                    c = batch.data[i]
+                    if c < len(declared_number) and declared_number[c] >= 0:
+                        batch.data[i] = declared_number[c]
+                        continue
+                    known = stream_id[c]
+                    if stream and known < 0:
+                        known = -2 - c
+                        if learning and batch.labelled[w]:
+                            known = next_id
+                            stream_id[c] = known
+                            fresh[next_id - first] = c
+                            next_id += 1
+                    if local:
+                        if stamp[c] != mark:
+                            stamp[c], place[c] = mark, n
+                            batch.member[at], batch.stream[at] = c, known
                             at += 1
                             n += 1
-                        batch.data[i] = place[constant]
-                column += rows
+                        batch.data[i] = place[c]
+                    else:
+                        batch.data[i] = known
         batch.domain[w, kind] = n
-    return at
+    return at, next_id
 
 
-@kernel
-def _same_tuple(batch: Batch, start: int, n: int, arity: int, i: int, j: int) -> bool:
+@inlined
+def _same_tuple(batch: Batch, start: int, arity: int, i: int, j: int) -> bool:
     for k in range(arity):
-        if batch.data[start + k * n + i] != batch.data[start + k * n + j]:
+        if batch.data[start + i * arity + k] != batch.data[start + j * arity + k]:
             return False
     return True
 
@@ -194,23 +216,19 @@ def _deduplicate(batch: Batch, w: int, slot: int, arity: int, table: Ints32) -> 
     for i in range(n):
         h = np.uint64(14695981039346656037)
         for k in range(arity):
-            h = (h ^ np.uint64(batch.data[start + k * n + i])) * np.uint64(1099511628211)
+            h = (h ^ np.uint64(batch.data[start + i * arity + k])) * np.uint64(1099511628211)
         at = np.int64((h ^ (h >> np.uint64(29))) & np.uint64(mask))
-        while table[at] >= 0 and not _same_tuple(batch, start, n, arity, table[at], i):
+        while table[at] >= 0 and not _same_tuple(batch, start, arity, table[at], i):
             at = (at + 1) & mask
         if table[at] < 0:
             table[at] = kept
             for k in range(arity):
-                batch.data[start + k * n + kept] = batch.data[start + k * n + i]
+                batch.data[start + kept * arity + k] = batch.data[start + i * arity + k]
             kept += 1
-    if kept < n:  # close the gaps between the columns
-        for k in range(1, arity):
-            for i in range(kept):
-                batch.data[start + k * kept + i] = batch.data[start + k * n + i]
-        batch.count[w, slot] = kept
+    batch.count[w, slot] = kept
 
 
-@kernel
+@inlined
 def index_relations(plans: Plans, batch: Batch, w: int, s: Scratch) -> int:
     """Make every relation a set and index the arguments that plans look up."""
     for slot in range(len(plans.arity)):
@@ -225,14 +243,14 @@ def index_relations(plans: Plans, batch: Batch, w: int, s: Scratch) -> int:
         if at + cells + 2 > len(s.index_start) or row_at + n > len(s.index_row):
             return GROW_INDEX
         s.index_start_at[x], s.index_row_at[x] = at, row_at
-        column = batch.start[w, slot] + argument * n
+        column, arity = batch.start[w, slot] + argument, plans.arity[slot]
         s.index_start[at : at + cells + 2] = 0
         for i in range(n):
-            s.index_start[at + batch.data[column + i] + 2] += 1
+            s.index_start[at + batch.data[column + i * arity] + 2] += 1
         for c in range(at + 2, at + cells + 2):
             s.index_start[c] += s.index_start[c - 1]
         for i in range(n):
-            c = at + batch.data[column + i] + 1
+            c = at + batch.data[column + i * arity] + 1
             s.index_row[row_at + s.index_start[c]] = i
             s.index_start[c] += 1
         at += cells + 2
@@ -240,17 +258,17 @@ def index_relations(plans: Plans, batch: Batch, w: int, s: Scratch) -> int:
     return OK
 
 
-@kernel
+@inlined
 def radix_key(plans: Plans, batch: Batch, w: int, q: int, slot: int, i: int, s: Scratch) -> int:
     """Return the number of tuple i of a relation among all groundings of query predicate q."""
     key = 0
-    n, start = batch.count[w, slot], batch.start[w, slot]
+    row = batch.start[w, slot] + i * plans.arity[slot]
     for j in range(plans.query_start[q], plans.query_start[q + 1]):
-        key += batch.data[start + plans.query_argument[j] * n + i] * s.query_stride[j]
+        key += batch.data[row + plans.query_argument[j]] * s.query_stride[j]
     return key
 
 
-@kernel
+@inlined
 def find_atom(batch: Batch, w: int, q: int, key: int, net: Network, s: Scratch) -> int:
     """Return the atom of a radix key, -1 where the world does not list it."""
     if not batch.listed[w]:
@@ -285,26 +303,16 @@ def sort(keys: Ints, first: int, stop: int) -> None:
             root = child
 
 
-@kernel
-def _list_keys(plans: Plans, batch: Batch, w: int, q: int, net: Network, s: Scratch) -> int:
-    """Write the sorted keys of the listed and the observed atoms of q; returns their number."""
-    first = s.query_base[q]
-    at = first
-    slots = (plans.query_listed[q], plans.query_evidence[q], plans.query_false[q])
-    for slot in slots:
-        for i in range(batch.count[w, slot]):
-            net.key[at] = radix_key(plans, batch, w, q, slot, i, s)
-            at += 1
-    sort(net.key, first, at)
-    n = min(1, at - first)
-    for i in range(first + 1, at):
-        if net.key[i] != net.key[first + n - 1]:
-            net.key[first + n] = net.key[i]
-            n += 1
-    return n
+@inlined
+def _list_keys(plans: Plans, batch: Batch, w: int, q: int, net: Network, s: Scratch) -> None:
+    """Write the sorted keys of the listed atoms of q."""
+    first, slot = s.query_base[q], plans.query_listed[q]
+    for i in range(batch.count[w, slot]):
+        net.key[first + i] = radix_key(plans, batch, w, q, slot, i, s)
+    sort(net.key, first, first + batch.count[w, slot])
 
 
-@kernel
+@inlined
 def _place_variables(plans: Plans, batch: Batch, w: int, q: int, net: Network, s: Scratch) -> None:
     """Put the atoms of q in variables: the values of a grouped argument in one, else one each."""
     group = plans.query_group[q]
@@ -326,7 +334,7 @@ def _place_variables(plans: Plans, batch: Batch, w: int, q: int, net: Network, s
     net.size[VARIABLES] = v
 
 
-@kernel
+@inlined
 def _fix(plans: Plans, batch: Batch, w: int, q: int, net: Network, s: Scratch) -> None:
     for slot, value in ((plans.query_false[q], FALSE), (plans.query_evidence[q], TRUE)):
         for i in range(batch.count[w, slot]):
@@ -334,7 +342,7 @@ def _fix(plans: Plans, batch: Batch, w: int, q: int, net: Network, s: Scratch) -
             net.fixed[atom] = value
 
 
-@kernel
+@inlined
 def number_atoms(
     plans: Plans, batch: Batch, w: int, net: Network, s: Scratch, max_atoms: int
 ) -> int:
@@ -348,17 +356,14 @@ def number_atoms(
             if full > (1 << 62) // max(1, batch.domain[w, plans.query_type[j]]):
                 return TOO_MANY_ATOMS
             full *= batch.domain[w, plans.query_type[j]]
-        listed = 0
-        for slot in (plans.query_listed[q], plans.query_evidence[q], plans.query_false[q]):
-            listed += batch.count[w, slot]
-        n = listed if batch.listed[w] else full
+        n = batch.count[w, plans.query_listed[q]] if batch.listed[w] else full
         s.query_base[q] = net.size[ATOMS]
         if net.size[ATOMS] + n > max_atoms:
             return TOO_MANY_ATOMS
         if net.size[ATOMS] + n + 1 > len(net.var_of):
             return GROW_ATOMS
         if batch.listed[w]:
-            n = _list_keys(plans, batch, w, q, net, s)
+            _list_keys(plans, batch, w, q, net, s)
         net.size[ATOMS] += n
         s.query_base[q + 1] = net.size[ATOMS]
         _place_variables(plans, batch, w, q, net, s)
@@ -367,12 +372,12 @@ def number_atoms(
     return OK
 
 
-@kernel
+@inlined
 def _value(s: Scratch, term: int) -> int:
     return s.variable[term] if term >= 0 else -1 - term
 
 
-@kernel
+@inlined
 def _open(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> None:
     """Set the cursor of a step to its first candidate."""
     op = plans.op[step]
@@ -388,15 +393,15 @@ def _open(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch)
             s.cursor[depth], s.stop[depth] = s.index_start[at], s.index_start[at + 1]
 
 
-@kernel
+@inlined
 def _matches(plans: Plans, batch: Batch, w: int, step: int, i: int, s: Scratch) -> bool:
     """Compare a tuple with the bound terms of a step, and bind the others."""
     slot = plans.slot[step]
-    n, start = batch.count[w, slot], batch.start[w, slot]
     x = plans.probe[step]
     row = s.index_row[s.index_row_at[x] + i] if x >= 0 else i
+    at = batch.start[w, slot] + row * plans.arity[slot] - plans.term_start[step]
     for p in range(plans.term_start[step], plans.term_start[step + 1]):
-        value = batch.data[start + (p - plans.term_start[step]) * n + row]
+        value = batch.data[at + p]
         if plans.binds[p]:
             s.variable[plans.term[p]] = value
         elif value != _value(s, plans.term[p]):
@@ -404,7 +409,7 @@ def _matches(plans: Plans, batch: Batch, w: int, step: int, i: int, s: Scratch) 
     return True
 
 
-@kernel
+@inlined
 def _advance(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> bool:
     """Move a step to its next match; False: there is none."""
     op = plans.op[step]
@@ -435,7 +440,7 @@ def _advance(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scrat
     return False
 
 
-@kernel
+@inlined
 def _emit_literals(
     plans: Plans, batch: Batch, w: int, c: int, run: int, net: Network, s: Scratch
 ) -> int:
@@ -463,7 +468,7 @@ def _emit_literals(
     return at - first
 
 
-@kernel
+@inlined
 def _emit_key(plans: Plans, batch: Batch, w: int, c: int, run: int, row: int, s: Scratch) -> None:
     """Write the template constants of a row: the key of its weights, and its offset in the block."""
     s.row_offset[row] = 0
@@ -476,7 +481,7 @@ def _emit_key(plans: Plans, batch: Batch, w: int, c: int, run: int, row: int, s:
         kind = plans.template_type[p]
         if batch.member_start[w, kind] >= 0 and constant >= plans.declared[kind]:
             at = batch.member_start[w, kind] + constant - plans.declared[kind]
-            constant = batch.member[at]
+            constant = batch.stream[at]
         if plans.template_stride[p] == 0 or constant < 0:
             s.row_key[row, p - first] = constant
         elif constant < plans.declared[kind]:
@@ -485,7 +490,7 @@ def _emit_key(plans: Plans, batch: Batch, w: int, c: int, run: int, row: int, s:
             s.row_key[row, p - first] = constant + 1
 
 
-@kernel
+@inlined
 def _emit(
     plans: Plans, batch: Batch, w: int, c: int, run: int, length: int, net: Network, s: Scratch
 ) -> int:
@@ -514,7 +519,7 @@ def _emit(
     return OK
 
 
-@kernel
+@inlined
 def _may_run(plans: Plans, batch: Batch, w: int, c: int, step: int) -> bool:
     """Tell whether the last DOMAIN step may become a run: a template one only over declared constants."""
     if not plans.run[step]:
@@ -529,7 +534,7 @@ def _may_run(plans: Plans, batch: Batch, w: int, c: int, step: int) -> bool:
     return True
 
 
-@kernel
+@inlined
 def ground_clause(
     plans: Plans, batch: Batch, w: int, c: int, net: Network, s: Scratch, limit: int
 ) -> int:
@@ -562,7 +567,7 @@ def ground_clause(
     return OK
 
 
-@kernel
+@inlined
 def ground_world(
     plans: Plans, batch: Batch, w: int, net: Network, s: Scratch, max_atoms: int, limit: int
 ) -> tuple[int, int]:

@@ -7,3 +7,4 @@ of every argument at every call is switched off; with it the same code is about 
 from numba import njit
 
 kernel = njit(cache=True, error_model="numpy", _nrt=False)
+inlined = njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)

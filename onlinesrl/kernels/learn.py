@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onlinesrl.kernels.jit import kernel
+from onlinesrl.kernels.jit import inlined, kernel
 
 from onlinesrl.kernels.elimination import SOLVED, TABLES_FULL, Structure, eliminate, structure
 from onlinesrl.kernels.ground import (
@@ -107,7 +107,7 @@ class State(NamedTuple):
     bonus: Floats
 
 
-@kernel
+@inlined
 def _hash(key: Ints32, c: int) -> np.uint64:
     h = np.uint64(14695981039346656037) ^ np.uint64(c)
     for k in key:
@@ -116,7 +116,7 @@ def _hash(key: Ints32, c: int) -> np.uint64:
     return h
 
 
-@kernel
+@inlined
 def _same_key(weights: Weights, block: int, c: int, key: Ints32) -> bool:
     if weights.key[block, 0] != c:
         return False
@@ -126,7 +126,7 @@ def _same_key(weights: Weights, block: int, c: int, key: Ints32) -> bool:
     return True
 
 
-@kernel
+@inlined
 def find_slot(weights: Weights, c: int, key: Ints32) -> int:
     """Return the slot that holds the block of a key, or the free one where it would go."""
     mask = len(weights.slot) - 1
@@ -136,7 +136,7 @@ def find_slot(weights: Weights, c: int, key: Ints32) -> int:
     return at
 
 
-@kernel
+@inlined
 def add_block(weights: Weights, at: int, c: int, key: Ints32) -> int:
     """Append the block of a new key; returns its first weight, -1: no room."""
     n, block = weights.size[0], weights.size[1]
@@ -164,7 +164,7 @@ def rehash(weights: Weights) -> None:
         weights.slot[find_slot(weights, c, weights.key[block, 1:])] = block
 
 
-@kernel
+@inlined
 def assign_weights(
     plans: Plans, net: Network, s: Scratch, weights: Weights, learning: bool
 ) -> bool:
@@ -191,7 +191,7 @@ def assign_weights(
     return True
 
 
-@kernel
+@inlined
 def mean(weights: Weights) -> tuple[float, float]:
     """Return (cu, cv): the averaged weight is base + cu u + cv v."""
     t = weights.scalar[T]
@@ -200,7 +200,7 @@ def mean(weights: Weights) -> tuple[float, float]:
     return weights.scalar[S] / t, -1.0 / t
 
 
-@kernel
+@inlined
 def read_truth(
     plans: Plans, batch: Batch, w: int, net: Network, s: Scratch, truth: Bytes
 ) -> tuple[int, int]:
@@ -254,7 +254,7 @@ def prepare(
     return (OK, -1) if found == SOLVED else (EXTERNAL, -1)
 
 
-@kernel
+@inlined
 def set_bonus(net: Network, state: State, augmented: bool) -> None:
     """Make the Hamming loss, up to its constant, a bonus an atom; or no bonus."""
     for a in range(net.size[ATOMS]):
@@ -263,7 +263,7 @@ def set_bonus(net: Network, state: State, augmented: bool) -> None:
             state.bonus[a] = -1.0 if state.truth[a] else 1.0
 
 
-@kernel
+@inlined
 def _gap(net: Network, weights: Weights, truth: Bytes, rival: Bytes) -> int:
     """Accumulate Delta = f(truth) - f(rival) in ``delta``; returns how many weights it touched."""
     n = 0
@@ -331,12 +331,12 @@ def learn_world(
     return loss
 
 
-@kernel
+@inlined
 def _radix_of(batch: Batch, w: int, net: Network, s: Scratch, q: int, a: int) -> int:
     return net.key[a] if batch.listed[w] else a - s.query_base[q]
 
 
-@kernel
+@inlined
 def _record_atoms(
     plans: Plans,
     batch: Batch,
@@ -371,7 +371,7 @@ def _record_atoms(
     return True
 
 
-@kernel
+@inlined
 def _count(net: Network, state: State, count: Ints) -> None:
     """Count atoms and units (variables with an open atom), right and wrong."""
     count[:] = 0
@@ -418,7 +418,7 @@ def record(
     return True
 
 
-@kernel
+@inlined
 def _solve(
     net: Network,
     st: Structure,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from onlinesrl.kernels.jit import kernel
+from onlinesrl.kernels.jit import inlined, kernel
 
 Ints = npt.NDArray[np.int64]
 Ints32 = npt.NDArray[np.int32]
@@ -71,7 +71,7 @@ def network(atoms: int, rows: int, literals: int) -> Network:
     )
 
 
-@kernel
+@inlined
 def clause_true(net: Network, row: int, k: int, state: Bytes) -> bool:
     """Tell whether clause ``k`` of a row holds in a state."""
     for p in range(net.lit_start[row], net.lit_start[row + 1]):

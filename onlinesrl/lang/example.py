@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, TypeAlias
 
 import msgspec
@@ -45,9 +46,27 @@ _decoder = msgspec.json.Decoder(Example)
 def decode(line: bytes) -> Example:
     """Return the example of a JSON line. Raises ExampleError with the reason."""
     try:
-        return _decoder.decode(line)
+        example = _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ExampleError(f"not an example: {error}") from None
+    if line.count(b":") != _keys(example):
+        json.loads(line, object_pairs_hook=_distinct)
+    return example
+
+
+def _keys(example: Example) -> int:
+    """Count the keys that an example without valued atoms has; each has a colon after it."""
+    optional = (example.truth, example.query, example.group, example.dup_of)
+    atoms = (example.evidence, example.truth or (), example.query or ())
+    return 2 + sum(value is not None for value in optional) + sum(map(len, atoms))
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> None:
+    """Refuse an object that has a key twice, of which the decoder would take the last."""
+    keys = [key for key, _ in pairs]
+    if len(set(keys)) < len(keys):
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ExampleError(f"not an example: the key {twice} stands twice")
 
 
 def json_schema() -> dict[str, Any]:

@@ -173,7 +173,7 @@ class OnlineLearner:
         """Compile the kernels, or load them from the cache; returns the seconds it took."""
         started = time.perf_counter()
         self.packer.clear()
-        batch = self.packer.batch()
+        batch = self.packer.batch(learning=True)
         self.out = self._output(batch)
         self._call(batch, 0, self._external(0), True)
         return time.perf_counter() - started
@@ -189,10 +189,10 @@ class OnlineLearner:
         for place, example in enumerate(examples):
             if isinstance(example, Example):
                 try:
-                    self.packer.add(example, place, learning)
+                    self.packer.add(example, place)
                 except ExampleError as error:
                     outcomes[place] = Outcome(None, str(error))
-        batch, worlds = self.packer.batch(), self.packer.worlds
+        batch, worlds = self.packer.batch(learning), self.packer.worlds
         self.out = self._output(batch)
         self.audited, self.uncertified, self.found_margins = 0, set[int](), dict[int, float]()
         self._run(batch, worlds, learning)
@@ -430,10 +430,11 @@ class OnlineLearner:
     def _not_open(self, batch: ground.Batch, w: int, detail: int) -> str:
         name = self.layout.plan.query[detail >> 32]
         slot, i = self.layout.truth[name], detail & 0xFFFFFFFF
-        n, start = int(batch.count[w, slot]), int(batch.start[w, slot])
+        kinds = [self.layout.type_number[t] for t in self.layout.arguments(name)]
+        row = int(batch.start[w, slot]) + i * len(kinds)
         args = [
-            self.packer.names(batch, w, kind)[int(batch.data[start + j * n + i])]
-            for j, kind in enumerate(self.packer.types[name])
+            self.packer.names(batch, w, kind)[int(batch.data[row + j])]
+            for j, kind in enumerate(kinds)
         ]
         return (
             f"truth atom {show_atom(name, args)} is not an open atom of the example "

@@ -199,7 +199,7 @@ class Run:
     # the loop ------------------------------------------------------------------------------------
 
     def run(self, watcher: Watcher) -> None:
-        """Take the source to its end, or until a signal asks to stop; save at the end either way."""
+        """Take the source to its end, or until a signal asks to stop; save in either case."""
         self.started = time.monotonic()
         with rare_collections(), Stopper() as stopper:
             saved_at = self.started
@@ -230,7 +230,7 @@ class Run:
             self.write_metrics()
 
     def take(self, source: Iterator[Item], stopper: Stopper) -> list[Item]:
-        """Read the next micro-batch, which ends where something is due; less of it when asked to stop.
+        """Read the next micro-batch, up to where something is due; less of it when asked to stop.
 
         What a signal makes it lose is read again later: the position is that of the last example
         learned from.
@@ -244,7 +244,7 @@ class Run:
         return batch
 
     def room(self) -> int:
-        """Return the size of the next micro-batch; with ``strict`` nothing is learned past a bad one."""
+        """Return the next micro-batch's size; with ``strict`` nothing is learned past a bad one."""
         return 1 if self.strict else self.schedule.room(self.metrics.examples)
 
     def save_due(self, seconds: float) -> bool:
@@ -268,8 +268,13 @@ class Run:
                 self.refuse(record, example, outcome.error or "")
             else:
                 self.predictions.write(_encode(outcome.prediction) + b"\n")
-        last = islice(filter(_labelled, zip(reversed(examples), reversed(outcomes))), SHOWN)
-        self.shown.extend(reversed([shown(e, o) for e, o in last]))
+        labelled = (
+            (e, o)
+            for e, o in zip(reversed(examples), reversed(outcomes), strict=True)
+            if isinstance(e, Example) and e.truth is not None and o.prediction is not None
+        )
+        last = list(islice(labelled, SHOWN))
+        self.shown.extend(shown(e, o) for e, o in reversed(last))
 
     def refuse(self, record: Record, example: Example | ExampleError, reason: str) -> None:
         """Put a bad example aside; with ``strict`` save and stop before it. Raises DataError."""

@@ -104,8 +104,8 @@ def weight_names(learner: OnlineLearner) -> dict[int, tuple]:
 def packed(learner: OnlineLearner, examples, learning: bool) -> ground.Batch:
     learner.packer.clear()
     for place, example in enumerate(examples):
-        learner.packer.add(example, place, learning)
-    return learner.packer.batch()
+        learner.packer.add(example, place)
+    return learner.packer.batch(learning)
 
 
 def without_truth(example: Example) -> Example:

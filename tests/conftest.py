@@ -1,0 +1,149 @@
+"""What tests of whole runs share: a stream of our own, its configuration, and warm processes."""
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+REPO = Path(__file__).parents[1]
+MODEL = REPO / "streams" / "citations" / "segmentation.mln"
+CITATIONS = REPO / "streams" / "citations" / "citations.jsonl"
+RESULTS = ("weights.mln", "predictions.jsonl", "metrics.jsonl", "deadletter.jsonl")
+KEYS = {"model": str(MODEL), "query": "InField", "metrics": {"by": "field"}}
+
+
+class Job:
+    """A configuration in a folder of its own, and processes forked from this one that run it."""
+
+    def __init__(self, folder: Path, lines: Sequence[bytes], **keys: Any) -> None:
+        self.folder = folder
+        self.source = folder / "source.jsonl"
+        self.config = folder / "run.yaml"
+        self.output = folder / "out"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.source.write_bytes(b"".join(lines))
+        values = {**KEYS, "source": {"path": "source.jsonl"}, "output": str(self.output), **keys}
+        self.config.write_text(yaml.safe_dump(values))
+
+    def fork(self, *arguments: str, first: Callable[[], object] | None = None) -> int:
+        """Start the command line in a fork, after calling `first` there; return its number."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        process = os.fork()
+        if process == 0:
+            code = 1
+            try:
+                self._redirect()
+                if first is not None:
+                    first()
+                code = command(*arguments)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                with suppress(OSError):
+                    sys.stdout.flush()
+                os._exit(code)
+        return process
+
+    def _redirect(self) -> None:
+        for name, number in (("stdout", 1), ("stderr", 2)):
+            target = os.open(self.folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+            os.dup2(target, number)
+            setattr(sys, name, os.fdopen(number, "w", buffering=1))
+        sys.stdin = os.fdopen(0)
+
+    def start(self, *options: str, first: Callable[[], object] | None = None) -> int:
+        """Start `run` in a fork."""
+        return self.fork("run", str(self.config), *options, first=first)
+
+    def run(self, *options: str, first: Callable[[], object] | None = None) -> int:
+        """Run to the end in a fork; return the exit code, or minus the signal that ended it."""
+        return wait(self.start(*options, first=first))
+
+    @property
+    def said(self) -> str:
+        """What the last process wrote on standard error."""
+        return (self.folder / "stderr").read_text()
+
+    @property
+    def printed(self) -> str:
+        """What the last process wrote on standard output."""
+        return (self.folder / "stdout").read_text()
+
+    def results(self) -> dict[str, bytes]:
+        """The files that must not depend on when or how often a run was stopped."""
+        return {name: (self.output / name).read_bytes() for name in RESULTS}
+
+    def lines(self, name: str) -> list[Any]:
+        """The JSON lines of a file of the run folder."""
+        return [json.loads(line) for line in (self.output / name).read_bytes().splitlines()]
+
+    def checkpoints(self) -> list[Path]:
+        return sorted((self.output / "checkpoints").glob("*.ckpt"))
+
+
+def command(*arguments: str) -> int:
+    """Run the command line in this process; return its exit code."""
+    from onlinesrl import cli
+
+    sys.argv = ["onlinesrl", *arguments]
+    try:
+        cli.main()
+    except SystemExit as leave:
+        return int(leave.code or 0)
+    raise AssertionError("main returned")
+
+
+def wait(process: int, seconds: float = 60.0) -> int:
+    """Return the exit code of a child, or minus the signal that ended it."""
+    limit = time.monotonic() + seconds
+    while True:
+        found, status = os.waitpid(process, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > limit:
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+            raise TimeoutError(f"child {process} was still running after {seconds} s")
+        time.sleep(0.001)
+
+
+@pytest.fixture(scope="session")
+def citations() -> list[bytes]:
+    """The lines of the citation stream."""
+    return CITATIONS.read_bytes().splitlines(keepends=True)
+
+
+@pytest.fixture(scope="session")
+def warm(citations: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Import and compile everything once, in this process, so that forks start at once."""
+    folder = tmp_path_factory.mktemp("warm")
+    job = Job(folder, [*citations[:20], b"{\n"], checkpoint={"every": 7})
+    stdout, stderr = sys.stdout, sys.stderr
+    arguments = sys.argv
+    try:
+        with (folder / "log").open("w") as log:
+            sys.stdout = sys.stderr = log
+            assert command("run", str(job.config)) == 0
+            assert command("evaluate", str(job.output / "weights.mln"), str(job.config)) == 0
+    finally:
+        sys.stdout, sys.stderr, sys.argv = stdout, stderr, arguments
+
+
+@pytest.fixture
+def job(warm: None, tmp_path: Path) -> Callable[..., Job]:
+    """Makes jobs: `job(lines, name="job", **keys)`."""
+
+    def make(lines: Iterable[bytes], name: str = "job", **keys: Any) -> Job:
+        return Job(tmp_path / name, list(lines), **keys)
+
+    return make

@@ -1,0 +1,145 @@
+"""A run that is killed, anywhere and any number of times, ends as if it had never been."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import REPO, Job, wait
+
+KILLS = 20
+LEARNERS = {
+    "cda1": {"update": "cda1", "sigma": 0.01},
+    "cda2": {"update": "cda2", "sigma": 0.01},
+    "mira": {"update": "mira"},
+    "subgradient": {"update": "subgradient", "sigma": 0.01},
+}
+BAD = [b"{\n", b'{"id": 1, "evidence": {"Tokn": []}}\n', b"\xff\xfe\n", b"[]\n"]
+CALLS = ("write", "fsync", "replace", "ftruncate", "unlink")
+COLD = "from onlinesrl.cli import main; main()"
+
+
+def mixed(citations: list[bytes], count: int, seed: str) -> list[bytes]:
+    """The first citations with bad lines among them."""
+    lines = citations[:count]
+    rng = random.Random(seed)
+    for bad in BAD * (count // 30 + 1):
+        lines.insert(rng.randrange(len(lines) + 1), bad)
+    return lines
+
+
+def kill_after(process: int, seconds: float) -> None:
+    time.sleep(seconds)
+    os.kill(process, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_kills_at_random_moments_leave_no_trace(
+    job: Callable[..., Job], citations: list[bytes], learner: str
+) -> None:
+    lines = mixed(citations, 60, learner)
+    broken = job(
+        lines, learner=LEARNERS[learner], checkpoint={"every": 7}, limits={"bad_share": 1.0}
+    )
+    started = time.monotonic()
+    assert broken.run() == 0, broken.said
+    seconds = time.monotonic() - started
+    expected = broken.results()
+    assert len(broken.lines("deadletter.jsonl")) == len(lines) - 60
+    rng, kills = random.Random(learner), 0
+    while kills < KILLS:
+        shutil.rmtree(broken.output)
+        code = -signal.SIGKILL
+        while code == -signal.SIGKILL:
+            process = broken.start()
+            if kills < KILLS:
+                kill_after(process, rng.uniform(0.0, seconds))
+            code = wait(process)
+            kills += code == -signal.SIGKILL
+        assert code == 0, broken.said
+        assert broken.results() == expected
+
+
+class Killer:
+    """Counts system calls in this process, and kills it before, within or after a given one."""
+
+    def __init__(self, victim: int = 0) -> None:
+        self.victim = victim
+        self.calls = 0
+
+    def install(self) -> None:
+        for name in CALLS:
+            setattr(os, name, self.wrapped(getattr(os, name)))
+
+    def wrapped(self, call: Callable[..., object]) -> Callable[..., object]:
+        def counted(*arguments, **options):
+            self.calls += 1
+            if self.calls != self.victim:
+                return call(*arguments, **options)
+            if self.victim % 3 == 1 and call.__name__ == "write":
+                target, data = arguments
+                call(target, bytes(data[: len(data) // 2]))
+            elif self.victim % 3 == 2:
+                call(*arguments, **options)
+            os.kill(os.getpid(), signal.SIGKILL)
+            raise AssertionError("survived")
+
+        return counted
+
+
+def test_a_kill_at_every_system_call_of_a_run_leaves_no_trace(
+    job: Callable[..., Job], citations: list[bytes], tmp_path: Path
+) -> None:
+    broken = job(mixed(citations, 16, "calls"), checkpoint={"every": 7}, limits={"bad_share": 1.0})
+    victim, code = 0, -signal.SIGKILL
+    while code == -signal.SIGKILL:
+        victim += 1
+        code = broken.run(first=Killer(victim).install)
+        if code == -signal.SIGKILL:
+            assert broken.run() == 0, broken.said
+        results = broken.results()
+        if victim == 1:
+            expected = results
+        assert results == expected, f"killed at call {victim}"
+        shutil.rmtree(broken.output)
+    assert code == 0, broken.said
+    assert victim > 40
+
+
+def test_kills_of_cold_processes_leave_no_trace(
+    job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    broken = job(citations, checkpoint={"every": 7})
+    assert broken.run() == 0, broken.said
+    expected = broken.results()
+    shutil.rmtree(broken.output)
+    environment = os.environ | {"PYTHONPATH": str(REPO)}
+    rng, ends = random.Random(0), []
+    while len(ends) < 2 or ends[-1] != 0:
+        process = subprocess.Popen(
+            [sys.executable, "-c", COLD, "run", str(broken.config)],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        goal = newest(broken) + 1 + rng.randrange(8)
+        if len(ends) < 2:
+            while process.poll() is None and newest(broken) < goal:
+                time.sleep(0.002)
+            process.kill()
+        ends.append(process.wait(timeout=120))
+    assert ends[0] == ends[1] == -signal.SIGKILL
+    assert broken.results() == expected
+
+
+def newest(job: Job) -> int:
+    """The number of the newest checkpoint, 0: none yet."""
+    found = job.checkpoints()
+    return int(found[-1].stem.rpartition("-")[2]) if found else 0
+

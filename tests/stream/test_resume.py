@@ -1,0 +1,257 @@
+"""Going on where a run stopped: when it does, when it refuses, and what it says."""
+
+import fcntl
+import os
+import resource
+import signal
+import termios
+import time
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import MODEL, Job, wait
+
+from onlinesrl.learn.online import OnlineLearner
+
+EVERY = {"every": 7}
+
+
+def stop_after(examples: int, *signals: signal.Signals) -> Callable[[], None]:
+    """Make this process get signals while it learns from the batch with that example."""
+
+    def install() -> None:
+        step, seen = OnlineLearner.step, 0
+
+        def stepping(self, batch, *arguments, **options):
+            nonlocal seen
+            before, seen = seen, seen + len(batch)
+            outcomes = step(self, batch, *arguments, **options)
+            if before < examples <= seen:
+                for number in signals:
+                    os.kill(os.getpid(), number)
+            return outcomes
+
+        OnlineLearner.step = stepping
+
+    return install
+
+
+@pytest.fixture
+def stopped(job: Callable[..., Job], citations: list[bytes]) -> Job:
+    """A run over 40 citations that was stopped by a signal after 20."""
+    run = job(citations[:40], checkpoint=EVERY, batch=4)
+    assert run.run(first=stop_after(20, signal.SIGTERM)) == 0
+    return run
+
+
+@pytest.fixture
+def unbroken(job: Callable[..., Job], citations: list[bytes]) -> dict[str, bytes]:
+    run = job(citations[:40], "unbroken")
+    assert run.run() == 0, run.said
+    return run.results()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("examples", [1, 2, 20, 39, 40])
+def test_a_signal_ends_a_run_after_the_examples_at_hand(
+    job: Callable[..., Job],
+    citations: list[bytes],
+    unbroken: dict[str, bytes],
+    number: signal.Signals,
+    examples: int,
+) -> None:
+    run = job(citations[:40], checkpoint=EVERY, batch=1)
+    assert run.run(first=stop_after(examples, number)) == 0
+    assert f"stopped after {examples} examples; run it again to go on" in run.said
+    assert len(run.lines("predictions.jsonl")) == examples
+    assert (run.output / "weights.mln").exists()
+    assert run.run() == 0
+    assert f"going on from checkpoint-{examples // 7 + 1:012d}.ckpt, {examples} ex" in run.said
+    assert run.results() == unbroken
+
+
+def test_a_signal_while_the_ilp_is_at_work_waits_for_its_example(
+    job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    whole = job(citations[:6], "whole", inference={"presolve": "none"})
+    assert whole.run() == 0, whole.said
+    run = job(citations[:6], inference={"presolve": "none"}, batch=1)
+    assert run.run(first=stop_after(3, signal.SIGTERM)) == 0
+    assert "stopped after 3 examples" in run.said
+    assert run.run() == 0
+    assert run.results() == whole.results()
+
+
+def test_the_second_signal_ends_a_run_at_once(job: Callable[..., Job], citations) -> None:
+    run = job(citations[:40], checkpoint=EVERY, batch=1)
+    assert run.run(first=stop_after(10, signal.SIGINT, signal.SIGTERM)) == 130
+    assert "Traceback" not in run.said
+    assert len(run.checkpoints()) == 1
+    assert not (run.output / "summary.json").exists()
+
+
+def test_a_signal_reaches_a_run_that_waits_for_its_source(
+    job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    run = job(citations[:5])
+    reading, writing = os.pipe()
+    process = run.start("--set", "source.path=-", first=lambda: os.dup2(reading, 0))
+    os.write(writing, b"".join(citations[:5]))
+    wait_for(lambda: (run.output / "lock").exists() and not pending(reading))
+    os.kill(process, signal.SIGTERM)
+    assert wait(process, 20.0) == 0, run.said
+    os.close(writing)
+    os.close(reading)
+    assert "stopped after 5 examples" in run.said
+
+
+def pending(descriptor: int) -> int:
+    """The bytes in a pipe."""
+    found = array("i", [0])
+    fcntl.ioctl(descriptor, termios.FIONREAD, found)
+    return found[0]
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 20.0
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.005)
+    time.sleep(0.2)
+
+
+def test_a_finished_run_says_so(stopped: Job) -> None:
+    assert stopped.run() == 0
+    results, printed = stopped.results(), stopped.printed
+    assert stopped.run() == 0
+    assert "out: this run is finished; --fresh starts it over" in stopped.said
+    assert stopped.printed == printed
+    assert stopped.results() == results
+
+
+def test_results_that_a_kill_prevented_are_written_by_the_next_run(
+    stopped: Job, unbroken: dict[str, bytes]
+) -> None:
+    assert stopped.run() == 0
+    for name in ("weights.mln", "report.html", "summary.json"):
+        (stopped.output / name).unlink()
+    assert stopped.run() == 0
+    assert stopped.results() == unbroken
+    assert (stopped.output / "report.html").exists()
+
+
+def test_fresh_starts_over(stopped: Job, unbroken: dict[str, bytes]) -> None:
+    assert stopped.run("--fresh") == 0
+    assert "going on" not in stopped.said
+    assert stopped.results() == unbroken
+    assert stopped.run("--fresh", "--set", "learner.sigma=1.0") == 0
+    assert stopped.results() != unbroken
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("learner.sigma=0.5", "learner.sigma: was 0.01, is 0.5"),
+        ("learner.update=mira", "learner.update: was 'cda2', is 'mira'"),
+        ("source.without=face", "source.without: was nothing, is ['face']"),
+        ("metrics.every=3", "metrics.every: was nothing, is 3"),
+    ],
+)
+def test_another_configuration_is_refused(stopped: Job, override: str, said: str) -> None:
+    before = stopped.results()
+    assert stopped.run("--set", override) == 78
+    assert said in stopped.said
+    assert "--fresh" in stopped.said
+    assert stopped.results() == before
+
+
+def test_a_changed_model_is_refused(stopped: Job, tmp_path: Path) -> None:
+    model = tmp_path / "changed.mln"
+    model.write_text(MODEL.read_text() + "\nHasPunc(i) => InField(i, +f)\n")
+    assert stopped.run("--set", f"model={model}") == 78
+    assert "model: the file has changed" in stopped.said
+
+
+def test_what_does_not_change_the_result_may_change(
+    stopped: Job, unbroken: dict[str, bytes]
+) -> None:
+    assert stopped.run("--set", "batch=9", "--set", "checkpoint.every=1h") == 0
+    assert stopped.results() == unbroken
+
+
+def test_a_damaged_checkpoint_is_passed_over(stopped: Job, unbroken: dict[str, bytes]) -> None:
+    newest = stopped.checkpoints()[-1]
+    newest.write_bytes(newest.read_bytes()[:-1])
+    assert stopped.run() == 0
+    assert f"damaged checkpoint passed over: {newest}" in stopped.said
+    assert stopped.results() == unbroken
+
+
+def test_only_damaged_checkpoints_are_refused(stopped: Job) -> None:
+    for path in stopped.checkpoints():
+        path.write_bytes(b"")
+    before = stopped.results()
+    assert stopped.run() == 74
+    assert "none of the 3 checkpoints is intact" in stopped.said
+    assert stopped.results() == before
+
+
+def test_outputs_shorter_than_the_checkpoint_are_refused(stopped: Job) -> None:
+    (stopped.output / "predictions.jsonl").write_bytes(b"")
+    assert stopped.run() == 74
+    assert "lines are missing" in stopped.said
+
+
+def test_a_source_that_lost_lines_is_refused(stopped: Job, citations: list[bytes]) -> None:
+    stopped.source.write_bytes(b"".join(citations[:10]))
+    assert stopped.run() == 74
+    assert "give the same source again" in stopped.said
+
+
+def test_lines_added_to_the_source_are_learned_from(
+    stopped: Job, job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    stopped.source.write_bytes(b"".join(citations[:50]))
+    assert stopped.run() == 0
+    longer = job(citations[:50], "longer")
+    assert longer.run() == 0
+    assert stopped.results() == longer.results()
+
+
+def test_a_locked_folder_is_refused(stopped: Job) -> None:
+    descriptor = os.open(stopped.output / "lock", os.O_RDWR)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    assert stopped.run() == 75
+    assert "is running in this folder" in stopped.said
+    os.close(descriptor)
+    assert stopped.run() == 0
+
+
+@pytest.mark.parametrize("limit", [0, 3_000, 60_000])
+def test_a_full_disk_ends_a_run_that_can_go_on_later(
+    job: Callable[..., Job], citations: list[bytes], unbroken: dict[str, bytes], limit: int
+) -> None:
+    run = job(citations[:40], checkpoint=EVERY)
+
+    reading, writing = os.pipe()
+
+    def shrink() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        os.dup2(writing, 2)
+
+    assert run.run(first=shrink) == 74
+    os.close(writing)
+    with os.fdopen(reading) as said:
+        assert said.read().endswith("File too large; free some space and run it again\n")
+    assert run.run() == 0, run.said
+    assert run.results() == unbroken
+
+
+def test_a_full_disk_is_the_reason_even_where_it_cannot_be_said(
+    job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    run = job(citations[:40])
+    assert run.run(first=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))) == 74
+    assert run.said == ""
