@@ -155,8 +155,8 @@ class _Table:
 
     def start(self) -> None:
         """Take over the bottom of the terminal."""
-        from rich.console import Console  # noqa: PLC0415
-        from rich.live import Live  # noqa: PLC0415
+        from rich.console import Console
+        from rich.live import Live
 
         console = Console(file=self._stream)
         self._live = Live(
@@ -166,8 +166,8 @@ class _Table:
 
     def draw(self, cells: Mapping[str, str]) -> None:
         """Draw the cells over the ones before."""
-        from rich.table import Table  # noqa: PLC0415
-        from rich.text import Text  # noqa: PLC0415
+        from rich.table import Table
+        from rich.text import Text
 
         table = Table.grid(padding=(0, 2))
         for name, cell in cells.items():

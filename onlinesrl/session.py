@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import json
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from onlinesrl.infer.mpe import Mpe
 from onlinesrl.lang import mln
 from onlinesrl.lang import weights as weight_files
 from onlinesrl.lang.ast import Program
+from onlinesrl.lang.example import Atoms, Constant, Example, ValuedAtom
 from onlinesrl.learn.online import Hyper, Inference, OnlineLearner, Outcome
 from onlinesrl.learn.weights import Entry, WeightTable
 from onlinesrl.metrics import Metrics
@@ -63,7 +65,9 @@ def _counted(config: Config, program: Program) -> tuple[str, int] | None:
         if by in (f"{name}.{n + 1}", program.predicates[name].types[n]):
             return name, n
     known = [f"{q}.{n + 1} ({program.predicates[q].types[n]})" for q, n in arguments]
-    raise config.error("metrics.by", f"{by} is no argument of a query predicate: {', '.join(known)}")
+    raise config.error(
+        "metrics.by", f"{by} is no argument of a query predicate: {', '.join(known)}"
+    )
 
 
 def make_learner(
@@ -202,7 +206,7 @@ def run(
                 say(f"{config.output}: this run is finished; --fresh starts it over")
                 return summary
             say(f"going on from {saved.path.name}, {saved.header['metrics']['examples']} examples")
-        compile_seconds = learner.compile()
+        compile_seconds = compile_kernels(learner, say)
         schedule = Schedule(
             config.checkpoint.examples,
             config.checkpoint.seconds,
@@ -223,6 +227,16 @@ def run(
             say(f"stopped after {run_.metrics.examples} examples; run it again to go on")
         timing = {"import_seconds": import_seconds, "compile_seconds": compile_seconds}
         return write_results(config, run_, timing)
+
+
+def compile_kernels(learner: OnlineLearner, say: Warn) -> float:
+    """Compile the kernels or load them, telling a person when that takes long; returns seconds."""
+    patience = threading.Timer(2.0, say, ["compiling the kernels, once: about half a minute ..."])
+    patience.start()
+    try:
+        return learner.compile()
+    finally:
+        patience.cancel()
 
 
 def _read_summary(folder: RunFolder) -> dict[str, Any] | None:
@@ -255,7 +269,7 @@ def write_results(config: Config, run_: Run, timing: Mapping[str, float]) -> dic
             summary=summary,
             metrics=_metrics_lines(folder.metrics),
             weights=[weight_row(e) for e in entries[:REPORTED_WEIGHTS]],
-            examples=[example_row(run_.learner, shown) for shown in run_.shown],
+            examples=[example_row(run_.learner, *shown) for shown in run_.shown],
         )
     write_atomic(folder.summary, json.dumps(summary, indent=2).encode() + b"\n")
     return summary
@@ -296,29 +310,29 @@ def weight_row(entry: Entry) -> WeightRow:
     return WeightRow(entry.clause.text, instance, entry.weight, entry.uses)
 
 
-def example_row(learner: OnlineLearner, shown: Mapping[str, Any]) -> ExampleRow:
+def example_row(learner: OnlineLearner, example: Example, outcome: Outcome) -> ExampleRow:
     """Return an example as the report shows it."""
-    example = shown["example"]
+    predicted = outcome.prediction.predicted if outcome.prediction else {}
     return ExampleRow(
-        str(example["id"]),
-        example["group"],
-        _atoms(shown["predicted"]),
-        _atoms(example["truth"]),
-        _words(learner, example["evidence"]),
+        str(example.id),
+        example.group,
+        _atoms(predicted),
+        _atoms(example.truth or {}),
+        _words(learner, example.evidence),
     )
 
 
-def _atoms(atoms: Mapping[str, list[Any]]) -> list[str]:
+def _atoms(atoms: Mapping[str, Sequence[list[Constant] | ValuedAtom]]) -> list[str]:
     found = []
     for name, rows in atoms.items():
         for row in rows:
-            args = row["args"] if isinstance(row, dict) else row
-            if not isinstance(row, dict) or row["value"]:
+            args, value = (row.args, row.value) if isinstance(row, ValuedAtom) else (row, 1.0)
+            if value:
                 found.append(show_atom(name, (a if isinstance(a, int) else f'"{a}"' for a in args)))
     return found
 
 
-def _words(learner: OnlineLearner, evidence: Mapping[str, list[Any]]) -> dict[str, str]:
+def _words(learner: OnlineLearner, evidence: Atoms) -> dict[str, str]:
     """Say what constants of query types stand for: by a relation to a type that only names things."""
     plan = learner.layout.plan
     queried = {t for q in plan.query for t in learner.layout.arguments(q)}

@@ -43,7 +43,9 @@ def _ground_clauses(net: n.Network) -> list[tuple[list[int], int, float]]:
     for r in range(net.size[n.ROWS]):
         for k in range(net.row_len[r]):
             clause = {
-                int((net.lit_atom[p] + k * net.lit_step[p] + 1) * (1 if net.lit_positive[p] else -1))
+                int(
+                    (net.lit_atom[p] + k * net.lit_step[p] + 1) * (1 if net.lit_positive[p] else -1)
+                )
                 for p in range(net.lit_start[r], net.lit_start[r + 1])
             }
             first = int(net.row_weight[r])

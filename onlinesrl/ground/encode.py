@@ -9,6 +9,7 @@ import numpy as np
 
 from onlinesrl.ground.plan import Absent, ClausePlan, Compare, Domain, Plan, Scan, Step
 from onlinesrl.kernels import ground as k
+from onlinesrl.kernels.network import Bytes, Ints32
 from onlinesrl.lang.ast import Term, Variable
 
 
@@ -136,7 +137,7 @@ class _Encoder:
         return [(left, step.binds), (right, False)]
 
 
-def _ints(values: Sequence[int]) -> k.Ints32:
+def _ints(values: Sequence[int]) -> Ints32:
     return np.asarray(values, np.int32)
 
 
@@ -159,14 +160,14 @@ def block_layout(layout: Layout, plan: ClausePlan) -> tuple[list[int], int]:
 def encode_plan(layout: Layout) -> tuple[k.Plans, int]:
     """Return the encoded plans and the number of weights that they reserve.
 
-    Clause c reserves the block of weights from ``first_weight[c]``: its own weights, or, where part of
-    its template is a key, those that unseen constants have.
+    A clause reserves a block for its own weight or those of its declared template constants, and with
+    a template one more for what unseen constants have.
     """
     plan = layout.plan
     encoder = _Encoder(layout)
     step_start = [0]
     literal = _Literals()
-    first_weight, reserved = [], 0
+    first_weight, unseen_weight, reserved = [], [], 0
     template: list[tuple[int, int, int]] = []
     template_start = [0]
     for clause_plan in plan.clauses:
@@ -181,8 +182,10 @@ def encode_plan(layout: Layout) -> tuple[k.Plans, int]:
             kind = layout.type_number[clause_plan.types[name]]
             template.append((slots[name], kind, stride))
         template_start.append(len(template))
+        unseen = size if clause_plan.clause.template and 0 not in strides else 0
         first_weight.append(reserved)
-        reserved += 0 if clause_plan.clause.hard else size
+        unseen_weight.append(reserved + unseen)
+        reserved += 0 if clause_plan.clause.hard else size + unseen
     return (
         k.Plans(
             *_queries(layout),
@@ -196,6 +199,7 @@ def encode_plan(layout: Layout) -> tuple[k.Plans, int]:
             _ints([p.clause.sign for p in plan.clauses]),
             *literal.arrays(),
             np.asarray(first_weight, np.int64),
+            np.asarray(unseen_weight, np.int64),
             _ints(template_start),
             _ints([t[0] for t in template]),
             _ints([t[1] for t in template]),
@@ -228,7 +232,7 @@ class _Literals:
             self.term_start.append(len(self.term))
         self.start.append(len(self.query))
 
-    def arrays(self) -> tuple[k.Ints32, k.Ints32, k.Bytes, k.Ints32, k.Ints32]:
+    def arrays(self) -> tuple[Ints32, Ints32, Bytes, Ints32, Ints32]:
         return (
             _ints(self.start),
             _ints(self.query),
@@ -238,7 +242,9 @@ class _Literals:
         )
 
 
-def _steps(code: _Code) -> tuple[k.Ints32 | k.Bytes, ...]:
+def _steps(
+    code: _Code,
+) -> tuple[Ints32, Ints32, Ints32, Ints32, Bytes, Ints32, Ints32, Bytes]:
     return (
         _ints(code.op),
         _ints(code.slot),
@@ -255,7 +261,9 @@ def _arities(layout: Layout) -> list[int]:
     return [len(layout.arguments(name)) for name in layout.slot_predicates()]
 
 
-def _queries(layout: Layout) -> tuple[k.Ints32, ...]:
+def _queries(
+    layout: Layout,
+) -> tuple[Ints32, Ints32, Ints32, Ints32, Ints32, Ints32, Ints32, Ints32]:
     start, kinds, arguments, groups = [0], [], [], []
     for name in layout.plan.query:
         order = layout.radix_order(name)
@@ -264,9 +272,7 @@ def _queries(layout: Layout) -> tuple[k.Ints32, ...]:
         start.append(len(kinds))
         group = layout.plan.groups.get(name)
         exactly = group is not None and group.exactly
-        groups.append(
-            k.NO_GROUP if group is None else k.EXACTLY_ONE if exactly else k.AT_MOST_ONE
-        )
+        groups.append(k.NO_GROUP if group is None else k.EXACTLY_ONE if exactly else k.AT_MOST_ONE)
     query = layout.plan.query
     return (
         _ints(start),

@@ -77,7 +77,7 @@ class Packer:
         types = [layout.type_number[t] for name in predicates for t in layout.arguments(name)]
         self.slot_type = np.asarray(types, np.int32)
         self.local = [t in layout.plan.local for t in layout.types]
-        self.declared = [len(layout.constants[t]) for t in layout.types]
+        self.declared_names = [Domain(layout.constants[t]).names for t in layout.types]
         self.worlds_ever = 0
         self.set_stream(stream)
         self.clear()
@@ -250,7 +250,7 @@ class Packer:
                 self.stream_ids[kind][self.known - len(new) : self.known] = found
 
     def _localise(self, batch: Batch, kind: int, at: int, learning: bool) -> int:
-        """Number one type's constants by world, by stream, or both; new ones join the stream."""
+        """Renumber one type's constants by world, by stream, or both; new ones join the stream."""
         stream = self.stream.get(self.layout.types[kind])
         fresh: Ints32 = np.zeros(len(batch.data) if stream is not None else 0, np.int32)
         first = len(stream.names) if stream is not None else 0
@@ -261,7 +261,7 @@ class Packer:
             self.local[kind],
             stream is not None,
             learning,
-            self.declared[kind],
+            len(self.declared_names[kind]),
             self.declared_number[kind],
             self.slot_start,
             self.slot_type,
@@ -279,10 +279,10 @@ class Packer:
 
     def names(self, batch: Batch, w: int, kind: int) -> list[Constant]:
         """Return the constants of a local type in one world, by their number there."""
-        declared = self.layout.constants[self.layout.types[kind]]
-        first = int(batch.member_start[w, kind])
-        own = batch.member[first : first + int(batch.domain[w, kind]) - len(declared)]
-        return [*map(_name, declared), *map(self.constants.names.__getitem__, own.tolist())]
+        declared = self.declared_names[kind]
+        first = batch.member_start.item(w, kind)
+        own = batch.member[first : first + batch.domain.item(w, kind) - len(declared)]
+        return [*declared, *map(self.constants.names.__getitem__, own.tolist())]
 
 
 def _extended(array_: np.ndarray[tuple[int], np.dtype[np.generic]], size: int) -> Any:

@@ -109,13 +109,14 @@ def components(model: ClauseModel, live: State) -> list[tuple[Indices, Indices]]
     roots = np.asarray([root(a) for a in range(model.n_atoms)], np.int64)
     atoms_of: dict[int, list[int]] = {}
     clauses_of: dict[int, list[int]] = {}
-    for a, r in enumerate(roots.tolist()):
-        atoms_of.setdefault(r, []).append(a)
-        clauses_of.setdefault(r, [])
+    tops: list[int] = roots.tolist()
+    for atom, top in enumerate(tops):
+        atoms_of.setdefault(top, []).append(atom)
+        clauses_of.setdefault(top, [])
     for c in np.flatnonzero(live).tolist():
         if not rows[c]:
             raise Infeasible("a hard clause is empty")
-        clauses_of[int(roots[rows[c][0]])].append(c)
+        clauses_of[tops[rows[c][0]]].append(c)
     return [
         (np.asarray(atoms_of[r], np.int64), np.asarray(clauses_of[r], np.int64)) for r in atoms_of
     ]

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from onlinesrl.kernels.jit import inlined, kernel
-
 from onlinesrl.kernels.network import (
     ATOMS,
     FALSE,
@@ -35,11 +34,15 @@ class Structure(NamedTuple):
     """Scratch memory for an elimination order and its tables."""
 
     size: Ints  # arcs, clique members, generic clauses, table cells
-    row_kind: Ints32  # [row] UNARY, GENERIC, PAIRS (an edge a clause), or the edge of all its clauses
+    row_kind: (
+        Ints32  # [row] UNARY, GENERIC, PAIRS (an edge a clause), or the edge of all its clauses
+    )
     head: Ints32  # [variable] first arc
     length: Ints32  # [variable] arcs in its list
     degree: Ints32  # [variable] neighbours not yet eliminated
-    arc_next: Ints32  # [arc]; arcs 2e and 2e + 1 are edge e, seen from its lower and higher variable
+    arc_next: (
+        Ints32  # [arc]; arcs 2e and 2e + 1 are edge e, seen from its lower and higher variable
+    )
     arc_to: Ints32  # [arc]
     edge_table: Ints  # [edge] first cell; index = value(lower) * values(higher) + value(higher)
     place: Ints32  # [variable] its place in the order

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from onlinesrl.kernels.jit import inlined, kernel
-
 from onlinesrl.kernels.network import (
     ATOMS,
     FALSE,
@@ -72,7 +71,8 @@ class Plans(NamedTuple):
     literal_term_start: Ints32  # [literal + 1]
     literal_term: Ints32
     # templates
-    first_weight: Ints  # [clause] its weight; with a template, those of unseen constants
+    first_weight: Ints  # [clause] its weight; those of declared constants
+    unseen_weight: Ints  # [clause] weights of template constants that are not in the table
     template_start: Ints32  # [clause + 1]
     template_variable: Ints32
     template_type: Ints32
@@ -84,7 +84,7 @@ class Batch(NamedTuple):
     """Packed worlds: relations of integers, row after row."""
 
     start: Ints  # [world, slot] into data
-    count: Ints  # [world, slot]
+    count: Ints  # type: ignore[assignment]  # [world, slot]; not the tuple's method
     data: Ints32
     domain: Ints32  # [world, type] number of constants
     member_start: Ints  # [world, type] into member, -1: the type is not numbered by world
@@ -346,7 +346,7 @@ def _fix(plans: Plans, batch: Batch, w: int, q: int, net: Network, s: Scratch) -
 def number_atoms(
     plans: Plans, batch: Batch, w: int, net: Network, s: Scratch, max_atoms: int
 ) -> int:
-    """Number the world's query atoms and put them in variables."""
+    """Give a world's query atoms their numbers and variables."""
     net.size[:] = 0
     queries = len(plans.query_group)
     for q in range(queries):

@@ -7,21 +7,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onlinesrl.kernels.jit import inlined, kernel
-
 from onlinesrl.kernels.elimination import SOLVED, TABLES_FULL, Structure, eliminate, structure
 from onlinesrl.kernels.ground import (
     GROW_ATOMS,
-    GROW_INDEX,
-    GROW_ROWS,
     OK,
     Batch,
     Plans,
     Scratch,
-    radix_key,
     find_atom,
     ground_world,
+    radix_key,
 )
+from onlinesrl.kernels.jit import inlined, kernel
 from onlinesrl.kernels.network import (
     ATOMS,
     OPEN,
@@ -88,7 +85,7 @@ class Output(NamedTuple):
     status: Ints32  # [world]
     detail: Ints  # [world] clause, variable or tuple that the status is about
     route: Ints32  # [world]
-    count: Ints  # [world, 7] HITS .. EXACT
+    counts: Ints  # [world, 7] HITS .. EXACT
     score: Floats  # [world]
     loss: Floats  # [world] hinge loss g_t(w_t)
     true_start: Ints  # [world + 1]
@@ -130,7 +127,7 @@ def _same_key(weights: Weights, block: int, c: int, key: Ints32) -> bool:
 def find_slot(weights: Weights, c: int, key: Ints32) -> int:
     """Return the slot that holds the block of a key, or the free one where it would go."""
     mask = len(weights.slot) - 1
-    at = np.int64(_hash(key, c) & np.uint64(mask))
+    at: int = np.int64(_hash(key, c) & np.uint64(mask))  # type: ignore[assignment]
     while weights.slot[at] >= 0 and not _same_key(weights, weights.slot[at], c, key):
         at = (at + 1) & mask
     return at
@@ -178,7 +175,7 @@ def assign_weights(
         for k in key:
             seen &= k >= 0
             plain &= k == 0
-        first = plans.first_weight[c]
+        first = plans.first_weight[c] if plain else plans.unseen_weight[c]
         if seen and not plain:
             at = find_slot(weights, c, key)
             if weights.slot[at] >= 0:
@@ -349,6 +346,7 @@ def _record_atoms(
 ) -> bool:
     """Write the predicted atoms and the counts by class; False: no room."""
     at = out.true_start[w]
+    out.by_class[out.class_start[w] : out.class_start[w + 1], :] = 0
     for q in range(len(plans.query_group)):
         for a in range(s.query_base[q], s.query_base[q + 1]):
             if net.fixed[a] != OPEN:
@@ -412,9 +410,9 @@ def record(
     out.status[w] = OK
     out.route[w] = route
     out.score[w] = soft_score(net, state.predicted, weights.value, cu, cv)
-    out.count[w, :] = 0
+    out.counts[w, :] = 0
     if batch.labelled[w]:
-        _count(net, state, out.count[w])
+        _count(net, state, out.counts[w])
     return True
 
 
@@ -463,7 +461,6 @@ def run_batch(
     """
     for w in range(first, len(batch.listed)):
         out.true_start[w + 1] = out.true_start[w]
-        out.by_class[out.class_start[w] : out.class_start[w + 1], :] = 0
         status, detail = prepare(plans, batch, w, net, s, st, state, weights, settings, learning)
         if GROW_ATOMS <= status <= GROW_TABLES:
             return w, status

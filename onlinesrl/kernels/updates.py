@@ -8,7 +8,6 @@ subgradient), so that an update u += c Delta touches the non-zeros of Delta only
 and returns (c, alpha): the step on u, and the multiplier of the dual (0 where there is none).
 """
 
-
 from onlinesrl.kernels.jit import kernel
 
 CDA1, CDA2, MIRA, SUBGRADIENT, PERCEPTRON = 0, 1, 2, 3, 4

@@ -83,7 +83,7 @@ def statements(code: str, source: Source) -> list[Statement]:
 
     Raises the source's error at the first place that is not Alchemy's syntax or not supported.
     """
-    from lark import UnexpectedInput  # noqa: PLC0415 - slow to import
+    from lark import UnexpectedInput
 
     try:
         tree = _parser().parse(code)
@@ -94,7 +94,7 @@ def statements(code: str, source: Source) -> list[Statement]:
 
 @cache
 def _parser() -> Lark:
-    from lark import Lark  # noqa: PLC0415 - slow to import
+    from lark import Lark
 
     grammar = files("onlinesrl.lang").joinpath("mln.lark").read_text(encoding="utf-8")
     return Lark(grammar, parser="lalr", propagate_positions=True, maybe_placeholders=False)

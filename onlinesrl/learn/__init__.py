@@ -1,0 +1,1 @@
+"""Learning = rival x update, over sparse averaged weights."""

@@ -163,7 +163,8 @@ class OnlineLearner:
             self.weights.arrays.key.shape[1] - 1,
             rows,
         )
-        self.state = k.State(*(np.zeros(atoms, np.uint8) for _ in range(3)), np.zeros(atoms))
+        truth, predicted, rival = (np.zeros(atoms, np.uint8) for _ in range(3))
+        self.state = k.State(truth, predicted, rival, np.zeros(atoms))
 
     def _grow(self, what: str) -> None:
         self.room[what] *= 2
@@ -184,7 +185,9 @@ class OnlineLearner:
         self, examples: Sequence[Example | ExampleError], learning: bool = True
     ) -> tuple[list[Outcome], Tally]:
         """Predict, and learn from, each example in turn; an ExampleError stands for a bad one."""
-        outcomes = [Outcome(None, str(e)) if isinstance(e, ExampleError) else None for e in examples]
+        outcomes = [
+            Outcome(None, str(e)) if isinstance(e, ExampleError) else None for e in examples
+        ]
         self.packer.clear()
         for place, example in enumerate(examples):
             if isinstance(example, Example):
@@ -232,7 +235,7 @@ class OnlineLearner:
                 w += 1
             elif code == k.OVER_LIMIT:
                 w += 1
-            elif code != k.OK:
+            elif code != ground.OK:
                 self._make_room(code)
             if len(self.weights) > self.settings.max_weights:
                 self.weights.drop_least(self.settings.max_weights)
@@ -324,9 +327,7 @@ class OnlineLearner:
         value = self.weights.arrays.value[used]
         return value[:, 0] + cu * value[:, 1] + cv * value[:, 2]
 
-    def _learn_outside(
-        self, model: ClauseModel, used: Indices, engine: MapEngine, w: int
-    ) -> None:
+    def _learn_outside(self, model: ClauseModel, used: Indices, engine: MapEngine, w: int) -> None:
         arrays, settings = self.weights.arrays, self.settings
         k.set_bonus(self.net, self.state, settings.augmented)
         scale = updates.scale(settings.rule, self.weights.updates + 1)
@@ -368,19 +369,18 @@ class OnlineLearner:
     def _outcomes(self, batch: ground.Batch, worlds: Sequence[World]) -> list[Outcome]:
         starts, status = self.out.true_start.tolist(), self.out.status.tolist()
         queries, keys = self.out.true_query.tolist(), self.out.true_key[: starts[-1]].tolist()
-        scores, hamming = self.out.score.tolist(), self.out.count[:, k.HAMMING].tolist()
+        scores, hamming = self.out.score.tolist(), self.out.counts[:, k.HAMMING].tolist()
         outcomes = []
         for w, world in enumerate(worlds):
-            if status[w] != k.OK:
+            if status[w] != ground.OK:
                 outcomes.append(Outcome(None, self._reason(batch, w)))
                 continue
-            first, last = starts[w], starts[w + 1]
             example = world.example
             outcomes.append(
                 Outcome(
                     Prediction(
                         example.id,
-                        self._atoms(batch, w, first, last, queries, keys),
+                        self._atoms(batch, w, slice(starts[w], starts[w + 1]), queries, keys),
                         scores[w],
                         w not in self.uncertified,
                         example.group,
@@ -392,14 +392,19 @@ class OnlineLearner:
         return outcomes
 
     def _atoms(
-        self, batch: ground.Batch, w: int, first: int, last: int, queries: list[int], keys: list[int]
+        self,
+        batch: ground.Batch,
+        w: int,
+        span: slice,
+        queries: list[int],
+        keys: list[int],
     ) -> dict[str, list[list[Constant]]]:
         found = {}
         for q, atoms in enumerate(self.names):
             names = [self.packer.names(batch, w, kind) for kind in atoms.kinds]
-            mine = keys[first:last]
+            mine = keys[span]
             if len(self.names) > 1:
-                mine = [keys[i] for i in range(first, last) if queries[i] == q]
+                mine = [key for key, of in zip(mine, queries[span], strict=True) if of == q]
             found[atoms.name] = atoms.constants(mine, names)
         return found
 
@@ -408,16 +413,21 @@ class OnlineLearner:
         clauses = self.weights.clauses
         reasons: dict[int, Callable[[], str]] = {
             k.TRUTH_NOT_OPEN: lambda: self._not_open(batch, w, detail),
-            k.TRUTH_BREAKS_GROUP: lambda: "the truth breaks "
-            + " or ".join(sorted(self._group_texts())),
+            k.TRUTH_BREAKS_GROUP: lambda: (
+                "the truth breaks " + " or ".join(sorted(self._group_texts()))
+            ),
             k.TRUTH_BREAKS_RULE: lambda: f"the truth breaks the hard rule {clauses[detail].text}",
             k.INFEASIBLE: lambda: "no state satisfies the hard rules",
-            ground.EVIDENCE_BREAKS_RULE: lambda: "the evidence breaks the hard rule "
-            + clauses[detail].text,
-            ground.TOO_MANY_ATOMS: lambda: "more query atoms than limits.max_atoms "
-            f"({self.inference.max_atoms})",
-            ground.TOO_MANY_GROUNDINGS: lambda: "more ground clauses than inference.max_groundings "
-            f"({self.inference.max_groundings}), reached in the rule {clauses[detail].text}",
+            ground.EVIDENCE_BREAKS_RULE: lambda: (
+                "the evidence breaks the hard rule " + clauses[detail].text
+            ),
+            ground.TOO_MANY_ATOMS: lambda: (
+                f"more query atoms than limits.max_atoms ({self.inference.max_atoms})"
+            ),
+            ground.TOO_MANY_GROUNDINGS: lambda: (
+                "more ground clauses than inference.max_groundings "
+                f"({self.inference.max_groundings}), reached in the rule {clauses[detail].text}"
+            ),
         }
         return reasons[int(self.out.status[w])]()
 
@@ -442,10 +452,10 @@ class OnlineLearner:
         )
 
     def _tally(self, batch: ground.Batch, worlds: Sequence[World]) -> Tally:
-        good = self.out.status == k.OK
+        good = self.out.status == ground.OK
         routes = np.bincount(self.out.route[good], minlength=len(ROUTES))
         return Tally(
-            counts=self.out.count[good].sum(axis=0),
+            counts=self.out.counts[good].sum(axis=0),
             labelled=int(np.sum(batch.labelled[good])),
             predicted=int(good.sum()),
             certified=int(good.sum()) - len(self.uncertified),

@@ -73,8 +73,9 @@ class WeightTable:
     def _set_reserved(self) -> None:
         for number, clause in enumerate(self.clauses):
             if not clause.hard:
-                first, size = self.plans.first_weight[number], self.strides[number][1]
-                self.arrays.value[first : first + size, 0] = self.arrays.default[number]
+                first, unseen = self.plans.first_weight[number], self.plans.unseen_weight[number]
+                stop = unseen + self.strides[number][1]
+                self.arrays.value[first:stop, 0] = self.arrays.default[number]
 
     def __len__(self) -> int:
         return int(self.arrays.size[0])

@@ -127,7 +127,7 @@ class Run:
     ``bad_share`` of them are bad; StorageError when anything cannot be written.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what a run is made of
         self,
         learner: OnlineLearner,
         reader: Reader,
@@ -150,7 +150,7 @@ class Run:
         self.seconds = 0.0
         self.finished = False
         self.model_text = ""
-        self.shown: deque[dict[str, Any]] = deque(maxlen=SHOWN)
+        self.shown: deque[tuple[Example, Outcome]] = deque(maxlen=SHOWN)
         self.predictions = OutputFile(folder.predictions)
         self.lines = OutputFile(folder.metrics)
         self.dead = DeadLetters(folder.deadletter)
@@ -170,7 +170,7 @@ class Run:
         self.position = header["position"]
         self.seconds = header["seconds"]
         self.finished = header["finished"]
-        self.shown.extend(header["shown"])
+        self.shown.extend(msgspec.convert(header["shown"], list[tuple[Example, Outcome]]))
         self.saves = saved.number
 
     def _outputs(self) -> dict[str, OutputFile]:
@@ -192,7 +192,7 @@ class Run:
             "position": self.position,
             "seconds": self.seconds + time.monotonic() - self.started,
             "finished": self.finished,
-            "shown": list(self.shown),
+            "shown": msgspec.to_builtins(list(self.shown)),
         }
         checkpoint.save(self.folder.checkpoints, self.saves, header, arrays, self.schedule.keep)
 
@@ -273,8 +273,7 @@ class Run:
             for e, o in zip(reversed(examples), reversed(outcomes), strict=True)
             if isinstance(e, Example) and e.truth is not None and o.prediction is not None
         )
-        last = list(islice(labelled, SHOWN))
-        self.shown.extend(shown(e, o) for e, o in reversed(last))
+        self.shown.extend(reversed(list(islice(labelled, SHOWN))))
 
     def refuse(self, record: Record, example: Example | ExampleError, reason: str) -> None:
         """Put a bad example aside; with ``strict`` save and stop before it. Raises DataError."""
@@ -319,14 +318,6 @@ class Run:
         """Close the outputs."""
         for file in self._outputs().values():
             file.close()
-
-
-def shown(example: Example, outcome: Outcome) -> dict[str, Any]:
-    """Return what the report shows of an example."""
-    builtins: dict[str, Any] = msgspec.to_builtins(
-        {"example": example, "predicted": outcome.prediction and outcome.prediction.predicted}
-    )
-    return builtins
 
 
 def check_fingerprint(saved: checkpoint.Checkpoint, differences: Sequence[str]) -> None:

@@ -36,7 +36,9 @@ LEARNERS = {
 }
 
 
-def trained(data: Path, update: str, loss: str, sigma: float, examples: Sequence[Example]) -> OnlineLearner:
+def trained(
+    data: Path, update: str, loss: str, sigma: float, examples: Sequence[Example]
+) -> OnlineLearner:
     """Return a learner after one pass over the examples."""
     keys = [f"source.path={data}", f"learner.update={update}", f"learner.loss={loss}"]
     learner = make_learner(load(CONFIG, [*keys, f"learner.sigma={sigma}"]))
@@ -70,7 +72,9 @@ def main(data: Path) -> None:
             if len(sigmas) > 1:
                 sigma = max(
                     sigmas,
-                    key=lambda s: f1(trained(data, update, loss, s, training[:cut]), training[cut:]),
+                    key=lambda s: f1(
+                        trained(data, update, loss, s, training[:cut]), training[cut:]
+                    ),
                 )
             chosen.append(f"{sigma:g}" if len(sigmas) > 1 else "-")
             scores.append(f1(trained(data, update, loss, sigma, training), test))

@@ -1,0 +1,197 @@
+"""Examples from every kind of source, and the choice of groups."""
+
+import gzip
+import io
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from conftest import Job
+
+from onlinesrl.errors import ExampleError
+from onlinesrl.lang.example import Example, ValuedAtom, decode
+from onlinesrl.stream.examples import Reader
+from onlinesrl.stream.files import FileSource
+
+WORLD = """\
+// one world
+Token("learn", 0)
+Token(Max, 1)
+Next(0, 1)
+!HasPunc(0)
+InField(0, "title")
+!InField(1, "title")
+"""
+
+
+def read(paths: list[Path | str], **choice: Any) -> list[Any]:
+    reader = Reader(FileSource(paths), ["InField"], **choice)
+    return [example for _, example in reader.read()]
+
+
+def line(number: int, group: str | None = None) -> bytes:
+    made: dict[str, Any] = {"id": number, "evidence": {}}
+    return json.dumps(made | ({"group": group} if group else {})).encode() + b"\n"
+
+
+def test_a_database_is_one_world(tmp_path: Path) -> None:
+    path = tmp_path / "c7.db"
+    path.write_text(WORLD)
+    assert read([path]) == [
+        Example(
+            id="c7",
+            evidence={
+                "Token": [["learn", "0"], ["Max", "1"]],
+                "Next": [["0", "1"]],
+                "HasPunc": [ValuedAtom(["0"], 0.0)],
+            },
+            truth={"InField": [["0", "title"], ValuedAtom(["1", "title"], 0.0)]},
+        )
+    ]
+
+
+def test_a_database_without_query_atoms_has_no_truth(tmp_path: Path) -> None:
+    path = tmp_path / "c8.db"
+    path.write_text("Next(0, 1)\n")
+    assert read([path])[0].truth is None
+
+
+@pytest.mark.parametrize("content", [b"Token(learn, 0)\n", b"Token(\xff)", b"Token(A"])
+def test_a_bad_database_is_a_bad_example(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "bad.db"
+    path.write_bytes(content)
+    [error] = read([path])
+    assert isinstance(error, ExampleError)
+    assert "\n" not in error.reason
+
+
+def test_a_database_says_what_its_json_says(
+    job: Callable[..., Job], tmp_path: Path, citations: list[bytes]
+) -> None:
+    worlds = tmp_path / "worlds"
+    worlds.mkdir()
+    lines = []
+    for number, text in enumerate(citations[:12]):
+        made = json.loads(text)
+        lines.append(line_of(made, f"{number:02d}"))
+        (worlds / f"{number:02d}.db").write_text(database(made))
+    as_json, as_db = job(lines, "json"), job([], "db", source={"path": str(worlds)})
+    assert as_json.run() == 0, as_json.said
+    assert as_db.run() == 0, as_db.said
+    for name in ("weights.mln", "predictions.jsonl", "metrics.jsonl"):
+        assert as_db.results()[name] == as_json.results()[name]
+
+
+def line_of(made: dict[str, Any], name: str) -> bytes:
+    return json.dumps({k: made[k] for k in ("evidence", "truth")} | {"id": name}).encode() + b"\n"
+
+
+def database(made: dict[str, Any]) -> str:
+    atoms = [*made["evidence"].items(), *made["truth"].items()]
+    return "".join(
+        f"{name}({', '.join(a if isinstance(a, str) and False else json.dumps(a) for a in args)})\n"
+        for name, rows in atoms
+        for args in rows
+    )
+
+
+def test_groups_are_chosen_and_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(line(1, "face") + line(2, "ai") + line(3) + b"{\n" + line(4, "face"))
+
+    def ids(**choice: Any) -> list[Any]:
+        return [e.id if isinstance(e, Example) else "bad" for e in read([path], **choice)]
+
+    assert ids() == [1, 2, 3, "bad", 4]
+    assert ids(only=["face"]) == [1, "bad", 4]
+    assert ids(without=["face"]) == [2, 3, "bad"]
+    assert ids(only=["face", "ai"], without=["ai"]) == [1, "bad", 4]
+    assert ids(only=[]) == ["bad"]
+
+
+def test_every_kind_of_source_gives_the_same_run(
+    job: Callable[..., Job], citations: list[bytes], tmp_path: Path
+) -> None:
+    lines = citations[:20]
+    plain = job(lines, "plain")
+    assert plain.run() == 0, plain.said
+    (tmp_path / "a.jsonl").write_bytes(b"".join(lines[:9]))
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(b"".join(lines[9:])))
+    files = job(lines, "files", source={"path": ["../a.jsonl", "../b.jsonl.gz"]})
+    assert files.run() == 0, files.said
+    piped = job([], "piped")
+    stream = tmp_path / "a.all"
+    stream.write_bytes(b"".join(lines))
+    opened = lambda: os.dup2(os.open(stream, os.O_RDONLY), 0)  # noqa: E731
+    assert piped.run("--set", "source.path=-", first=opened) == 0, piped.said
+    assert files.results() == piped.results() == plain.results()
+
+
+def test_standard_input_fed_again_is_resumed(
+    job: Callable[..., Job], citations: list[bytes], tmp_path: Path
+) -> None:
+    plain = job(citations[:20], "plain")
+    assert plain.run() == 0, plain.said
+    piped = job([])
+    for count in (9, 20):
+        stream = tmp_path / "fed"
+        stream.write_bytes(b"".join(citations[:count]))
+        opened = lambda: os.dup2(os.open(stream, os.O_RDONLY), 0)  # noqa: E731, B023
+        assert piped.run("--set", "source.path=-", first=opened) == 0, piped.said
+
+
+def test_groups_of_a_run(job: Callable[..., Job], citations: list[bytes]) -> None:
+    group = "approximate-counting"
+    chosen = [c for c in citations if json.loads(c)["group"] == group]
+    only = job(citations, "only", source={"path": "source.jsonl", "only": group})
+    alone = job(chosen, "alone")
+    assert only.run() == 0, only.said
+    assert alone.run() == 0, alone.said
+    assert only.results() == alone.results()
+    assert len(chosen) == 27
+
+
+def test_3_and_its_text_are_the_same_constant() -> None:
+    assert decode(b'{"id": 3, "evidence": {"P": [[3], ["3"]]}}').evidence == {"P": [[3], ["3"]]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"id": "a:b", "evidence": {"P": [["c:d", "\\"e\\": 1"]]}}',
+        b'{"id" : 1, "group": null, "evidence": {"P": [{"args": [1], "value": 1}]}}',
+        b'{"id": 1, "evidence": {"P": [[1]]}, "truth": {"P": [[2]]}, "query": {"P": [[2]]}}',
+        b'{"id": 1, "evidence": {}, "dup_of": "x"}',
+    ],
+)
+def test_colons_in_strings_are_no_keys(text: bytes) -> None:
+    assert isinstance(decode(text), Example)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"id": 1, "evidence": {"P": [[1]], "P": [[2]]}}',
+        b'{"id": 1, "evidence": {"P": [[1]]}, "evidence": {"P": [[1]]}}',
+        b'{"id": 1, "evidence": {}, "truth": {"P": []}, "truth": null}',
+        b'{"id": 1, "evidence": {"P": [{"args": [1], "args": [2]}]}}',
+        b'{"id": 1, "evidence": {"P": [["a:b"]], "\\u0050": [["c"]]}}',
+    ],
+)
+def test_repeated_keys_are_refused(text: bytes) -> None:
+    with pytest.raises(ExampleError, match="stands twice"):
+        decode(text)
+
+
+def test_a_reader_goes_on_after_a_position(tmp_path: Path, monkeypatch) -> None:
+    feed = io.BytesIO(line(1) + line(2) + line(3))
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BufferedReader(feed)))
+    reader = Reader(FileSource(["-"]), ["InField"])
+    records = [record for record, _ in reader.read()]
+    feed.seek(0)
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BufferedReader(feed)))
+    assert [example.id for _, example in reader.read(records[1].position)] == [3]
