@@ -53,20 +53,23 @@ def _as_path(value: object) -> object:
     return Path(value)
 
 
-def _file(path: Path) -> Path:
+def _there(path: Path) -> Path:
     try:
-        folder = path.is_dir()
         path.stat()
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise ValueError(f"expected a file that can be read ({why})") from error
-    if folder:
+    return path
+
+
+def _file(path: Path) -> Path:
+    if _there(path).is_dir():
         raise ValueError("expected a file and not a folder")
     return path
 
 
-def _file_or_stdin(path: Path) -> Path:
-    return path if path == STDIN else _file(path)
+def _source(path: Path) -> Path:
+    return path if path == STDIN else _there(path)
 
 
 def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -84,7 +87,7 @@ Names = Annotated[
 ]
 AnyPath = Annotated[Path, BeforeValidator(_as_path)]
 File = Annotated[AnyPath, AfterValidator(_file)]
-Input = Annotated[AnyPath, AfterValidator(_file_or_stdin)]
+Input = Annotated[AnyPath, AfterValidator(_source)]
 Inputs = Annotated[tuple[Input, ...], BeforeValidator(_one_or_many), Field(min_length=1)]
 Natural = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Count = Annotated[int, Field(ge=1, le=2**63 - 1)]
@@ -103,7 +106,7 @@ class _Section(BaseModel):
 
 
 class Source(_Section):
-    """Where the examples come from: files in the order given, or ``-`` for standard input."""
+    """Where the examples come from: files and folders in the order given, or ``-`` (quoted)."""
 
     path: Annotated[Inputs, Field(description="the files of examples, or - for standard input")]
     only: Names | None = None

@@ -102,18 +102,18 @@ def components(model: ClauseModel, live: State) -> list[tuple[Indices, Indices]]
 
     literals = np.abs(model.literals) - 1
     rows = [literals[model.start[c] : model.start[c + 1]].tolist() for c in range(model.n_clauses)]
-    for c in np.flatnonzero(live):
+    live_clauses: list[int] = np.flatnonzero(live).tolist()
+    for c in live_clauses:
         join(rows[c])
     for g in range(len(model.exactly)):
         join(np.flatnonzero(model.group == g).tolist())
-    roots = np.asarray([root(a) for a in range(model.n_atoms)], np.int64)
     atoms_of: dict[int, list[int]] = {}
     clauses_of: dict[int, list[int]] = {}
-    tops: list[int] = roots.tolist()
+    tops = [root(a) for a in range(model.n_atoms)]
     for atom, top in enumerate(tops):
         atoms_of.setdefault(top, []).append(atom)
         clauses_of.setdefault(top, [])
-    for c in np.flatnonzero(live).tolist():
+    for c in live_clauses:
         if not rows[c]:
             raise Infeasible("a hard clause is empty")
         clauses_of[tops[rows[c][0]]].append(c)

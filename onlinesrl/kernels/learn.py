@@ -37,7 +37,7 @@ from onlinesrl.kernels.network import (
 from onlinesrl.kernels.updates import scale, shrinks, step
 
 GROW_WEIGHTS, GROW_TABLES, GROW_OUTPUT = 4, 5, 6
-EXTERNAL, OVER_LIMIT = 8, 9
+EXTERNAL, OVER_LIMIT, AUDIT = 8, 9, 10
 TRUTH_NOT_OPEN, TRUTH_BREAKS_GROUP, TRUTH_BREAKS_RULE, INFEASIBLE = 14, 15, 16, 17
 
 ELIMINATION, ILP = 0, 1
@@ -456,8 +456,9 @@ def run_batch(
     """Take the worlds from ``first`` on, one by one; returns the world it stopped at and why.
 
     GROW_*: more room is needed, call again from that world. EXTERNAL: the world is prepared, and its
-    inference is for another engine. OVER_LIMIT: the world is done, and there are more weights than
-    ``max_weights``. A world that is in error gets its status and the pass goes on.
+    inference is for another engine. AUDIT: the world is prepared, and is to be audited before it is
+    taken. OVER_LIMIT: the world is done, and there are more weights than ``max_weights``. A world
+    that is in error gets its status and the pass goes on.
     """
     for w in range(first, len(batch.listed)):
         out.true_start[w + 1] = out.true_start[w]
@@ -465,7 +466,7 @@ def run_batch(
         if GROW_ATOMS <= status <= GROW_TABLES:
             return w, status
         if status == EXTERNAL or (status == OK and external[w]):
-            return w, EXTERNAL
+            return w, AUDIT if external[w] == AUDIT else EXTERNAL
         update = learning and batch.labelled[w] == 1
         if status == OK and not _solve(net, st, state, weights, settings, update):
             status = INFEASIBLE

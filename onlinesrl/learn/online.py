@@ -6,6 +6,7 @@ made. Micro-batches only share the overhead of a call: every size gives the same
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -197,8 +198,10 @@ class OnlineLearner:
                     outcomes[place] = Outcome(None, str(error))
         batch, worlds = self.packer.batch(learning), self.packer.worlds
         self.out = self._output(batch)
-        self.audited, self.uncertified, self.found_margins = 0, set[int](), dict[int, float]()
+        self.audits, self.found_margins = dict[int, float](), dict[int, float]()
+        self.uncertified = set[int]()
         self._run(batch, worlds, learning)
+        self._check_audits(worlds)
         for w, outcome in enumerate(self._outcomes(batch, worlds)):
             outcomes[worlds[w].place] = outcome
         return [o for o in outcomes if o is not None], self._tally(batch, worlds)
@@ -230,13 +233,16 @@ class OnlineLearner:
         w = 0
         while w < len(worlds):
             w, code = self._call(batch, w, external, learning)
+            if code == k.AUDIT:
+                self._audit(w)
+                external[w] = self._route()
+                continue
             if code == k.EXTERNAL:
                 self._solve_outside(batch, w, learning)
-                w += 1
-            elif code == k.OVER_LIMIT:
-                w += 1
-            elif code != ground.OK:
+            elif code not in (k.OVER_LIMIT, ground.OK):
                 self._make_room(code)
+                continue
+            w += 1
             if len(self.weights) > self.settings.max_weights:
                 self.weights.drop_least(self.settings.max_weights)
 
@@ -279,13 +285,16 @@ class OnlineLearner:
                 }[code]
             )
 
+    def _route(self) -> int:
+        """Return EXTERNAL where inference is never the kernel's, else 0."""
+        return k.EXTERNAL if not self.inference.presolve or self.margins else 0
+
     def _external(self, worlds: int) -> network.Bytes:
-        """Mark the worlds whose inference is not the kernel's: all without presolve, and audits."""
-        external = np.full(worlds, not self.inference.presolve or self.margins, np.uint8)
+        """Mark the worlds that are audited, and those whose inference is not the kernel's."""
+        external = np.full(worlds, self._route(), np.uint8)
         every = self.inference.audit_every
         if every:
-            external[(self.seen + 1 + np.arange(worlds)) % every == 0] = 1
-        self.first_seen = self.seen
+            external[(self.seen + 1 + np.arange(worlds)) % every == 0] = k.AUDIT
         self.seen += worlds
         return external
 
@@ -298,7 +307,6 @@ class OnlineLearner:
         engine = self.inference.exact if self.inference.presolve else self.inference.whole
         try:
             predicted = engine.solve(model, self._current(used, *k.mean(arrays)))
-            self._audit(model, used, predicted, w)
         except Infeasible:
             self.out.status[w] = k.INFEASIBLE
             return
@@ -341,21 +349,29 @@ class OnlineLearner:
             self.net, arrays, self.state.truth, self.state.rival, settings
         )
 
-    def _audit(self, model: ClauseModel, used: Indices, predicted: Solution, w: int) -> None:
-        """Solve an audited example whole by the ILP and compare values."""
-        every = self.inference.audit_every
-        if not every or (self.first_seen + 1 + w) % every:
-            return
-        self.audited += 1
-        weights = self._current(used, *k.mean(self.weights.arrays))
-        whole = self.inference.whole.solve(model, weights)
-        scale = 1.0 + abs(whole.score)
-        if whole.certified and abs(whole.score - predicted.score) > AUDIT_TOLERANCE * scale:
-            example = self.packer.worlds[w].example.id
-            raise AuditError(
-                f"audit of example {example}: {predicted.route} gives {predicted.score!r}, "
-                f"the whole ILP {whole.score!r}"
-            )
+    def _audit(self, w: int) -> None:
+        """Solve a world whole by the ILP, with the averaged weights; see ``_check_audits``."""
+        model, used = clause_model(self.net)
+        mean, none = k.mean(self.weights.arrays), np.zeros(self.net.size[0], np.uint8)
+        weights = self._current(used, *mean)
+        constant = network.soft_score(self.net, none, self.weights.arrays.value, *mean)
+        try:
+            whole = self.inference.whole.solve(model, weights)
+        except Infeasible:
+            self.audits[w] = -math.inf
+        else:
+            if whole.certified:
+                self.audits[w] = whole.score + constant - model.score(none, weights)
+
+    def _check_audits(self, worlds: Sequence[World]) -> None:
+        """Compare the values that the worlds got with those of the ILP. Raises AuditError."""
+        for w, value in self.audits.items():
+            found = float(self.out.score[w]) if self.out.status[w] == ground.OK else -math.inf
+            if not math.isclose(found, value, rel_tol=AUDIT_TOLERANCE, abs_tol=AUDIT_TOLERANCE):
+                raise AuditError(
+                    f"audit of example {worlds[w].example.id}: {ROUTES[int(self.out.route[w])]} "
+                    f"gives {found!r}, the whole ILP {value!r}"
+                )
 
     def _margin(self, model: ClauseModel, used: Indices, best: Solution, w: int) -> None:
         if self.margins:
@@ -459,7 +475,7 @@ class OnlineLearner:
             labelled=int(np.sum(batch.labelled[good])),
             predicted=int(good.sum()),
             certified=int(good.sum()) - len(self.uncertified),
-            audited=self.audited,
+            audited=len(self.audits),
             routes={ROUTES[n]: int(routes[n]) for n in ROUTES},
             by_class=self._by_class(batch, good),
         )

@@ -58,7 +58,7 @@ class Reader:
         try:
             atoms = parse_db(record.value.decode(), record.file)
         except (OnlinesrlError, UnicodeDecodeError) as error:
-            raise ExampleError(str(error)) from None
+            raise ExampleError(str(error).partition("\n")[0]) from None
         evidence: Atoms = {}
         truth: Atoms = {}
         for name, args, value, _ in atoms:

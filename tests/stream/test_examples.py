@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -93,9 +94,7 @@ def line_of(made: dict[str, Any], name: str) -> bytes:
 def database(made: dict[str, Any]) -> str:
     atoms = [*made["evidence"].items(), *made["truth"].items()]
     return "".join(
-        f"{name}({', '.join(a if isinstance(a, str) and False else json.dumps(a) for a in args)})\n"
-        for name, rows in atoms
-        for args in rows
+        f"{name}({', '.join(map(json.dumps, args))})\n" for name, rows in atoms for args in rows
     )
 
 
@@ -113,6 +112,18 @@ def test_groups_are_chosen_and_left_out(tmp_path: Path) -> None:
     assert ids(only=[]) == ["bad"]
 
 
+def feed(lines: list[bytes]) -> Callable[[], None]:
+    """Make these lines the standard input of this process."""
+
+    def install() -> None:
+        with tempfile.TemporaryFile() as file:
+            file.write(b"".join(lines))
+            file.seek(0)
+            os.dup2(file.fileno(), 0)
+
+    return install
+
+
 def test_every_kind_of_source_gives_the_same_run(
     job: Callable[..., Job], citations: list[bytes], tmp_path: Path
 ) -> None:
@@ -124,24 +135,22 @@ def test_every_kind_of_source_gives_the_same_run(
     files = job(lines, "files", source={"path": ["../a.jsonl", "../b.jsonl.gz"]})
     assert files.run() == 0, files.said
     piped = job([], "piped")
-    stream = tmp_path / "a.all"
-    stream.write_bytes(b"".join(lines))
-    opened = lambda: os.dup2(os.open(stream, os.O_RDONLY), 0)  # noqa: E731
-    assert piped.run("--set", "source.path=-", first=opened) == 0, piped.said
+    assert piped.run("--set", "source.path=-", first=feed(lines)) == 0, piped.said
     assert files.results() == piped.results() == plain.results()
 
 
-def test_standard_input_fed_again_is_resumed(
-    job: Callable[..., Job], citations: list[bytes], tmp_path: Path
+def test_standard_input_is_fed_again_from_its_start(
+    job: Callable[..., Job], citations: list[bytes]
 ) -> None:
     plain = job(citations[:20], "plain")
     assert plain.run() == 0, plain.said
     piped = job([])
-    for count in (9, 20):
-        stream = tmp_path / "fed"
-        stream.write_bytes(b"".join(citations[:count]))
-        opened = lambda: os.dup2(os.open(stream, os.O_RDONLY), 0)  # noqa: E731, B023
-        assert piped.run("--set", "source.path=-", first=opened) == 0, piped.said
+    options = ("--strict", "--set", "source.path=-")
+    broken = [*citations[:9], b"{\n", *citations[9:20]]
+    assert piped.run(*options, first=feed(broken)) == 65
+    assert piped.run(*options, first=feed(citations[:20])) == 0, piped.said
+    assert "9 examples" in piped.said
+    assert piped.results() == plain.results()
 
 
 def test_groups_of_a_run(job: Callable[..., Job], citations: list[bytes]) -> None:

@@ -142,4 +142,3 @@ def newest(job: Job) -> int:
     """The number of the newest checkpoint, 0: none yet."""
     found = job.checkpoints()
     return int(found[-1].stem.rpartition("-")[2]) if found else 0
-
