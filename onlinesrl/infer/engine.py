@@ -44,6 +44,20 @@ class MapEngine(Protocol):
         ...
 
 
+class RankingEngine(MapEngine, Protocol):
+    """A MapEngine that finds the runner-up as well."""
+
+    def second_best(
+        self,
+        model: ClauseModel,
+        weights: Floats,
+        best_state: State,
+        bonus: Floats | None = None,
+    ) -> Solution | None:
+        """Return the best feasible state other than ``best_state``; None where there is none."""
+        ...
+
+
 def value(model: ClauseModel, state: State, weights: Floats, bonus: Floats | None) -> float:
     """``w . f(state) + bonus . state``, the number that every engine maximises and reports."""
     score = model.score(state, weights)

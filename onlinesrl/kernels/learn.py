@@ -21,8 +21,10 @@ from onlinesrl.kernels.ground import (
 from onlinesrl.kernels.jit import inlined, kernel
 from onlinesrl.kernels.network import (
     ATOMS,
+    FALSE,
     OPEN,
     ROWS,
+    TRUE,
     VARIABLES,
     Bytes,
     Floats,
@@ -77,6 +79,7 @@ class Settings(NamedTuple):
     max_weights: int
     by_query: int  # -1, or the query predicate whose argument values are counted one by one
     by_argument: int  # the place of that argument in radix order
+    margins: bool  # how far ahead of every other state the prediction is
 
 
 class Output(NamedTuple):
@@ -88,6 +91,7 @@ class Output(NamedTuple):
     counts: Ints  # [world, 7] HITS .. EXACT
     score: Floats  # [world]
     loss: Floats  # [world] hinge loss g_t(w_t)
+    margin: Floats  # [world] score less that of the second best state; infinite: there is no other
     true_start: Ints  # [world + 1]
     true_query: Ints32  # predicted atoms: query predicate
     true_key: Ints  # and number among its groundings
@@ -204,13 +208,13 @@ def read_truth(
     """Write the true state; returns a status and what it is about."""
     truth[: net.size[ATOMS]] = 0
     for a in range(net.size[ATOMS]):
-        truth[a] = net.fixed[a] == 2
+        truth[a] = net.fixed[a] == TRUE
     for q in range(len(plans.query_truth)):
         slot = plans.query_truth[q]
         for i in range(batch.count[w, slot]):
             key = radix_key(plans, batch, w, q, slot, i, s)
             atom = find_atom(batch, w, q, key, net, s)
-            if atom < 0 or net.fixed[atom] == 1:
+            if atom < 0 or net.fixed[atom] == FALSE:
                 return TRUTH_NOT_OPEN, (q << 32) | i
             truth[atom] = 1
     v = broken_group(net, truth)
@@ -438,6 +442,46 @@ def _solve(
     return True
 
 
+@inlined
+def _without(net: Network, v: int, state: Bytes) -> tuple[int, int]:
+    """Forbid the value that a variable has in a state; returns what ``_again`` needs to undo it."""
+    for a in range(net.var_start[v], net.var_start[v + 1]):
+        if state[a]:
+            old = net.fixed[a]
+            net.fixed[a] = FALSE
+            return a, old
+    old = net.exactly[v]
+    net.exactly[v] = 1
+    return -1, old
+
+
+@inlined
+def _again(net: Network, v: int, atom: int, old: int) -> None:
+    if atom >= 0:
+        net.fixed[atom] = old
+    else:
+        net.exactly[v] = old
+
+
+@kernel
+def margin(net: Network, st: Structure, state: State, weights: Weights, score: float) -> float:
+    """Return ``score`` less the score of the best state other than the predicted one.
+
+    Another state differs in some variable, so it is the best of those that the prediction's value of
+    one variable is forbidden to, over all variables. Infinite where there is no other state.
+    """
+    set_bonus(net, state, False)
+    cu, cv = mean(weights)
+    second = -np.inf
+    for v in range(net.size[VARIABLES]):
+        atom, old = _without(net, v, state.predicted)
+        found = eliminate(net, st, weights.value, cu, cv, state.bonus, state.rival)
+        if found > -np.inf and not (atom >= 0 and old == TRUE):
+            second = max(second, soft_score(net, state.rival, weights.value, cu, cv))
+        _again(net, v, atom, old)
+    return score - second
+
+
 @kernel
 def run_batch(
     plans: Plans,
@@ -475,6 +519,8 @@ def run_batch(
             continue
         if not record(plans, batch, w, net, s, state, weights, settings, ELIMINATION, out):
             return w, GROW_OUTPUT
+        if settings.margins and not learning:
+            out.margin[w] = margin(net, st, state, weights, out.score[w])
         if update:
             out.loss[w] = learn_world(net, weights, state.truth, state.rival, settings)
             if weights.size[0] > settings.max_weights:

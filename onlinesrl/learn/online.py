@@ -21,7 +21,7 @@ from onlinesrl.ground.encode import Layout
 from onlinesrl.ground.model import ClauseModel, Floats, Indices
 from onlinesrl.ground.pack import AtomNames, Packer, World, show_atom
 from onlinesrl.ground.plan import Plan
-from onlinesrl.infer.engine import Infeasible, MapEngine, Solution
+from onlinesrl.infer.engine import Infeasible, MapEngine, RankingEngine, Solution
 from onlinesrl.kernels import elimination, ground, network, updates
 from onlinesrl.kernels import learn as k
 from onlinesrl.lang.example import Constant, Example
@@ -61,7 +61,7 @@ class Inference:
     one for worlds that the kernel's elimination finds too wide.
     """
 
-    whole: MapEngine
+    whole: RankingEngine
     exact: MapEngine
     presolve: bool = True
     audit_every: int = 0
@@ -140,6 +140,7 @@ class OnlineLearner:
             2**62 if hyper.max_weights is None else hyper.max_weights,
             query,
             argument,
+            self.margins,
         )
 
     # memory --------------------------------------------------------------------------------
@@ -198,7 +199,7 @@ class OnlineLearner:
                     outcomes[place] = Outcome(None, str(error))
         batch, worlds = self.packer.batch(learning), self.packer.worlds
         self.out = self._output(batch)
-        self.audits, self.found_margins = dict[int, float](), dict[int, float]()
+        self.audits = dict[int, float]()
         self.uncertified = set[int]()
         self._run(batch, worlds, learning)
         self._check_audits(worlds)
@@ -221,6 +222,7 @@ class OnlineLearner:
             np.zeros((worlds, 7), np.int64),
             np.zeros(worlds),
             np.zeros(worlds),
+            np.full(worlds, np.inf),
             np.zeros(worlds + 1, np.int64),
             np.zeros(room, np.int32),
             np.zeros(room, np.int64),
@@ -287,7 +289,7 @@ class OnlineLearner:
 
     def _route(self) -> int:
         """Return EXTERNAL where inference is never the kernel's, else 0."""
-        return k.EXTERNAL if not self.inference.presolve or self.margins else 0
+        return 0 if self.inference.presolve else k.EXTERNAL
 
     def _external(self, worlds: int) -> network.Bytes:
         """Mark the worlds that are audited, and those whose inference is not the kernel's."""
@@ -376,9 +378,9 @@ class OnlineLearner:
     def _margin(self, model: ClauseModel, used: Indices, best: Solution, w: int) -> None:
         if self.margins:
             weights = self._current(used, *k.mean(self.weights.arrays))
-            second = second_best(self.inference.exact, model, weights, best)
+            second = self.inference.whole.second_best(model, weights, best.state)
             if second is not None:
-                self.found_margins[w] = best.score - second
+                self.out.margin[w] = best.score - second.score
 
     # outcomes ------------------------------------------------------------------------------
 
@@ -386,6 +388,7 @@ class OnlineLearner:
         starts, status = self.out.true_start.tolist(), self.out.status.tolist()
         queries, keys = self.out.true_query.tolist(), self.out.true_key[: starts[-1]].tolist()
         scores, hamming = self.out.score.tolist(), self.out.counts[:, k.HAMMING].tolist()
+        margins = [m if math.isfinite(m) else None for m in self.out.margin.tolist()]
         outcomes = []
         for w, world in enumerate(worlds):
             if status[w] != ground.OK:
@@ -401,7 +404,7 @@ class OnlineLearner:
                         w not in self.uncertified,
                         example.group,
                         hamming[w] if example.truth is not None else None,
-                        self.found_margins.get(w),
+                        margins[w],
                     )
                 )
             )
@@ -525,31 +528,3 @@ class OnlineLearner:
         self.weights.restore(header, arrays)
         self.packer.set_stream(self.weights.stream)
         self.seen = header["seen"]
-
-
-def second_best(
-    engine: MapEngine, model: ClauseModel, weights: Floats, best: Solution
-) -> float | None:
-    """Return the score of the best state other than ``best.state``; None if there is no other.
-
-    A state that differs does so in some atom, so the best of the problems with one atom flipped to its
-    other value is the second best.
-    """
-    found = None
-    for atom in range(model.n_atoms):
-        literal = -(atom + 1) if best.state[atom] else atom + 1
-        flipped = ClauseModel(
-            n_atoms=model.n_atoms,
-            start=np.append(model.start, model.start[-1] + 1),
-            literals=np.append(model.literals, np.int32(literal)),
-            weight_index=np.append(model.weight_index, -1),
-            sign=np.append(model.sign, 1.0),
-            group=model.group,
-            exactly=model.exactly,
-        )
-        try:
-            score = engine.solve(flipped, weights).score
-        except Infeasible:
-            continue
-        found = score if found is None else max(found, score)
-    return found

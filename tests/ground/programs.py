@@ -1,6 +1,7 @@
 """Random small programs in Alchemy's syntax, and random examples for them."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from hypothesis import strategies as st
 
@@ -25,7 +26,7 @@ class Case:
     query: tuple[str, ...]
     examples: list[Example]
 
-    @property
+    @cached_property
     def program(self) -> Program:
         """The text, parsed."""
         return parse(self.text)

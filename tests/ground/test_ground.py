@@ -152,3 +152,149 @@ def allowed(world: World) -> bool:
     return all(atom in world.atoms for atom in state) and all(
         any((atom in state) == positive for positive, atom in clause) for clause in world.hard()
     )
+
+
+def set_weights(learner: OnlineLearner, known: list[Soft], rng: np.random.Generator) -> dict:
+    """Start from random weights for about half of the known keys; return them by clause and key."""
+    numbers = {clause: n for n, clause in enumerate(learner.weights.clauses)}
+    chosen = {}
+    for clause, key in sorted({(x.clause, x.key) for x in known}, key=repr):
+        if rng.random() < 0.6:
+            chosen[clause, key] = float(rng.choice([rng.normal(), rng.integers(-2, 3) / 2]))
+            learner.weights.set(numbers[clause], key, chosen[clause, key])
+    return chosen
+
+
+def weighted(world: World, chosen: dict) -> dict[Soft, float]:
+    """The total weight of each soft clause; a key that is not chosen has the rule's weight."""
+    return {
+        x: count * chosen.get((x.clause, x.key), x.clause.weight or 0.0)
+        for x, count in world.soft().items()
+    }
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(cases(), st.integers(0, 2**32 - 1))
+def test_the_prediction_is_the_best_state(case: Case, seed: int):
+    """By elimination and by the integer program, with weights for some keys only."""
+    example = without_truth(case.examples[0])
+    world = World(case.program, case.query, example)
+    narrow, whole = (learner(case.program, case.query, presolve=presolve) for presolve in (1, 0))
+    chosen = set_weights(narrow, list(world.soft()), np.random.default_rng(seed))
+    set_weights(whole, list(world.soft()), np.random.default_rng(seed))
+    weight = weighted(world, chosen)
+
+    (found,), tally = narrow.step([example], learning=False)
+    (other,), _ = whole.step([example], learning=False)
+
+    if breaks(world):
+        assert found.error == other.error
+        assert found.error.startswith("the evidence breaks the hard rule")
+        return
+    reference, atoms = model(world, weight)
+    numbers = np.array(list(weight.values()))
+    constant = sum(w for x, w in weight.items() if tautology(x.literals))
+    if len(atoms) > MAX_ATOMS - 6:
+        assert found.error == other.error
+        if found.error is None:
+            assert found.prediction.score == pytest.approx(other.prediction.score, abs=1e-6)
+        return
+    try:
+        best = Brute().solve(reference, numbers)
+    except Infeasible:
+        assert found.error == other.error == "no state satisfies the hard rules"
+        return
+    second = Brute().second_best(reference, numbers, best.state)
+    unique = second is None or second.score < best.score - 1e-6
+    expected = {atoms[a] for a in np.flatnonzero(best.state) if world.atoms[atoms[a]] is None}
+    for outcome in (found, other):
+        assert outcome.prediction.certified
+        assert outcome.prediction.score == pytest.approx(best.score + constant, abs=1e-6)
+        if unique:
+            assert true_atoms(outcome.prediction) == expected
+    assert tally.routes == {"elimination": 1, "ilp": 0}
+
+
+def true_atoms(prediction) -> set:
+    return {
+        (name, tuple(map(str, args)))
+        for name, atoms in prediction.predicted.items()
+        for args in atoms
+    }
+
+
+def learned(case: Case, size: int) -> tuple:
+    """Outcomes and weights after learning from the examples in batches of a size."""
+    own, outcomes = learner(case.program, case.query), []
+    for first in range(0, len(case.examples), size):
+        outcomes += own.step(case.examples[first : first + size])[0]
+    header, arrays = own.save()
+    return outcomes, header, {name: array.tobytes() for name, array in arrays.items()}
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(cases(examples=5))
+def test_every_batch_size_learns_the_same_bits(case: Case):
+    one = learned(case, 1)
+
+    assert learned(case, 3) == one
+    assert learned(case, 5) == one
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(cases(examples=4))
+def test_every_batch_size_grounds_the_same_rows(case: Case):
+    def rows(size: int) -> list:
+        own, found = learner(case.program, case.query), []
+        for first in range(0, 4, size):
+            batch = packed(own, case.examples[first : first + size], True)
+            for w in range(len(batch.listed)):
+                grounded = Grounded(own, batch, w, True)
+                found.append((grounded.status, grounded.detail))
+                if grounded.status in (learn.OK, learn.EXTERNAL):
+                    found.append(contents(own.net))
+        return found
+
+    assert rows(1) == rows(3) == rows(4)
+
+
+def contents(net) -> list[bytes]:
+    """The part of a network that is in use."""
+    atoms, variables, rows, literals, _ = net.size.tolist()
+    used = [
+        *(net.var_of[:atoms], net.var_start[: variables + 1], net.exactly[:variables]),
+        *(net.fixed[:atoms], net.row_len[:rows], net.row_clause[:rows], net.row_weight[:rows]),
+        *(net.row_step[:rows], net.row_sign[:rows], net.lit_start[: rows + 1]),
+        *(net.lit_atom[:literals], net.lit_step[:literals], net.lit_positive[:literals]),
+    ]
+    return [net.size.tobytes(), *(array.tobytes() for array in used)]
+
+
+BAD = [
+    Example(id="bad", evidence={"Nothing": [["A"]]}, truth={}),
+    Example(id="bad", evidence={"E0": [["X", "Y", "Z", "W"]]}, truth={}),
+    Example(id="bad", evidence={"E0": []}, truth={"Q9": []}),
+    Example(id="bad", evidence={"E0": []}, truth={}, query={"E0": []}),
+]
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(cases(examples=3), st.sampled_from(BAD), st.integers(0, 2))
+def test_a_bad_example_leaves_nothing_behind(case: Case, bad: Example, place: int):
+    """It has the atoms of a good one before its mistake."""
+    good = case.examples[place]
+    atoms = {f"E{n}": [["unseen"] * len(kinds)] for n, kinds in enumerate(evidence_types(case))}
+    bad = Example(
+        id="bad", evidence={**atoms, **bad.evidence}, truth=bad.truth, query=bad.query
+    )
+    with_bad = Case(case.text, case.query, [*case.examples[:place], bad, good])
+    without = Case(case.text, case.query, [*case.examples[:place], good])
+
+    for size in (1, 5):
+        (outcomes, *state), (expected, *clean) = learned(with_bad, size), learned(without, size)
+        assert outcomes.pop(place).error
+        assert (outcomes, state) == (expected, clean)
+
+
+def evidence_types(case: Case) -> list[tuple[str, ...]]:
+    return [p.types for name, p in case.program.predicates.items() if name.startswith("E")]

@@ -1,6 +1,7 @@
 """Join plans as text: each program in tests/programs says in its header what its plan is.
 
-``//?`` lines name the query predicates, ``//=`` lines are the plan.
+``//?`` names the query predicates, ``//=`` lines are the groups and the plan, and ``//+`` lines, where
+there are any, the steps in worlds that list their open atoms.
 """
 
 from pathlib import Path
@@ -14,28 +15,118 @@ from onlinesrl.lang.mln import parse
 PROGRAMS = sorted((Path(__file__).parents[1] / "programs").glob("*.mln"))
 
 
-def shown(plan: Plan) -> list[str]:
-    """The groups, the plans of the clauses, and how they are in worlds that list their open atoms."""
+def marked(text: str, mark: str) -> list[str]:
+    """The lines after a mark and a blank."""
+    return [line[len(mark) + 1 :] for line in text.splitlines() if line.startswith(mark)]
+
+
+def full(plan: Plan) -> list[str]:
+    """The groups, and the plan for worlds whose atoms are all open."""
     groups = [
-        f"{name}: {'exactly' if group.exactly else 'at most'} one along argument {group.argument + 1}"
+        f"{'exactly' if group.exactly else 'at most'} one {name} along argument {group.argument + 1}"
         for name, group in plan.groups.items()
     ]
-    listed = [
+    return [*groups, *str(plan).splitlines()]
+
+
+def listed(plan: Plan) -> list[str]:
+    """The steps in worlds that list their open atoms."""
+    return [
         line
         for clause in plan.clauses
-        if clause.listed != clause.full
-        for line in (f"listed: {clause.clause.text}", *(f"  {step}" for step in clause.listed))
+        for line in (clause.clause.text, *(f"  {step}" for step in clause.listed))
     ]
-    return [*groups, *str(plan).splitlines(), *listed]
-
-
-def header(text: str, mark: str) -> list[str]:
-    return [line.removeprefix(mark).strip("\n")[1:] for line in text.splitlines() if line.startswith(mark)]
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
 def test_plans_are_as_written(path):
     text = path.read_text()
-    plan = compile_program(parse(text), header(text, "//?")[0].split())
+    plan = compile_program(parse(text), marked(text, "//?")[0].split())
 
-    assert shown(plan) == header(text, "//=")
+    assert full(plan) == marked(text, "//=")
+    if expected := marked(text, "//+"):
+        assert listed(plan) == expected
+
+
+def compiled(text: str, *query: str) -> Plan:
+    return compile_program(parse(text), query)
+
+
+SPELLINGS = [
+    "!F(i, f) v !F(i, g) v f = g.",
+    "!F(i, f) v !F(i, g) v g = f.",
+    "F(i, f) ^ F(i, g) => f = g.",
+    "f != g => !(F(i, f) ^ F(i, g)).",
+    "F(i, f) ^ f != g => !F(i, g).",
+]
+
+
+@pytest.mark.parametrize("rule", SPELLINGS)
+def test_every_spelling_of_at_most_one_makes_a_group_and_no_clauses(rule):
+    plan = compiled(f"F(position, field)\n{rule}\n", "F")
+
+    assert plan.groups["F"].argument == 1
+    assert not plan.groups["F"].exactly
+    assert plan.clauses == ()
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "1 !F(i, f) v !F(i, g) v f = g",
+        "!F(i, f) v !F(j, g) v f = g.",
+        "!F(i, f) v !F(j, g) v i = j.",
+        "!F(i, f) v !F(i, g) v f != g.",
+        "!F(i, f) v F(i, g) v f = g.",
+        "!F(i, f) v !F(i, A) v f = A.",
+        "!F(i, f) v !F(i, g) v f = g v E(i).",
+        "!F(1, f) v !F(1, g) v f = g.",
+    ],
+)
+def test_a_rule_that_says_something_else_stays_a_clause(rule):
+    plan = compiled(f"E(position)\nF(position, field)\n{rule}\n", "F")
+
+    assert plan.groups == {}
+    assert len(plan.clauses) == 1
+
+
+def test_at_most_one_over_three_arguments():
+    plan = compiled("F(a, b, c)\n!F(x, y, z) v !F(x, w, z) v y = w.\n", "F")
+    assert (plan.groups["F"].argument, plan.clauses) == (1, ())
+
+    plan = compiled("F(a, a, a)\n!F(x, x, y) v !F(x, x, z) v y = z.\n", "F")
+    assert (plan.groups, len(plan.clauses)) == ({}, 1)
+
+
+def test_a_second_constraint_on_a_predicate_stays_a_clause():
+    rules = "!F(i, f) v !F(i, g) v f = g.\n!F(i, f) v !F(j, f) v i = j.\n"
+    plan = compiled(f"F(position, field)\n{rules}", "F")
+
+    assert plan.groups["F"].argument == 1
+    assert [c.clause.rule for c in plan.clauses] == [1]
+
+
+def test_a_rule_about_evidence_alone_is_checked_if_hard_and_else_left_out():
+    plan = compiled("E(thing)\nF(thing)\nQ(thing)\n1 E(x) => F(x)\nE(x) => F(x).\n", "Q")
+
+    assert [c.clause.rule for c in plan.clauses] == [1]
+
+
+def test_an_undeclared_query_predicate_is_named_with_those_declared():
+    with pytest.raises(OnlinesrlError, match="query predicate R is not declared.*: P, Q"):
+        compiled("Q(thing)\nP(thing)\n1 P(x) => Q(x)\n", "R")
+
+
+@pytest.mark.parametrize(
+    "rule", ["1 P(x, +f) ^ (Q(x) v Q(y))", "Q(x) ^ P(y, f) ^ x = Anna ^ z = x.", "Q(x) ^ x = Anna."]
+)
+def test_a_variable_in_no_literal_of_its_clause_is_an_error(rule):
+    declared = "P(thing, field)\nQ(thing)\n"
+    with pytest.raises(OnlinesrlError, match="variable . is in no literal"):
+        compiled(f"{declared}{rule.replace(' ^ z = x', '')}\n", "Q")
+
+
+def test_equal_programs_have_equal_plans():
+    text = (Path(__file__).parents[1] / "programs" / "runs.mln").read_text()
+
+    assert str(compiled(text, "InField")) == str(compiled(text, "InField"))

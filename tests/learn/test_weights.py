@@ -1,0 +1,264 @@
+"""The weight table: growth, dropping, names, and going on from what was saved, bit for bit."""
+
+import random
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onlinesrl.ground.plan import compile_program
+from onlinesrl.infer.ilp import Ilp
+from onlinesrl.infer.mpe import Mpe
+from onlinesrl.kernels import learn as k
+from onlinesrl.lang import mln
+from onlinesrl.lang.example import Example
+from onlinesrl.learn.online import Hyper, Inference, OnlineLearner, Prediction
+from onlinesrl.learn.weights import WeightTable
+from onlinesrl.session import heaviest, set_weights, weights_text
+from onlinesrl.stream import checkpoint
+
+MODEL = """\
+field = {"a", "b"}
+Token(word, position)
+Next(position, position)
+InField(position, field)
+
+!InField(i, f) v !InField(i, g) v f = g.
+
+0.5 Token(+w, i) => InField(i, +f)
+-0.25 Token(+v, i) ^ Next(i, j) ^ Token(+w, j) => InField(i, +f)
+InField(i, +f) ^ Next(i, j) ^ InField(j, +g)
+1.0 InField(i, "a")
+"""
+RULES = ("cda1", "cda2", "mira", "subgradient", "perceptron")
+
+
+def new_learner(update: str = "cda2", max_weights: int | None = None) -> OnlineLearner:
+    plan = compile_program(mln.parse(MODEL, "model.mln"), ["InField"])
+    loss = "ml" if update in ("cda1", "cda2", "subgradient") else "pl"
+    hyper = Hyper(update, loss, sigma=0.1, max_weights=max_weights)
+    return OnlineLearner(plan, hyper, Inference(Ilp("highs"), Mpe(Ilp("highs"))))
+
+
+def examples(count: int, seed: int = 0, words: int = 40) -> list[Example]:
+    """Sentences of two to five words; the first words are in field a, every third word in b."""
+    rng = random.Random(seed)
+    made = []
+    for number in range(count):
+        sentence = [rng.randrange(words) for _ in range(rng.randrange(2, 6))]
+        fields = ["a" if rng.random() < 0.3 else "b" for w in sentence if w % 3]
+        made.append(
+            Example(
+                id=number,
+                evidence={
+                    "Token": [[f"word {w}", i] for i, w in enumerate(sentence)],
+                    "Next": [[i, i + 1] for i in range(len(sentence) - 1)],
+                },
+                truth={"InField": [[i, f] for i, f in enumerate(fields)]},
+            )
+        )
+    return made
+
+
+def learn(learner: OnlineLearner, seen: Iterable[Example], batch: int = 8) -> list[Prediction]:
+    seen, predictions = list(seen), []
+    for first in range(0, len(seen), batch):
+        outcomes, _ = learner.step(seen[first : first + batch])
+        for outcome in outcomes:
+            assert outcome.prediction is not None, outcome.error
+            predictions.append(outcome.prediction)
+    return predictions
+
+
+def named(weights: WeightTable) -> dict[tuple[str, tuple[str, ...]], tuple[float, int]]:
+    entries = list(weights.entries())
+    found = {(e.clause.text, e.key): (e.weight, e.uses) for e in entries}
+    assert len(found) == len(entries)
+    return found
+
+
+def state(learner: OnlineLearner) -> tuple[Any, ...]:
+    """All that is saved, the bytes of the arrays included."""
+    header, arrays = learner.save()
+    return header, {name: (a.dtype, a.shape, a.tobytes()) for name, a in arrays.items()}
+
+
+def test_weights_appear_with_their_constants() -> None:
+    learner, seen = new_learner(), examples(30)
+    learn(learner, seen)
+    words = {w for e in seen for w, _ in e.evidence["Token"]}
+    pairs = {
+        (v, w)
+        for e in seen
+        for (v, _), (w, _) in zip(e.evidence["Token"], e.evidence["Token"][1:], strict=False)
+    }
+    keys: dict[int, set[tuple[Any, ...]]] = {}
+    for entry in learner.weights.entries():
+        keys.setdefault(entry.clause.rule, set()).add(entry.key)
+    fields = ("a", "b")
+    assert list(keys.values()) == [
+        {(f, g) for f in fields for g in fields},
+        {()},
+        {(w, f) for w in words for f in fields},
+        {(v, w, f) for v, w in pairs for f in fields},
+    ] or keys == {
+        1: {(w, f) for w in words for f in fields},
+        2: {(v, w, f) for v, w in pairs for f in fields},
+        3: {(f, g) for f in fields for g in fields},
+        4: {()},
+    }
+
+
+def test_new_weights_start_from_the_weight_of_their_rule() -> None:
+    learner = new_learner()
+    learn(learner, examples(5))
+    for entry in learner.weights.entries():
+        if not entry.uses:
+            assert entry.weight == (entry.clause.weight or 0.0)
+    assert any(e.uses and e.weight != (e.clause.weight or 0.0) for e in learner.weights.entries())
+
+
+def test_predicting_adds_nothing() -> None:
+    learner = new_learner()
+    learn(learner, examples(5))
+    before = state(learner)
+    strange = examples(5, seed=1, words=10**6)
+    unlabelled = [Example(id=e.id, evidence=e.evidence) for e in strange]
+    learner.step(strange, learning=False)
+    learner.step(unlabelled)
+    header, arrays = state(learner)
+    assert (dict(header, seen=0), arrays) == (dict(before[0], seen=0), before[1])
+
+
+@pytest.mark.parametrize("most", [40, 100, 250, 400])
+def test_dropping_keeps_the_strongest_with_name_and_value(most: int) -> None:
+    learner = new_learner("cda1")
+    learn(learner, examples(80))
+    weights = learner.weights
+    before, size = named(weights), len(weights)
+    gone = weights.drop_least(most)
+    after = named(weights)
+    assert gone == size - len(weights) == len(before) - len(after) == weights.dropped > 0
+    assert 0.9 * most - 4 <= len(weights) <= 0.9 * most
+    assert after.items() <= before.items()
+
+    def strength(names: Iterable[tuple[str, tuple[str, ...]]]) -> list[float]:
+        blocks: dict[tuple[str, tuple[str, ...]], float] = {}
+        for text, key in names:
+            if "Token" in text:
+                weight, uses = before[text, key]
+                block = (text, key[:-1])
+                blocks[block] = max(blocks.get(block, 0.0), abs(weight) * uses)
+        return sorted(blocks.values())
+
+    lost, kept = strength(before.keys() - after.keys()), strength(after)
+    assert not kept or lost[-1] <= kept[0]
+    learned = weights.arrays.value[: len(weights), 1]
+    assert weights.arrays.scalar[k.NORM] == pytest.approx(float(learned @ learned), rel=1e-12)
+
+
+def test_dropped_weights_come_back_as_new_ones() -> None:
+    learner, seen = new_learner("cda1"), examples(60)
+    learn(learner, seen)
+    learner.weights.drop_least(40)
+    kept = named(learner.weights)
+    learner.step(seen[:1])
+    fresh = [e for e in learner.weights.entries() if (e.clause.text, e.key) not in kept]
+    assert fresh
+    assert all(e.uses <= 1 for e in fresh)
+
+
+@pytest.mark.parametrize("update", RULES)
+@pytest.mark.parametrize("most", [None, 150])
+def test_batches_of_every_size_give_the_same_bits(update: str, most: int | None) -> None:
+    found = []
+    for batch in (1, 2, 7, 64):
+        learner = new_learner(update, most)
+        predictions = learn(learner, examples(120), batch)
+        found.append((predictions, state(learner), learner.certificate()))
+    assert found[1:] == found[:1] * 3
+    assert (learner.weights.dropped > 0) == (most is not None)
+    assert most is None or len(learner.weights) <= most
+
+
+@pytest.mark.parametrize("update", RULES)
+@pytest.mark.parametrize("most", [None, 150])
+def test_a_saved_learner_goes_on_bit_for_bit(
+    update: str, most: int | None, tmp_path: Path
+) -> None:
+    seen = examples(120)
+    whole = new_learner(update, most)
+    first = learn(whole, seen[:70])
+    path = checkpoint.save(tmp_path, 1, *whole.save(), keep=1)
+    saved, again = checkpoint.load(path), new_learner(update, most)
+    again.restore(saved.header, saved.arrays)
+    assert state(again) == state(whole)
+    assert learn(again, seen[70:], 3) == learn(whole, seen[70:])
+    assert state(again) == state(whole)
+    assert named(again.weights) == named(whole.weights)
+    assert again.certificate() == whole.certificate()
+    assert len(first) == 70
+
+
+def test_a_learner_that_has_seen_much_is_restored_to_little() -> None:
+    little, much = new_learner(), new_learner()
+    learn(little, examples(10))
+    learn(much, examples(300, seed=1, words=4000))
+    header, arrays = little.save()
+    saved = (dict(header), {name: array.copy() for name, array in arrays.items()})
+    much.restore(*saved)
+    assert learn(much, examples(50, seed=2)) == learn(little, examples(50, seed=2))
+    assert state(much) == state(little)
+
+
+def test_a_weights_file_says_what_the_table_says() -> None:
+    learner = new_learner()
+    learn(learner, examples(60))
+    entries = heaviest(learner.weights)
+    influence = [abs(e.weight) * max(1, e.uses) for e in entries]
+    assert influence == sorted(influence, reverse=True)
+    text = weights_text(learner, entries)
+    again = new_learner()
+    assert set_weights(again, mln.parse(text, "weights.mln")) == []
+    expected = {name: weight for name, (weight, _) in named(learner.weights).items()}
+    found = {name: weight for name, (weight, _) in named(again.weights).items()}
+    assert {name: found[name] for name in expected if expected[name]} == {
+        name: weight for name, weight in expected.items() if weight
+    }
+    held_out = examples(40, seed=3, words=60)
+    predicted, read = (
+        [o.prediction for o in each.step(held_out, learning=False)[0]] for each in (learner, again)
+    )
+    for one, other in zip(predicted, read, strict=True):
+        assert one is not None
+        assert other is not None
+        assert one.predicted == other.predicted
+        assert one.score == pytest.approx(other.score, rel=1e-12)
+
+
+def test_learning_goes_on_around_starting_weights() -> None:
+    first = new_learner("cda1")
+    learn(first, examples(60))
+    text = weights_text(first, heaviest(first.weights))
+    second = new_learner("cda1")
+    set_weights(second, mln.parse(text, "weights.mln"))
+    base = {name: weight for name, (weight, _) in named(second.weights).items()}
+    learn(second, examples(30, seed=4))
+    certificate = second.certificate()
+    assert certificate["dual"] is not None
+    assert certificate["regret_bound"] is not None
+    assert certificate["regret_bound"] >= 0
+    arrays = second.weights.arrays
+    untouched = [n for n in range(len(second.weights)) if not arrays.uses[n]]
+    assert np.all(arrays.value[untouched, 1:] == 0.0)
+    changed = [name for name, (weight, _) in named(second.weights).items() if weight != base.get(name)]
+    assert changed
+
+
+def test_weights_for_rules_that_are_gone_are_named() -> None:
+    text = MODEL + '\n2.0 Next(i, j) => InField(j, "b")\n'
+    assert set_weights(new_learner(), mln.parse(text, "old.mln")) == [
+        'line 12: no rule of the model fits `Next(i, j) => InField(j, "b")` (1 weights)'
+    ]
