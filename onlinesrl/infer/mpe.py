@@ -46,7 +46,7 @@ def _structured(net: Network, model: ClauseModel) -> kernel.Structure:
         status = kernel.structure(net, memory)
         if status == kernel.SOLVED:
             return memory
-        if status == kernel.WIDE or cells > 1 << 24:
+        if status == kernel.WIDE:
             raise Wide("the induced width is too large for elimination")
         arcs, cells = 2 * arcs, 4 * cells
 

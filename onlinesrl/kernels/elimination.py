@@ -27,6 +27,7 @@ from onlinesrl.kernels.network import (
 SOLVED, WIDE, TABLES_FULL = 0, 1, 2
 MAX_DEGREE = 14
 MAX_TABLE = 1 << 16
+MAX_CELLS = 1 << 24
 UNARY, GENERIC, PAIRS = -1, -2, -3
 
 
@@ -124,14 +125,16 @@ def _find_edge(st: Structure, a: int, b: int) -> int:
 
 @inlined
 def _edge(net: Network, st: Structure, a: int, b: int) -> int:
-    """Return the edge between two variables, made with an empty table if need be; -1: no room."""
+    """Return the edge between two variables, made if need be; -WIDE, -TABLES_FULL: there is none."""
     edge = _find_edge(st, a, b)
     if edge >= 0:
         return edge
     arc = st.size[ARCS]
-    cells = _values(net, a) * _values(net, b)
+    cells = np.int64(_values(net, a)) * _values(net, b)
+    if cells > MAX_TABLE or st.size[CELLS] + cells > MAX_CELLS:
+        return -WIDE
     if arc + 2 > len(st.arc_to) or st.size[CELLS] + cells > len(st.table):
-        return -1
+        return -TABLES_FULL
     low, high = min(a, b), max(a, b)
     st.arc_to[arc], st.arc_to[arc + 1] = high, low
     st.arc_next[arc], st.arc_next[arc + 1] = st.head[low], st.head[high]
@@ -146,16 +149,17 @@ def _edge(net: Network, st: Structure, a: int, b: int) -> int:
 
 
 @inlined
-def _connect(net: Network, st: Structure, row: int, k: int) -> bool:
-    """Connect all variables of a clause pairwise; False: no room."""
+def _connect(net: Network, st: Structure, row: int, k: int) -> int:
+    """Connect all variables of a clause pairwise; SOLVED, WIDE or TABLES_FULL."""
     start, stop = net.lit_start[row], net.lit_start[row + 1]
     for p in range(start, stop):
         a = net.var_of[net.lit_atom[p] + k * net.lit_step[p]]
         for q in range(start, p):
             b = net.var_of[net.lit_atom[q] + k * net.lit_step[q]]
-            if a != b and _edge(net, st, a, b) < 0:
-                return False
-    return True
+            edge = _edge(net, st, a, b) if a != b else 0
+            if edge < 0:
+                return -edge
+    return SOLVED
 
 
 @inlined
@@ -169,14 +173,14 @@ def _add_generic(st: Structure, row: int, k: int) -> bool:
 
 
 @inlined
-def _classify(net: Network, st: Structure, row: int) -> bool:
-    """Say how a row enters the tables, and add its edges; False: no room."""
+def _classify(net: Network, st: Structure, row: int) -> int:
+    """Say how a row enters the tables, and add its edges; SOLVED, WIDE or TABLES_FULL."""
     start = net.lit_start[row]
     literals = net.lit_start[row + 1] - start
     last = net.row_len[row] - 1
     if literals == 1:
         st.row_kind[row] = UNARY
-        return True
+        return SOLVED
     if literals == 2:
         a = net.var_of[net.lit_atom[start]]
         b = net.var_of[net.lit_atom[start + 1]]
@@ -185,8 +189,9 @@ def _classify(net: Network, st: Structure, row: int) -> bool:
             and net.var_of[net.lit_atom[start + 1] + last * net.lit_step[start + 1]] == b
         )
         if same and a != b:
-            st.row_kind[row] = _edge(net, st, a, b)
-            return st.row_kind[row] >= 0
+            edge = _edge(net, st, a, b)
+            st.row_kind[row] = edge
+            return SOLVED if edge >= 0 else -edge
         distinct = True
         for k in range(last + 1):
             distinct &= (
@@ -197,11 +202,12 @@ def _classify(net: Network, st: Structure, row: int) -> bool:
     else:
         st.row_kind[row] = GENERIC
     for k in range(last + 1):
-        if not _connect(net, st, row, k):
-            return False
-        if st.row_kind[row] == GENERIC and not _add_generic(st, row, k):
-            return False
-    return True
+        status = _connect(net, st, row, k)
+        if status == SOLVED and st.row_kind[row] == GENERIC and not _add_generic(st, row, k):
+            status = TABLES_FULL
+        if status != SOLVED:
+            return status
+    return SOLVED
 
 
 @inlined
@@ -263,12 +269,13 @@ def _order(net: Network, st: Structure) -> int:
         st.message[v] = st.size[CELLS]
         st.size[CELLS] += cells
         if st.size[CELLS] > len(st.table):
-            return TABLES_FULL
+            return WIDE if st.size[CELLS] > MAX_CELLS else TABLES_FULL
         stop = st.size[MEMBERS]
         for i in range(start, stop):
             for j in range(start, i):
-                if _edge(net, st, st.clique[i], st.clique[j]) < 0:
-                    return TABLES_FULL
+                edge = _edge(net, st, st.clique[i], st.clique[j])
+                if edge < 0:
+                    return -edge
         for i in range(start, stop):
             entries = _enqueue(st, entries, st.clique[i])
             if entries < 0:
@@ -313,8 +320,9 @@ def structure(net: Network, st: Structure) -> int:
     st.degree[:n] = 0
     st.place[:n] = -1
     for r in range(net.size[ROWS]):
-        if not _classify(net, st, r):
-            return TABLES_FULL
+        status = _classify(net, st, r)
+        if status != SOLVED:
+            return status
     status = _order(net, st)
     if status == SOLVED:
         _attach(net, st)

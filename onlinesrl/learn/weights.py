@@ -247,8 +247,8 @@ class WeightTable:
         while n > len(self.arrays.uses) or 2 * (blocks + 1) > len(self.arrays.slot):
             self.grow()
         a = self.arrays
-        a.value[:n] = arrays["value"]
-        a.uses[:n] = arrays["uses"]
+        a.value[:n], a.value[n:] = arrays["value"], 0.0
+        a.uses[:n], a.uses[n:] = arrays["uses"], 0
         a.key[:blocks] = arrays["key"]
         a.block[:blocks] = arrays["block"]
         a.scalar[:] = arrays["scalar"]

@@ -11,8 +11,9 @@ those of segmentation.mln. Prints a Markdown table.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from onlinesrl.config import load
 from onlinesrl.lang.example import Example, decode
@@ -21,30 +22,56 @@ from onlinesrl.metrics import Metrics
 from onlinesrl.session import make_learner
 
 CONFIG = Path(__file__).parents[2] / "configs" / "citeseer.yaml"
-NO_SIGMA = (1.0,)
 BATCH = 64
 
-# update, loss, sigmas to choose from, F1 in Huynh & Mooney (2010), table 1
-LEARNERS = {
-    "1-best MIRA": ("mira", "pl", NO_SIGMA, 93.056),
-    "Subgradient": ("subgradient", "ml", (0.003, 0.01, 0.03, 0.1, 0.3), 91.910),
-    "CDA1-PL": ("cda1", "pl", (1.0, 3.0, 10.0, 30.0), 92.945),
-    "CDA1-ML": ("cda1", "ml", (1.0, 3.0, 10.0, 30.0), 94.131),
-    "CDA2-PL": ("cda2", "pl", (0.001, 0.003, 0.01, 0.03, 0.1), 92.836),
-    "CDA2-ML": ("cda2", "ml", (0.001, 0.003, 0.01, 0.03, 0.1), 94.375),
-    "Perceptron": ("perceptron", "pl", NO_SIGMA, None),
-}
+
+class Learner(NamedTuple):
+    """An update, the sigmas to choose from, and its F1 in Huynh & Mooney (2010), table 1."""
+
+    name: str
+    update: str
+    loss: str
+    sigmas: tuple[float, ...]
+    paper: float | None
+
+
+NO_SIGMA = (1.0,)
+CDA1_SIGMAS = (1.0, 3.0, 10.0, 30.0)
+CDA2_SIGMAS = (0.001, 0.003, 0.01, 0.03, 0.1)
+LEARNERS = (
+    Learner("1-best MIRA", "mira", "pl", NO_SIGMA, 93.056),
+    Learner("Subgradient", "subgradient", "ml", (0.003, 0.01, 0.03, 0.1, 0.3), 91.910),
+    Learner("CDA1-PL", "cda1", "pl", CDA1_SIGMAS, 92.945),
+    Learner("CDA1-ML", "cda1", "ml", CDA1_SIGMAS, 94.131),
+    Learner("CDA2-PL", "cda2", "pl", CDA2_SIGMAS, 92.836),
+    Learner("CDA2-ML", "cda2", "ml", CDA2_SIGMAS, 94.375),
+    Learner("Perceptron", "perceptron", "pl", NO_SIGMA, None),
+)
+
+
+class Row(NamedTuple):
+    """A learner's F1 in per cent on each topic left out, in the mean, and the sigma of each split."""
+
+    learner: Learner
+    f1: dict[str, float]
+    mean: float
+    sigmas: list[float]
 
 
 def trained(
-    data: Path, update: str, loss: str, sigma: float, examples: Sequence[Example]
+    data: Path, learner: Learner, sigma: float, examples: Sequence[Example]
 ) -> OnlineLearner:
     """Return a learner after one pass over the examples."""
-    keys = [f"source.path={data}", f"learner.update={update}", f"learner.loss={loss}"]
-    learner = make_learner(load(CONFIG, [*keys, f"learner.sigma={sigma}"]))
+    values = {
+        "source.path": data,
+        "learner.update": learner.update,
+        "learner.loss": learner.loss,
+        "learner.sigma": sigma,
+    }
+    online = make_learner(load(CONFIG, [f"{key}={value}" for key, value in values.items()]))
     for at in range(0, len(examples), BATCH):
-        learner.step(examples[at : at + BATCH])
-    return learner
+        online.step(examples[at : at + BATCH])
+    return online
 
 
 def f1(learner: OnlineLearner, examples: Sequence[Example]) -> float:
@@ -56,31 +83,42 @@ def f1(learner: OnlineLearner, examples: Sequence[Example]) -> float:
     return 100.0 * float(metrics.snapshot()["f1"] or 0.0)
 
 
-def main(data: Path) -> None:
-    """Run all learners on all splits and print the table."""
+def tuned(data: Path, learner: Learner, training: Sequence[Example]) -> float:
+    """Return the sigma that is best on the last tenth of the training citations."""
+    if len(learner.sigmas) == 1:
+        return learner.sigmas[0]
+    cut = len(training) - len(training) // 10
+
+    def held_out(sigma: float) -> float:
+        return f1(trained(data, learner, sigma, training[:cut]), training[cut:])
+
+    return max(learner.sigmas, key=held_out)
+
+
+def rows(data: Path) -> Iterator[Row]:
+    """Leave out each topic, in alphabetical order, with every learner."""
     examples = [decode(line) for line in data.read_bytes().splitlines()]
     topics = sorted({str(e.group) for e in examples})
-    print("| learner | " + " | ".join(topics) + " | mean | sigma | Huynh & Mooney (2010) |")
-    print("|---|" + "---|" * (len(topics) + 3))
-    for name, (update, loss, sigmas, paper) in LEARNERS.items():
-        scores, chosen = [], []
+    for learner in LEARNERS:
+        scores, sigmas = {}, []
         for topic in topics:
             training = [e for e in examples if e.group != topic]
             test = [e for e in examples if e.group == topic]
-            cut = len(training) - len(training) // 10
-            sigma = sigmas[0]
-            if len(sigmas) > 1:
-                sigma = max(
-                    sigmas,
-                    key=lambda s: f1(
-                        trained(data, update, loss, s, training[:cut]), training[cut:]
-                    ),
-                )
-            chosen.append(f"{sigma:g}" if len(sigmas) > 1 else "-")
-            scores.append(f1(trained(data, update, loss, sigma, training), test))
-        row = [name, *(f"{s:.2f}" for s in scores), f"{sum(scores) / len(scores):.2f}"]
-        row += [", ".join(chosen), "-" if paper is None else f"{paper:.2f}"]
-        print("| " + " | ".join(row) + " |", flush=True)
+            sigmas.append(tuned(data, learner, training))
+            scores[topic] = f1(trained(data, learner, sigmas[-1], training), test)
+        yield Row(learner, scores, sum(scores.values()) / len(scores), sigmas)
+
+
+def main(data: Path) -> None:
+    """Run all learners on all splits and print the table."""
+    for number, (learner, scores, mean, sigmas) in enumerate(rows(data)):
+        if number == 0:
+            print(f"| learner | {' | '.join(scores)} | mean | sigma | Huynh & Mooney (2010) |")
+            print("|---|" + "---|" * (len(scores) + 3))
+        chosen = "-" if len(learner.sigmas) == 1 else ", ".join(f"{s:g}" for s in sigmas)
+        paper = "-" if learner.paper is None else f"{learner.paper:.2f}"
+        cells = [learner.name, *(f"{s:.2f}" for s in (*scores.values(), mean)), chosen, paper]
+        print(f"| {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """The sparse, scaled, lazily averaged learner is the textbook's dense one, and so is its certificate."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from textbook import CERTIFIED, RULES, Round, Vector, minimiser, objective, textbook
 
 from onlinesrl.ground.convert import network_of
 from onlinesrl.ground.model import ClauseModel
@@ -18,37 +18,27 @@ from onlinesrl.kernels import updates
 from onlinesrl.lang import mln
 from onlinesrl.learn.online import Hyper, Inference, OnlineLearner
 
-Vector = NDArray[np.float64]
 WEIGHTS, ATOMS = 5, 4
-RULES = ("cda1", "cda2", "mira", "subgradient", "perceptron")
-CERTIFIED = ("cda1", "cda2", "subgradient")
-SHRINKING = ("cda2", "subgradient")
 
 
 @dataclass(frozen=True, eq=False)
-class Round:
+class Pair:
     """A ground model over `WEIGHTS` weights, the truth and the label it is compared with."""
 
     model: ClauseModel
     truth: NDArray[np.uint8]
     rival: NDArray[np.uint8]
 
-    @property
-    def rho(self) -> float:
-        return float(np.sum(self.truth != self.rival))
-
-    @property
-    def delta(self) -> Vector:
-        """f(truth) - f(rival), dense."""
-        dense = np.zeros(WEIGHTS)
+    def round(self) -> Round:
+        delta = np.zeros(WEIGHTS)
         for sign, state in ((1.0, self.truth), (-1.0, self.rival)):
             indices, values = self.model.features(state)
-            dense[indices] += sign * values
-        return dense
+            delta[indices] += sign * values
+        return Round(float(np.sum(self.truth != self.rival)), delta)
 
 
 @st.composite
-def rounds(draw: st.DrawFn) -> Round:
+def pairs(draw: st.DrawFn) -> Pair:
     """Clauses of one to three literals that share weights, some with multiplicity; any two states."""
     literal = st.tuples(st.integers(1, ATOMS), st.sampled_from([1, -1]))
     clause = st.tuples(
@@ -69,7 +59,7 @@ def rounds(draw: st.DrawFn) -> Round:
         group=np.full(ATOMS, -1, np.int32),
         exactly=np.zeros(0, np.bool_),
     )
-    return Round(model, np.array(truth, np.uint8), np.array(rival, np.uint8))
+    return Pair(model, np.array(truth, np.uint8), np.array(rival, np.uint8))
 
 
 base_weights = st.lists(
@@ -86,7 +76,7 @@ def new_learner(rule: str, sigma: float, eta: float, base: Vector) -> OnlineLear
     return OnlineLearner(plan, hyper, Inference(Brute(), Brute()))
 
 
-def take(learner: OnlineLearner, each: Round) -> float:
+def take(learner: OnlineLearner, each: Pair) -> float:
     """Make one update; return the loss."""
     net, order = network_of(each.model)
     truth, rival = each.truth[order], each.rival[order]
@@ -96,58 +86,10 @@ def take(learner: OnlineLearner, each: Round) -> float:
 def current(learner: OnlineLearner) -> Vector:
     """The weights that the next rival is found with."""
     value = learner.weights.arrays.value[:WEIGHTS]
-    return value[:, 0] + updates.scale(learner.settings.rule, learner.weights.updates + 1) * value[:, 1]
-
-
-@dataclass
-class Step:
-    """What the textbook's loop knows after a round; weights without the base."""
-
-    weights: Vector
-    average: Vector
-    loss: float
-    alpha: float
-    dual: float
-    bound: float
-
-
-def textbook(
-    seen: Sequence[Round], rule: str, sigma: float, eta: float, base: Vector
-) -> Iterator[Step]:
-    """The table of updates, term by term, on dense vectors; regularised around the base."""
-    w, total = np.zeros(WEIGHTS), np.zeros(WEIGHTS)
-    alphas: list[float] = []
-    primal = 0.0
-    for t, each in enumerate(seen, start=1):
-        delta, rho = each.delta, each.rho - float(base @ each.delta)
-        square = float(delta @ delta)
-        hinge = max(0.0, rho - float(w @ delta))
-        primal += hinge + (sigma / 2 * float(w @ w) if rule in SHRINKING else 0.0)
-        shrunk = (t - 1) / t * w if rule in SHRINKING else w
-        loss = max(0.0, rho - float(shrunk @ delta))
-        if each.rho == 0:
-            step, alpha = 0.0, 0.0
-        elif square == 0.0:
-            step, alpha = 0.0, 1.0
-        elif rule == "cda1":
-            step = min(1 / sigma, loss / square)
-            alpha = sigma * step
-        elif rule == "cda2":
-            step = min(1 / (sigma * t), loss / square)
-            alpha = sigma * t * step
-        elif rule == "mira":
-            step, alpha = loss / square, 0.0
-        elif rule == "subgradient":
-            step, alpha = 1 / (sigma * t), 1.0
-        else:
-            step, alpha = eta, 0.0
-        w = shrunk + step * delta
-        total += w
-        alphas.append(alpha)
-        gain = sum(a * (r.rho - float(base @ r.delta)) for a, r in zip(alphas, seen, strict=False))
-        strength = sigma * t if rule in SHRINKING else sigma
-        dual = -strength / 2 * float(w @ w) + gain
-        yield Step(w, total / t, hinge, alpha, dual, primal - dual)
+    return (
+        value[:, 0]
+        + updates.scale(learner.settings.rule, learner.weights.updates + 1) * value[:, 1]
+    )
 
 
 def close(found: object, expected: object, scale: float) -> None:
@@ -156,15 +98,17 @@ def close(found: object, expected: object, scale: float) -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 @settings(derandomize=True, deadline=None, max_examples=60)
-@given(st.lists(rounds(), max_size=12), sigmas, st.sampled_from([0.5, 1.0]), base_weights)
+@given(st.lists(pairs(), max_size=12), sigmas, st.sampled_from([0.5, 1.0]), base_weights)
 def test_the_lazy_learner_is_the_dense_one(
-    rule: str, seen: list[Round], sigma: float, eta: float, base: Vector
+    rule: str, seen: list[Pair], sigma: float, eta: float, base: Vector
 ) -> None:
     learner = new_learner(rule, sigma, eta, base)
     np.testing.assert_array_equal(current(learner), base)
     np.testing.assert_array_equal(learner.weights.averaged()[:WEIGHTS], base)
     scale = 1.0
-    for each, step in zip(seen, textbook(seen, rule, sigma, eta, base), strict=True):
+    for each, step in zip(
+        seen, textbook([each.round() for each in seen], rule, sigma, eta, base), strict=True
+    ):
         scale = max(scale, float(np.abs(step.weights).max()) * learner.weights.updates)
         close(take(learner, each), step.loss, scale * ATOMS * 20)
         close(current(learner), base + step.weights, scale)
@@ -173,12 +117,14 @@ def test_the_lazy_learner_is_the_dense_one(
 
 @pytest.mark.parametrize("rule", CERTIFIED)
 @settings(derandomize=True, deadline=None, max_examples=60)
-@given(st.lists(rounds(), min_size=1, max_size=12), sigmas, base_weights)
+@given(st.lists(pairs(), min_size=1, max_size=12), sigmas, base_weights)
 def test_the_certificate_is_what_all_rounds_give(
-    rule: str, seen: list[Round], sigma: float, base: Vector
+    rule: str, seen: list[Pair], sigma: float, base: Vector
 ) -> None:
     learner = new_learner(rule, sigma, 1.0, base)
-    for each, step in zip(seen, textbook(seen, rule, sigma, 1.0, base), strict=True):
+    for each, step in zip(
+        seen, textbook([each.round() for each in seen], rule, sigma, 1.0, base), strict=True
+    ):
         take(learner, each)
         found = learner.certificate()
         scale = 1e3 * max(1.0, abs(step.dual), abs(step.bound))
@@ -186,56 +132,34 @@ def test_the_certificate_is_what_all_rounds_give(
         close(found["regret_bound"], step.bound, scale)
 
 
-def objective(seen: Sequence[Round], rule: str, sigma: float, base: Vector, w: Vector) -> float:
-    """The regularised loss of fixed weights base + w on the rounds' own loss functions."""
-    losses = [max(0.0, r.rho - float((base + w) @ r.delta)) for r in seen]
-    times = len(seen) if rule in SHRINKING else 1
-    return times * sigma / 2 * float(w @ w) + sum(losses)
-
-
-def minimiser(seen: Sequence[Round], rule: str, sigma: float, base: Vector) -> Vector:
-    """Nearly the best fixed weights: coordinate ascent on the dual, one multiplier a round."""
-    strength = sigma * (len(seen) if rule in SHRINKING else 1)
-    alphas, w = np.zeros(len(seen)), np.zeros(WEIGHTS)
-    for _ in range(60):
-        for i, each in enumerate(seen):
-            delta = each.delta
-            square = float(delta @ delta)
-            if square:
-                slope = each.rho - float((base + w) @ delta)
-                alpha = min(1.0, max(0.0, alphas[i] + strength * slope / square))
-                w += (alpha - alphas[i]) / strength * delta
-                alphas[i] = alpha
-    return w
-
-
 @pytest.mark.parametrize("rule", CERTIFIED)
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(
-    st.lists(rounds(), min_size=1, max_size=12),
+    st.lists(pairs(), min_size=1, max_size=12),
     sigmas,
     base_weights,
     st.lists(base_weights, min_size=5, max_size=5),
 )
 def test_no_fixed_weights_do_better_than_the_dual_value(
-    rule: str, seen: list[Round], sigma: float, base: Vector, others: list[Vector]
+    rule: str, seen: list[Pair], sigma: float, base: Vector, others: list[Vector]
 ) -> None:
     learner = new_learner(rule, sigma, 1.0, base)
     for each in seen:
         take(learner, each)
     dual = learner.certificate()["dual"]
     assert dual is not None
-    best = minimiser(seen, rule, sigma, base)
+    rounds = [each.round() for each in seen]
+    best = minimiser(rounds, rule, sigma, base)
     for w in [np.zeros(WEIGHTS), best, *others]:
-        least = objective(seen, rule, sigma, base, w)
+        least = objective(rounds, rule, sigma, base, w)
         assert dual <= least + 1e-9 * max(1.0, abs(least))
 
 
 @pytest.mark.parametrize("rule", ["cda1", "cda2"])
 @settings(derandomize=True, deadline=None, max_examples=60)
-@given(st.lists(rounds(), min_size=1, max_size=12), sigmas, base_weights)
+@given(st.lists(pairs(), min_size=1, max_size=12), sigmas, base_weights)
 def test_coordinate_steps_never_lower_the_dual_value(
-    rule: str, seen: list[Round], sigma: float, base: Vector
+    rule: str, seen: list[Pair], sigma: float, base: Vector
 ) -> None:
     learner = new_learner(rule, sigma, 1.0, base)
     before = 0.0
@@ -250,7 +174,7 @@ def test_coordinate_steps_never_lower_the_dual_value(
 @pytest.mark.parametrize("rule", ["mira", "perceptron"])
 def test_no_certificate_without_multipliers(rule: str) -> None:
     learner = new_learner(rule, 1.0, 1.0, np.zeros(WEIGHTS))
-    one = Round(
+    one = Pair(
         ClauseModel(
             n_atoms=ATOMS,
             start=np.array([0, 1], np.int64),
