@@ -141,6 +141,53 @@ def check(
         raise typer.Exit(65)
 
 
+Model = Annotated[Path, typer.Option("--model", metavar="M.mln", help="The model.")]
+Evidence = Annotated[
+    list[Path], typer.Option("--evidence", metavar="E.db", help="A database; may be repeated.")
+]
+Query = Annotated[str, typer.Option("--query", metavar="P,Q", help="Predicates to answer for.")]
+OutputOption = Annotated[Path | None, typer.Option(help="A file; else standard output.")]
+
+
+@app.command()
+def infer(  # noqa: PLR0913, PLR0917 - the options of the command
+    model: Model,
+    query: Query,
+    evidence: Evidence = [],  # noqa: B006
+    method: Annotated[
+        str, typer.Option(help="mpe, lp, walksat; exact, mcsat, gibbs for marginals.")
+    ] = "mpe",
+    output: OutputOption = None,
+    seed: Annotated[int, typer.Option(min=0, help="For the sampling methods.")] = 0,
+    stats: Annotated[bool, typer.Option("--stats", help="Print statistics as JSON.")] = False,
+) -> None:
+    """Infer the most probable world or marginal probabilities: a line `Atom(args) value` each."""
+    from onlinesrl import inference
+
+    world = inference.load_world(model, evidence, query.split(","))
+    lines, found = inference.infer(world, method, seed)
+    if output is not None or not stats:
+        with _output(output) as write:
+            write("".join(f"{line}\n" for line in lines).encode())
+    if stats:
+        print(json.dumps(found, indent=2))
+
+
+@app.command()
+def ground(
+    model: Model,
+    query: Query,
+    evidence: Evidence = [],  # noqa: B006
+    output: OutputOption = None,
+) -> None:
+    """Write the ground network: a weighted clause a line, hard ones with a final period."""
+    from onlinesrl import inference
+
+    world = inference.load_world(model, evidence, query.split(","))
+    with _output(output) as write:
+        write("".join(f"{line}\n" for line in inference.network_lines(world)).encode())
+
+
 @app.command()
 def schema() -> None:
     """Print the JSON schema of an example."""
@@ -174,12 +221,11 @@ def main() -> None:
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
-    except BrokenPipeError:
-        code = 0
     except Exception as error:
         shown = getattr(error, "format_message", None)
         if shown is None:
             raise
-        print(f"onlinesrl: {shown()}", file=sys.stderr)
+        if message := shown():  # none where the help has been shown
+            print(f"onlinesrl: {message}", file=sys.stderr)
         code = USAGE
     sys.exit(code or 0)

@@ -9,6 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
+def printable(text: str) -> str:
+    """Return text from an example as one line that a terminal only shows: the rest as escapes."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 class OnlinesrlError(Exception):
     """Base of every error that the project raises on purpose."""
 
@@ -82,8 +87,8 @@ class ExampleError(OnlinesrlError):
     exit_code = 65
 
     def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+        self.reason = printable(reason)
+        super().__init__(self.reason)
 
 
 class UnavailableError(OnlinesrlError):

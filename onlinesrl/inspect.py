@@ -9,7 +9,8 @@ from onlinesrl.ground.encode import Layout
 from onlinesrl.ground.plan import compile_program
 from onlinesrl.lang import mln
 from onlinesrl.learn.weights import WeightTable
-from onlinesrl.session import heaviest, load_checkpoint, weight_row
+from onlinesrl.results import heaviest, weight_row
+from onlinesrl.session import load_checkpoint
 
 
 def table(path: Path) -> WeightTable:

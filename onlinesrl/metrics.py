@@ -60,7 +60,6 @@ class Metrics:
     audited: int = 0
     total: Counts = field(default_factory=Counts)
     window: Counts = field(default_factory=Counts)
-    current: Counts = field(default_factory=Counts)
     routes: dict[str, int] = field(default_factory=dict)
     by: dict[str, list[int]] = field(default_factory=dict)
 
@@ -103,7 +102,7 @@ class Metrics:
     def save(self) -> dict[str, Any]:
         """Return the accumulators as JSON can hold them."""
         values = dict(vars(self))
-        for name in ("total", "window", "current"):
+        for name in ("total", "window"):
             values[name] = vars(values[name])
         return values
 
@@ -111,7 +110,7 @@ class Metrics:
     def restore(cls, saved: Mapping[str, Any]) -> Metrics:
         """Return the accumulators that ``save`` wrote."""
         values = dict(saved)
-        for name in ("total", "window", "current"):
+        for name in ("total", "window"):
             values[name] = Counts(**values[name])
         return cls(**values)
 

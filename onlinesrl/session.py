@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-import io
-import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from onlinesrl import __version__
 from onlinesrl.config import Config, mismatch
 from onlinesrl.errors import ModelError, StorageError
-from onlinesrl.ground.pack import show_atom
 from onlinesrl.ground.plan import Plan, compile_program
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Mpe
 from onlinesrl.lang import mln
 from onlinesrl.lang import weights as weight_files
 from onlinesrl.lang.ast import Program
-from onlinesrl.lang.example import Atoms, Constant, Example, ValuedAtom
 from onlinesrl.learn.online import Hyper, Inference, OnlineLearner, Outcome
-from onlinesrl.learn.weights import Entry, WeightTable
 from onlinesrl.metrics import Metrics
 from onlinesrl.progress import Progress
-from onlinesrl.report import ExampleRow, WeightRow, write_report
+from onlinesrl.results import read_summary, write_results
 from onlinesrl.stream import checkpoint
 from onlinesrl.stream.examples import Reader
 from onlinesrl.stream.files import FileSource
-from onlinesrl.stream.folder import RunFolder, storage_errors, write_atomic
+from onlinesrl.stream.folder import RunFolder
 from onlinesrl.stream.loop import Run, Schedule, check_fingerprint
 
-REPORTED_WEIGHTS = 400
 Warn = Callable[[str], None]
 
 
@@ -73,12 +66,12 @@ def _counted(config: Config, program: Program) -> tuple[str, int] | None:
 def make_learner(
     config: Config, program: Program | None = None, margins: bool = False
 ) -> OnlineLearner:
-    """Return a learner with the starting weights of the model and of ``learner.start``."""
+    """Return a learner of the configured model, or of another, with the weights in its file."""
     program = mln.load(config.model) if program is None else program
     plan, by = make_plan(config, program)
     inference = config.inference
     ilp = Ilp(inference.solver, max_nodes=inference.max_nodes)
-    learner = OnlineLearner(
+    return OnlineLearner(
         plan,
         Hyper(**config.learner.model_dump(exclude={"start"})),
         Inference(
@@ -92,6 +85,15 @@ def make_learner(
         by,
         margins,
     )
+
+
+def new_learner(config: Config) -> OnlineLearner:
+    """Return a learner to be trained: with starting weights, and room for more than it starts with."""
+    learner = make_learner(config)
+    most, fixed = config.learner.max_weights, learner.weights.reserved
+    if most is not None and most < 2 * fixed:
+        reason = f"the rules alone have {fixed} weights; expected at least {2 * fixed}"
+        raise config.error("learner.max_weights", reason)
     if config.learner.start is not None:
         for lost in set_weights(learner, mln.load(config.learner.start)):
             warn(f"{config.learner.start}: {lost}")
@@ -126,19 +128,15 @@ def trained_learner(config: Config, trained: Path, margins: bool = False) -> Onl
                 line=rule.position.line,
                 column=rule.position.column,
             )
-    learner = make_learner(_without_start(config), margins=margins)
+    learner = make_learner(config, margins=margins)
     if not set_weights(learner, program):
         return learner
-    return make_learner(_without_start(config), program, margins)
-
-
-def _without_start(config: Config) -> Config:
-    return config.model_copy(update={"learner": config.learner.model_copy(update={"start": None})})
+    return make_learner(config, program, margins)
 
 
 def _from_checkpoint(config: Config, path: Path, margins: bool) -> OnlineLearner:
     saved = load_checkpoint(path)
-    learner = make_learner(_without_start(config), margins=margins)
+    learner = make_learner(config, margins=margins)
     keys = ("model", "query")
     old, new = (
         {k: f.get(k) for k in keys} for f in (saved.header["fingerprint"], config.fingerprint())
@@ -193,7 +191,7 @@ def run(
 
     Returns the summary, which is also written with the weights and the report.
     """
-    learner, reader = make_learner(config), make_reader(config)
+    learner, reader = new_learner(config), make_reader(config)
     with RunFolder(config.output) as folder:
         if fresh:
             folder.clear()
@@ -201,7 +199,7 @@ def run(
         fingerprint = config.fingerprint()
         if saved is not None:
             check_fingerprint(saved, mismatch(saved.header["fingerprint"], fingerprint))
-            summary = _read_summary(folder)
+            summary = read_summary(folder)
             if saved.header["finished"] and summary and summary["finished"]:
                 say(f"{config.output}: this run is finished; --fresh starts it over")
                 return summary
@@ -237,110 +235,6 @@ def compile_kernels(learner: OnlineLearner, say: Warn) -> float:
         return learner.compile()
     finally:
         patience.cancel()
-
-
-def _read_summary(folder: RunFolder) -> dict[str, Any] | None:
-    """Return the summary, which is the last thing that a run writes; None where there is none."""
-    if not folder.summary.exists():
-        return None
-    with storage_errors(folder.summary, "read"):
-        summary: dict[str, Any] = json.loads(folder.summary.read_bytes())
-    return summary
-
-
-def write_results(config: Config, run_: Run, timing: Mapping[str, float]) -> dict[str, Any]:
-    """Write weights.mln, report.html and, last, summary.json; returns the summary."""
-    folder, line = run_.folder, run_.line()
-    summary = {
-        "version": __version__,
-        "finished": run_.finished,
-        **{name: value for name, value in line.items() if name != "window"},
-        "seconds": run_.seconds,
-        "examples_per_second": line["examples"] / run_.seconds if run_.seconds else None,
-        **timing,
-        "config": config.as_dict(),
-    }
-    entries = heaviest(run_.learner.weights)
-    write_atomic(folder.weights, weights_text(run_.learner, entries).encode())
-    with storage_errors(folder.report, "write"):
-        write_report(
-            folder.report,
-            title=f"onlinesrl: {config.output.name}",
-            summary=summary,
-            metrics=_metrics_lines(folder.metrics),
-            weights=[weight_row(e) for e in entries[:REPORTED_WEIGHTS]],
-            examples=[example_row(run_.learner, *shown) for shown in run_.shown],
-        )
-    write_atomic(folder.summary, json.dumps(summary, indent=2).encode() + b"\n")
-    return summary
-
-
-def _metrics_lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_bytes().splitlines()]
-
-
-def heaviest(weights: WeightTable) -> list[Entry]:
-    """Return the weights by |averaged weight| times the updates they took part in, largest first.
-
-    Weights that are zero and were never updated say nothing and are left out.
-    """
-    entries = [e for e in weights.entries() if e.uses or e.weight != 0.0]
-    return sorted(entries, key=lambda e: -abs(e.weight) * max(1, e.uses))
-
-
-def weights_text(learner: OnlineLearner, entries: list[Entry]) -> str:
-    """Return a weights file."""
-    text = io.StringIO()
-    updates = learner.weights.updates
-    header = (
-        f"Averaged weights after {updates} updates ({learner.hyper.update}), most influential first."
-        f"\n{len(entries)} weights; written by onlinesrl {__version__}."
-    )
-    rows = ((e.clause, e.key, e.weight) for e in entries)
-    weight_files.write(learner.layout.plan.program, rows, text, header)
-    return text.getvalue()
-
-
-def weight_row(entry: Entry) -> WeightRow:
-    """Return a weight as the report shows it."""
-    instance = ", ".join(
-        f"{name} = {constant}"
-        for name, constant in zip(entry.clause.template, entry.key, strict=True)
-    )
-    return WeightRow(entry.clause.text, instance, entry.weight, entry.uses)
-
-
-def example_row(learner: OnlineLearner, example: Example, outcome: Outcome) -> ExampleRow:
-    """Return an example as the report shows it."""
-    predicted = outcome.prediction.predicted if outcome.prediction else {}
-    return ExampleRow(
-        str(example.id),
-        example.group,
-        _atoms(predicted),
-        _atoms(example.truth or {}),
-        _words(learner, example.evidence),
-    )
-
-
-def _atoms(atoms: Mapping[str, Sequence[list[Constant] | ValuedAtom]]) -> list[str]:
-    found = []
-    for name, rows in atoms.items():
-        for row in rows:
-            args, value = (row.args, row.value) if isinstance(row, ValuedAtom) else (row, 1.0)
-            if value:
-                found.append(show_atom(name, (a if isinstance(a, int) else f'"{a}"' for a in args)))
-    return found
-
-
-def _words(learner: OnlineLearner, evidence: Atoms) -> dict[str, str]:
-    """Say what constants of query types stand for: by a relation to a type that only names things."""
-    plan = learner.layout.plan
-    queried = {t for q in plan.query for t in learner.layout.arguments(q)}
-    for name, atoms in evidence.items():
-        types = learner.layout.arguments(name)
-        if len(types) == 2 and types[0] not in plan.local and types[1] in queried:
-            return {str(row[1]): str(row[0]) for row in atoms if isinstance(row, list)}
-    return {}
 
 
 # held-out data -------------------------------------------------------------------------------------
@@ -382,7 +276,7 @@ def evaluate(config: Config, trained: Path) -> dict[str, Any]:
 
 def check(config: Config, most: int) -> tuple[list[str], bool]:
     """Validate configuration, model and first examples; returns what was found, and if all is good."""
-    learner = make_learner(config)
+    learner = new_learner(config)
     plan = learner.layout.plan
     found = [
         f"model: {len(plan.program.rules)} rules, {len(plan.clauses)} clauses to ground, "

@@ -13,11 +13,12 @@ LAYERS = [
     {"kernels", "lang", "metrics"},
     {"ground"},
     {"infer"},
-    {"learn"},
+    {"learn", "testing"},
     {"yamltree", "schema", "config"},
     {"stream"},
     {"progress", "report"},
-    {"session", "inspect"},
+    {"results"},
+    {"session", "inspect", "inference"},
     {"cli"},
 ]
 """From the lowest up: a part imports itself, parts of lower layers, and parts of its own."""

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
-from onlinesrl.ground.plan import Absent, ClausePlan, Compare, Domain, Plan, Scan, Step
+from onlinesrl.ground.plan import (
+    Absent,
+    ClausePlan,
+    Compare,
+    Compute,
+    Domain,
+    Order,
+    Plan,
+    Scan,
+    Step,
+    leaves,
+)
 from onlinesrl.kernels import ground as k
-from onlinesrl.kernels.network import Bytes, Ints32
-from onlinesrl.lang.ast import Term, Variable
+from onlinesrl.kernels.network import Bytes, Ints, Ints32
+from onlinesrl.lang.ast import Constant, Leaf, Variable
+from onlinesrl.lang.normal import Literal
+
+WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
 class Layout:
@@ -47,10 +63,10 @@ class Layout:
         return [*self.evidence] * 2 + [name for name in self.plan.query for _ in range(3)]
 
     def radix_order(self, name: str) -> list[int]:
-        """Return argument positions with the grouped one last."""
+        """Return argument positions with the grouped ones last."""
         group = self.plan.groups.get(name)
         order = list(range(len(self.arguments(name))))
-        return sorted(order, key=lambda k: group is not None and k == group.argument)
+        return sorted(order, key=lambda k: group is not None and k in group.arguments)
 
 
 @dataclass
@@ -65,6 +81,8 @@ class _Code:
     term_start: list[int] = field(default_factory=lambda: [0])
     term: list[int] = field(default_factory=list)
     binds: list[int] = field(default_factory=list)
+    term_type: list[int] = field(default_factory=list)
+    number: list[int] = field(default_factory=list)
     indexes: dict[tuple[int, int], int] = field(default_factory=dict)
     index_type: list[int] = field(default_factory=list)
 
@@ -74,7 +92,7 @@ class _Encoder:
         self.layout = layout
         self.code = _Code()
 
-    def term(self, term: Term, kind: str, slots: dict[str, int]) -> int:
+    def term(self, term: Leaf, kind: str, slots: dict[str, int]) -> int:
         if isinstance(term, Variable):
             return slots[term.name]
         return -1 - self.layout.constant_number[kind][term.name]
@@ -88,6 +106,7 @@ class _Encoder:
         code.run.append(0)
         code.term.extend(t for t, _ in terms)
         code.binds.extend(b for _, b in terms)
+        code.term_type.extend(-1 for _ in terms)
         code.term_start.append(len(code.term))
 
     def index(self, slot: int, argument: int, kind: str) -> int:
@@ -105,7 +124,7 @@ class _Encoder:
         bound = set(step.bound) if isinstance(step, Scan) else set(slots)
         seen, terms, probe = set(bound), [], None
         for position, (term, kind) in enumerate(
-            zip(atom.terms, layout.arguments(atom.predicate), strict=True)
+            zip(leaves(atom), layout.arguments(atom.predicate), strict=True)
         ):
             binds = isinstance(term, Variable) and term.name not in seen
             known = not isinstance(term, Variable) or term.name in bound
@@ -126,8 +145,36 @@ class _Encoder:
             kind = self.layout.type_number[step.type]
             self.add(k.DOMAIN, kind, [(slots[step.variable], True)])
             self.code.run[-1] = step.run
+        elif isinstance(step, Order):
+            self.numbers(
+                ORDERS[step.op], -1, [(step.left, False), (step.right, False)], plan, slots
+            )
+        elif isinstance(step, Compute):
+            terms = [(step.variable, step.binds), (step.left, False), (step.right, False)]
+            self.numbers(k.COMPUTE, OPERATIONS[step.op], terms, plan, slots)
         else:
             self.add(k.EQUAL if step.equal else k.UNEQUAL, -1, self.compared(step, plan, slots))
+
+    def numbers(
+        self,
+        op: int,
+        operation: int,
+        terms: Sequence[tuple[Leaf, bool]],
+        plan: ClausePlan,
+        slots: dict[str, int],
+    ) -> None:
+        """Encode a step on whole numbers; constants stand for themselves."""
+        first, codes = len(self.code.term), []
+        for term, binds in terms:
+            if isinstance(term, Variable):
+                codes.append((slots[term.name], binds))
+            else:
+                self.code.number.append(whole_number(term))
+                codes.append((-len(self.code.number), binds))
+        self.add(op, operation, codes)
+        for place, (term, _) in enumerate(terms, first):
+            if isinstance(term, Variable):
+                self.code.term_type[place] = self.layout.type_number.get(plan.types[term.name], -1)
 
     def compared(
         self, step: Compare, plan: ClausePlan, slots: dict[str, int]
@@ -135,6 +182,16 @@ class _Encoder:
         kinds = [plan.types[t.name] for t in (step.left, step.right) if isinstance(t, Variable)]
         left, right = (self.term(t, kinds[0], slots) for t in (step.left, step.right))
         return [(left, step.binds), (right, False)]
+
+
+ORDERS = {"<": k.LESS, "<=": k.AT_MOST, "=": k.SAME, "!=": k.OTHER}
+OPERATIONS = {"+": k.PLUS, "-": k.MINUS, "*": k.TIMES, "/": k.OVER, "%": k.MODULO}
+
+
+def whole_number(term: Leaf) -> int:
+    """Return the number that a constant is, or NO_NUMBER."""
+    name = term.name if isinstance(term, Constant) else ""
+    return int(name) if WHOLE.fullmatch(name) else k.NO_NUMBER
 
 
 def _ints(values: Sequence[int]) -> Ints32:
@@ -176,7 +233,7 @@ def encode_plan(layout: Layout) -> tuple[k.Plans, int]:
             for step in steps:
                 encoder.step(step, clause_plan, slots)
             step_start.append(len(encoder.code.op))
-        literal.add(layout, encoder, clause_plan, slots)
+        literal.add(layout, encoder, clause_plan.query, slots)
         strides, size = block_layout(layout, clause_plan)
         for name, stride in zip(clause_plan.clause.template, strides, strict=True):
             kind = layout.type_number[clause_plan.types[name]]
@@ -186,6 +243,8 @@ def encode_plan(layout: Layout) -> tuple[k.Plans, int]:
         first_weight.append(reserved)
         unseen_weight.append(reserved + unseen)
         reserved += 0 if clause_plan.clause.hard else size + unseen
+    literal_start = literal.start.copy()
+    exists = _existentials(layout, encoder, literal)
     return (
         k.Plans(
             *_queries(layout),
@@ -194,10 +253,11 @@ def encode_plan(layout: Layout) -> tuple[k.Plans, int]:
             _ints([argument for _, argument in encoder.code.indexes]),
             _ints(encoder.code.index_type),
             _ints(step_start),
-            *_steps(encoder.code),
+            *_steps(encoder.code),  # type: ignore[arg-type]
             np.asarray([p.clause.hard for p in plan.clauses], np.uint8),
             _ints([p.clause.sign for p in plan.clauses]),
-            *literal.arrays(),
+            *literal.arrays(literal_start),
+            *exists,
             np.asarray(first_weight, np.int64),
             np.asarray(unseen_weight, np.int64),
             _ints(template_start),
@@ -205,6 +265,7 @@ def encode_plan(layout: Layout) -> tuple[k.Plans, int]:
             _ints([t[1] for t in template]),
             _ints([t[2] for t in template]),
             _ints([len(layout.constants[t]) for t in layout.types]),
+            *_declared_numbers(layout),
         ),
         reserved,
     )
@@ -218,23 +279,24 @@ class _Literals:
         self.term_start, self.term = [0], []  # type: list[int], list[int]
 
     def add(
-        self, layout: Layout, encoder: _Encoder, plan: ClausePlan, slots: dict[str, int]
+        self,
+        layout: Layout,
+        encoder: _Encoder,
+        literals: Sequence[Literal],
+        slots: dict[str, int],
     ) -> None:
-        for literal in plan.query:
+        for literal in literals:
             name = literal.atom.predicate
-            kinds = layout.arguments(name)
+            kinds, terms = layout.arguments(name), leaves(literal.atom)
             self.query.append(layout.plan.query.index(name))
             self.positive.append(int(literal.positive))
-            self.term += [
-                encoder.term(literal.atom.terms[j], kinds[j], slots)
-                for j in layout.radix_order(name)
-            ]
+            self.term += [encoder.term(terms[j], kinds[j], slots) for j in layout.radix_order(name)]
             self.term_start.append(len(self.term))
         self.start.append(len(self.query))
 
-    def arrays(self) -> tuple[Ints32, Ints32, Bytes, Ints32, Ints32]:
+    def arrays(self, start: Sequence[int]) -> tuple[Ints32, Ints32, Bytes, Ints32, Ints32]:
         return (
-            _ints(self.start),
+            _ints(start),
             _ints(self.query),
             np.asarray(self.positive, np.uint8),
             _ints(self.term_start),
@@ -242,9 +304,35 @@ class _Literals:
         )
 
 
+def _existentials(
+    layout: Layout, encoder: _Encoder, literal: _Literals
+) -> tuple[Ints32, Ints32, Ints32]:
+    """Encode the existentials behind everything else; returns where their parts start."""
+    start, step_start = [0], [len(encoder.code.op)]
+    first = len(literal.start) - 1
+    for plan in layout.plan.clauses:
+        slots = {name: n for n, name in enumerate(plan.types)}
+        for part in plan.exists:
+            for steps in (part.full, part.listed):
+                for step in steps:
+                    encoder.step(step, plan, slots)
+                step_start.append(len(encoder.code.op))
+            literal.add(layout, encoder, part.query, slots)
+        start.append((len(step_start) - 1) // 2)
+    return _ints(start), _ints(step_start), _ints(literal.start[first:])
+
+
+def _declared_numbers(layout: Layout) -> tuple[Ints32, Ints]:
+    """Return the whole numbers of declared constants, type after type."""
+    names = [layout.constants[t] for t in layout.types]
+    start = np.cumsum([0, *map(len, names)]).astype(np.int32)
+    numbers = [whole_number(Constant(name)) for name in chain.from_iterable(names)]
+    return start, np.asarray(numbers, np.int64)
+
+
 def _steps(
     code: _Code,
-) -> tuple[Ints32, Ints32, Ints32, Ints32, Bytes, Ints32, Ints32, Bytes]:
+) -> tuple[Ints32, Ints32, Ints32, Ints32, Bytes, Ints32, Ints32, Bytes, Ints32, Ints]:
     return (
         _ints(code.op),
         _ints(code.slot),
@@ -254,6 +342,8 @@ def _steps(
         _ints(code.term_start),
         _ints(code.term),
         np.asarray(code.binds, np.uint8),
+        _ints(code.term_type),
+        np.asarray(code.number, np.int64),
     )
 
 
@@ -263,8 +353,8 @@ def _arities(layout: Layout) -> list[int]:
 
 def _queries(
     layout: Layout,
-) -> tuple[Ints32, Ints32, Ints32, Ints32, Ints32, Ints32, Ints32, Ints32]:
-    start, kinds, arguments, groups = [0], [], [], []
+) -> tuple[Ints32, Ints32, Ints32, Ints32, Ints32, Ints32, Ints32, Ints32, Ints32]:
+    start, kinds, arguments, groups, grouped = [0], [], [], [], []
     for name in layout.plan.query:
         order = layout.radix_order(name)
         kinds += [layout.type_number[layout.arguments(name)[j]] for j in order]
@@ -272,6 +362,7 @@ def _queries(
         start.append(len(kinds))
         group = layout.plan.groups.get(name)
         exactly = group is not None and group.exactly
+        grouped.append(0 if group is None else len(group.arguments))
         groups.append(k.NO_GROUP if group is None else k.EXACTLY_ONE if exactly else k.AT_MOST_ONE)
     query = layout.plan.query
     return (
@@ -279,6 +370,7 @@ def _queries(
         _ints(kinds),
         _ints(arguments),
         _ints(groups),
+        _ints(grouped),
         _ints([layout.evidence[name] for name in query]),
         _ints([layout.listed[name] for name in query]),
         _ints([layout.false[name] for name in query]),

@@ -14,8 +14,8 @@ import numpy as np
 
 from onlinesrl.errors import ExampleError
 from onlinesrl.ground.encode import Layout
-from onlinesrl.kernels.ground import Batch, localise
-from onlinesrl.kernels.network import Ints32
+from onlinesrl.kernels.ground import NO_NUMBER, Batch, localise
+from onlinesrl.kernels.network import Ints, Ints32
 from onlinesrl.lang.example import Atoms, Constant, Example, ValuedAtom
 
 KEPT_NAMES = 1 << 16
@@ -100,6 +100,7 @@ class Packer:
         self.stamps = [np.zeros(0, np.int64) for _ in layout.types]
         self.places = [np.zeros(0, np.int32) for _ in layout.types]
         self.stream_ids = [np.zeros(0, np.int32) for _ in layout.types]
+        self.stream_size = [0] * len(layout.types)
 
     def clear(self) -> None:
         """Forget the packed worlds."""
@@ -226,6 +227,7 @@ class Packer:
             np.full((worlds, types), -1, np.int64),
             np.zeros(len(data), np.int32),
             np.zeros(len(data), np.int32),
+            np.zeros(0, np.int64),
             np.frombuffer(bytes(self.listed), np.uint8),
             np.frombuffer(bytes(self.labelled), np.uint8),
         )
@@ -234,20 +236,27 @@ class Packer:
         for kind in range(types):
             at = self._localise(batch, kind, at, learning)
         self.worlds_ever += worlds
+        if self.layout.plan.numeric:
+            return batch._replace(number=self._numbers()[batch.member])
         return batch
 
+    def _numbers(self) -> Ints:
+        """Return the whole number that each constant is, or NO_NUMBER."""
+        names = self.constants.names
+        return np.asarray([n if isinstance(n, int) else NO_NUMBER for n in names], np.int64)
+
     def _make_room(self) -> None:
-        """Extend the tables by constant to the constants that are new, and find them in the stream."""
-        new = self.constants.names[self.known :]
-        self.known = len(self.constants.names)
+        """Extend the tables by constant, and find constants in the stream where either has new ones."""
+        before, self.known = self.known, len(self.constants.names)
         for kind, name in enumerate(self.layout.types):
             self.stamps[kind] = _extended(self.stamps[kind], self.known)
             self.places[kind] = _extended(self.places[kind], self.known)
             self.stream_ids[kind] = _extended(self.stream_ids[kind], self.known)
-            if name in self.stream and new:
-                get = self.stream[name].get
-                found = [get(constant, -1) for constant in map(str, new)]
-                self.stream_ids[kind][self.known - len(new) : self.known] = found
+            if name in self.stream:
+                stream = self.stream[name]
+                first = before if self.stream_size[kind] == len(stream.names) else 0
+                found = [stream.get(text, -1) for text in map(str, self.constants.names[first:])]
+                self.stream_ids[kind][first : self.known] = found
 
     def _localise(self, batch: Batch, kind: int, at: int, learning: bool) -> int:
         """Renumber one type's constants by world, by stream, or both; new ones join the stream."""
@@ -272,9 +281,10 @@ class Packer:
             first,
             fresh,
         )
-        for constant in fresh[: stop - first].tolist():
-            assert stream is not None
-            stream[self.constants.names[constant]]
+        if stream is not None:
+            for constant in fresh[: stop - first].tolist():
+                stream[self.constants.names[constant]]
+            self.stream_size[kind] = len(stream.names)
         return at
 
     def names(self, batch: Batch, w: int, kind: int) -> list[Constant]:

@@ -9,12 +9,12 @@ join binds range over their domain, equalities filter or bind (grounding.md). Th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias, cast
 
 from onlinesrl.errors import OnlinesrlError
-from onlinesrl.lang.ast import Atom, Constant, Predicate, Program, Term, Variable
-from onlinesrl.lang.normal import Clause, Literal, clauses
+from onlinesrl.lang.ast import Atom, Constant, Leaf, Predicate, Program, Term, Variable
+from onlinesrl.lang.normal import Clause, Existential, Literal, clauses
 
 MAX_BLOCK = 64
 
@@ -58,8 +58,8 @@ class Compare:
     """Keep the rows where two terms are equal (or unequal); ``binds``: assign left from right."""
 
     equal: bool
-    left: Term
-    right: Term
+    left: Leaf
+    right: Leaf
     binds: bool = False
 
     def __str__(self) -> str:
@@ -67,7 +67,50 @@ class Compare:
         return f"where {_name(self.left)} {sign} {_name(self.right)}"
 
 
-Step: TypeAlias = Scan | Absent | Domain | Compare
+@dataclass(frozen=True)
+class Order:
+    """Keep the rows where two whole numbers compare: ``<``, ``<=``, ``=`` or ``!=``."""
+
+    op: str
+    left: Leaf
+    right: Leaf
+
+    def __str__(self) -> str:
+        return f"where {_name(self.left)} {self.op} {_name(self.right)}"
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Bind a variable to a number computed from two others, or keep the rows where it is that."""
+
+    variable: Leaf
+    op: str
+    left: Leaf
+    right: Leaf
+    binds: bool = False
+
+    def __str__(self) -> str:
+        sign = ":=" if self.binds else "="
+        return (
+            f"where {_name(self.variable)} {sign} {_name(self.left)} {self.op} {_name(self.right)}"
+        )
+
+
+Check: TypeAlias = Absent | Compare | Order | Compute
+Step: TypeAlias = Scan | Domain | Check
+
+
+@dataclass(frozen=True)
+class ExistentialPlan:
+    """How the bindings of an existential are found once the clause's own variables are bound."""
+
+    full: tuple[Step, ...]
+    listed: tuple[Step, ...]
+    query: tuple[Literal, ...]
+
+    def __str__(self) -> str:
+        query = " ^ ".join(("" if x.positive else "!") + _show(x.atom) for x in self.query)
+        return "; ".join([*map(str, self.full), f"or {query}"])
 
 
 @dataclass(frozen=True)
@@ -79,10 +122,12 @@ class ClausePlan:
     listed: tuple[Step, ...]
     query: tuple[Literal, ...]
     types: Mapping[str, str] = field(hash=False)
+    exists: tuple[ExistentialPlan, ...] = ()
 
     def __str__(self) -> str:
         query = " v ".join(("" if x.positive else "!") + _show(x.atom) for x in self.query)
         steps = [*map(str, self.full), f"write {query}"]
+        steps += [f"for some {e}" for e in self.exists]
         if self.clause.template:
             steps.append(f"weight of ({', '.join(self.clause.template)})")
         return "\n".join([self.clause.text, *(f"  {step}" for step in steps)])
@@ -90,18 +135,28 @@ class ClausePlan:
 
 @dataclass(frozen=True)
 class Group:
-    """At most (or exactly) one atom of a predicate is true along one argument."""
+    """At most (or exactly) one atom is true among those that differ only in some arguments."""
 
-    argument: int
+    arguments: tuple[int, ...]
     exactly: bool
 
+    def show(self, predicate: str) -> str:
+        """Return the constraint in words."""
+        places = " and ".join(str(k + 1) for k in self.arguments)
+        return f"{'exactly' if self.exactly else 'at most'} one {predicate} along argument {places}"
 
-def _name(term: Term) -> str:
+
+def leaves(atom: Atom) -> tuple[Leaf, ...]:
+    """Return the terms of an atom of a clause, where compound ones have been named."""
+    return cast(tuple[Leaf, ...], atom.terms)
+
+
+def _name(term: Leaf) -> str:
     return term.name if isinstance(term, Variable) else f'"{term.name}"'
 
 
 def _show(atom: Atom) -> str:
-    return f"{atom.predicate}({', '.join(map(_name, atom.terms))})"
+    return f"{atom.predicate}({', '.join(map(_name, leaves(atom)))})"
 
 
 def _variables(terms: Iterable[Term]) -> list[str]:
@@ -118,6 +173,7 @@ class Plan:
     clauses: tuple[ClausePlan, ...]
     local: frozenset[str]  # types whose constants are numbered anew in every world
     template: frozenset[str]  # types of + variables: constants are known stream-wide
+    numeric: bool = False  # some step compares or computes whole numbers
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.clauses))
@@ -154,7 +210,7 @@ def _groups(
 ) -> tuple[dict[str, Group], set[int]]:
     """Find the groups, and the clauses that they make superfluous."""
     groups = {
-        name: Group(program.predicates[name].exactly_one[0], True)
+        name: Group(program.predicates[name].exactly_one, True)
         for name in query
         if program.predicates[name].exactly_one
     }
@@ -162,9 +218,12 @@ def _groups(
     for number, clause in enumerate(all_clauses):
         for name in query:
             k = at_most_one(clause, program.predicates[name])
-            if k is not None and groups.setdefault(name, Group(k, False)).argument == k:
+            if k is not None and k in groups.setdefault(name, Group((k,), False)).arguments:
                 covered.add(number)
     return groups, covered
+
+
+NUMBER = ""  # the type of a computed variable that need not be a constant of the world
 
 
 class _Compiler:
@@ -176,18 +235,15 @@ class _Compiler:
     def types_of(self, clause: Clause) -> dict[str, str]:
         """Return the type of each variable of a clause."""
         types: dict[str, str] = {}
-        for literal in clause.literals:
+        for part in _parts(clause):
+            types |= dict(part.domains)
+            types |= {v.name: NUMBER for v, *_ in part.computed}
+        for literal in [*clause.literals, *(x for e in clause.exists for x in e.literals)]:
             declared = self.program.predicates[literal.atom.predicate].types
             for term, kind in zip(literal.atom.terms, declared, strict=True):
                 if isinstance(term, Variable):
                     types[term.name] = kind
-        unknown = [
-            name
-            for _, left, right in clause.equalities
-            for name in _variables((left, right))
-            if name not in types
-        ]
-        unknown += [name for name in clause.template if name not in types]
+        unknown = [name for name in clause.template if name not in types]
         if unknown:
             raise OnlinesrlError(
                 f"rule `{clause.text}`: variable {unknown[0]} is in no literal of the clause, "
@@ -201,7 +257,28 @@ class _Compiler:
         query = tuple(x for x in clause.literals if x.atom.predicate in self.query)
         full = self.steps(clause, types, query, opened=False)
         listed = self.steps(clause, types, query, opened=True)
+        if clause.exists:
+            exists = tuple(self.existential(clause, e, types) for e in clause.exists)
+            return ClausePlan(clause, full, listed, query, types, exists)
         return ClausePlan(clause, self.with_run(clause, full, query), listed, query, types)
+
+    def existential(
+        self, clause: Clause, part: Existential, types: Mapping[str, str]
+    ) -> ExistentialPlan:
+        """Compile the search for an existential's bindings: its own variables are the free ones."""
+        outer = {v for v in types if v not in part.variables}
+        query = tuple(x for x in part.literals if x.atom.predicate in self.query)
+        evidence = [x for x in part.literals if x.atom.predicate not in self.query]
+        checks: list[Check] = [Absent(x.atom) for x in evidence if not x.positive]
+        checks += _number_checks(part, wanted=True)
+        checks += [Compare(equal, a, b) for equal, a, b in part.equalities]
+        inner = {v: types[v] for v in part.variables}
+        variants = []
+        for opened in (False, True):
+            joins = [(x.atom, False) for x in evidence if x.positive]
+            joins += [(x.atom, True) for x in query if opened and x.positive]
+            variants.append(_arrange(joins, list(checks), list(inner), inner, outer))
+        return ExistentialPlan(variants[0], variants[1], query)
 
     def steps(
         self, clause: Clause, types: Mapping[str, str], query: tuple[Literal, ...], opened: bool
@@ -212,30 +289,18 @@ class _Compiler:
         if opened:
             only = len(query) == 1 and not clause.hard  # a hard clause without its atom is broken
             joins += [(x.atom, True) for x in query if only or not x.positive]
-        checks: list[Absent | Compare] = [Absent(x.atom) for x in evidence if x.positive]
+        checks: list[Check] = [Absent(x.atom) for x in evidence if x.positive]
         checks += [Compare(not equal, a, b) for equal, a, b in clause.equalities]
-        bound: set[str] = set()
-        steps: list[Step] = []
-        while True:
-            steps += _ready(checks, bound)
-            if joins:
-                atom, open_ = max(joins, key=lambda join: _binding(join[0], bound))
-                joins.remove((atom, open_))
-                steps.append(Scan(atom, frozenset(bound), open_))
-                bound |= set(_variables(atom.terms))
-                continue
-            free = [v for v in self.domain_order(clause, types, query) if v not in bound]
-            if not free:
-                return tuple(steps)
-            steps.append(Domain(free[0], types[free[0]]))
-            bound.add(free[0])
+        checks += _number_checks(clause, wanted=False)
+        return _arrange(joins, checks, self.domain_order(clause, types, query), types, set())
 
     def domain_order(
         self, clause: Clause, types: Mapping[str, str], query: tuple[Literal, ...]
     ) -> list[str]:
         """Order free variables so that one that may become a run comes last."""
         candidate = self.run_candidate(clause, query, types)
-        return sorted(types, key=lambda v: v == candidate)
+        inner = {v for e in clause.exists for v in e.variables}
+        return sorted((v for v in types if v not in inner), key=lambda v: v == candidate)
 
     def run_candidate(
         self, clause: Clause, query: tuple[Literal, ...], types: Mapping[str, str]
@@ -244,6 +309,8 @@ class _Compiler:
         blocks = self.block(clause, types)
         fixed = {v for x in clause.literals if x not in query for v in _variables(x.atom.terms)}
         fixed |= {v for _, a, b in clause.equalities for v in _variables((a, b))}
+        fixed |= {v for _, _, a, b in clause.comparisons for v in _variables((a, b))}
+        fixed |= {v for name, _, a, b in clause.computed for v in _variables((name, a, b))}
         inner = [v for v in blocks if v not in fixed][-1:]
         if not inner or inner[0] != blocks[-1]:
             inner = [
@@ -278,11 +345,55 @@ class _Compiler:
 
 def _binding(atom: Atom, bound: set[str]) -> tuple[int, int]:
     """Rank a join: by its bound arguments, then by how few it leaves free."""
-    known = sum(isinstance(t, Constant) or t.name in bound for t in atom.terms)
+    known = sum(isinstance(t, Constant) or t.name in bound for t in leaves(atom))
     return known, known - len(atom.terms)
 
 
-def _ready(checks: list[Absent | Compare], bound: set[str]) -> list[Step]:
+def _arrange(
+    joins: list[tuple[Atom, bool]],
+    checks: list[Check],
+    order: Sequence[str],
+    types: Mapping[str, str],
+    bound: set[str],
+) -> tuple[Step, ...]:
+    """Order the steps; ``order`` lists the variables to bind, those no join binds by their domain."""
+    steps: list[Step] = []
+    while True:
+        steps += _ready(checks, bound)
+        if joins:
+            atom, open_ = max(joins, key=lambda join: _binding(join[0], bound))
+            joins.remove((atom, open_))
+            steps.append(Scan(atom, frozenset(bound), open_))
+            bound |= set(_variables(atom.terms))
+            continue
+        free = [v for v in order if v not in bound]
+        computed = {v for c in checks if isinstance(c, Compute) for v in _variables((c.variable,))}
+        free.sort(key=lambda v: v in computed)  # a computed one may be bound by the others
+        if not free:
+            return tuple(steps)
+        steps.append(Domain(free[0], types[free[0]]))
+        bound.add(free[0])
+
+
+def _number_checks(part: Clause | Existential, wanted: bool) -> list[Check]:
+    """Return the checks on whole numbers: comparisons hold (``wanted``) or fail, computations hold."""
+    checks: list[Check] = []
+    for positive, op, left, right in part.comparisons:
+        order = Order(op, left, right)
+        if op in (">", ">="):
+            order = Order(op.replace(">", "<"), right, left)
+        checks.append(order if positive == wanted else _opposite(order))
+    checks += [Compute(*computed) for computed in part.computed]
+    return checks
+
+
+def _opposite(order: Order) -> Order:
+    if order.op == "=":
+        return Order("!=", order.left, order.right)
+    return Order("<=" if order.op == "<" else "<", order.right, order.left)
+
+
+def _ready(checks: list[Check], bound: set[str]) -> list[Step]:
     """Take the checks whose variables are bound; an equality with one bound side binds the other."""
     ready: list[Step] = []
     progress = True
@@ -297,9 +408,16 @@ def _ready(checks: list[Absent | Compare], bound: set[str]) -> list[Step]:
     return ready
 
 
-def _check_step(check: Absent | Compare, bound: set[str]) -> Step | None:
+def _check_step(check: Check, bound: set[str]) -> Step | None:  # noqa: PLR0911 - a case each
     if isinstance(check, Absent):
         return check if set(_variables(check.atom.terms)) <= bound else None
+    if isinstance(check, Order | Compute):
+        if not set(_variables((check.left, check.right))) <= bound:
+            return None
+        if isinstance(check, Order) or set(_variables((check.variable,))) <= bound:
+            return check
+        bound |= set(_variables((check.variable,)))
+        return replace(check, binds=True)
     free = [v for v in _variables((check.left, check.right)) if v not in bound]
     if not free:
         return check
@@ -318,17 +436,34 @@ def _local_types(program: Program, query: Sequence[str], plans: Iterable[ClauseP
     for plan in plans:
         seen: set[str] = set()
         template |= {plan.types[v] for v in plan.clause.template}
-        for step in (*plan.full, *plan.listed):
+        inner = [step for e in plan.exists for step in (*e.full, *e.listed)]
+        for step in (*plan.full, *plan.listed, *inner):
             if isinstance(step, Domain):
                 local.add(step.type)
-        literals = [x.atom.terms for x in plan.clause.literals]
-        for terms in [*literals, *((a, b) for _, a, b in plan.clause.equalities)]:
+            elif isinstance(step, Order | Compute):
+                local |= {plan.types[v] for v in _step_variables(step)} - {NUMBER}
+        parts = _parts(plan.clause)
+        literals = [x.atom.terms for part in parts for x in part.literals]
+        for terms in [*literals, *((a, b) for part in parts for _, a, b in part.equalities)]:
             for v in _variables(terms):
                 if v in seen:
                     local.add(plan.types[v])
                 seen.add(v)
     used = {t for p in program.predicates.values() for t in p.types}
     return local | (used - template)
+
+
+def _all_literals(clause: Clause) -> list[Literal]:
+    return [*clause.literals, *(x for e in clause.exists for x in e.literals)]
+
+
+def _parts(clause: Clause) -> list[Clause | Existential]:
+    return [clause, *clause.exists]
+
+
+def _step_variables(step: Order | Compute) -> list[str]:
+    terms = (step.left, step.right)
+    return _variables(terms if isinstance(step, Order) else (step.variable, *terms))
 
 
 def compile_program(program: Program, query: Sequence[str], templates: Iterable[str] = ()) -> Plan:
@@ -341,22 +476,24 @@ def compile_program(program: Program, query: Sequence[str], templates: Iterable[
         if name not in program.predicates:
             known = ", ".join(sorted(program.predicates))
             raise OnlinesrlError(f"query predicate {name} is not declared; declared are: {known}")
+    query = tuple(dict.fromkeys(query))
     all_clauses = clauses(program)
     groups, covered = _groups(program, query, all_clauses)
-    compiler = _Compiler(program, tuple(query), groups)
+    compiler = _Compiler(program, query, groups)
     kept = [
         clause
         for number, clause in enumerate(all_clauses)
         if number not in covered
-        and (clause.hard or any(x.atom.predicate in query for x in clause.literals))
+        and (clause.hard or any(x.atom.predicate in query for x in _all_literals(clause)))
     ]
     plans = tuple(compiler.compile(clause) for clause in kept)
     template = {plan.types[v] for plan in plans for v in plan.clause.template} | set(templates)
     return Plan(
         program,
-        tuple(query),
+        query,
         groups,
         plans,
         frozenset(_local_types(program, query, plans)),
         frozenset(template),
+        any(part.comparisons or part.computed for p in plans for part in _parts(p.clause)),
     )

@@ -1,4 +1,4 @@
-"""What a MAP engine is: it maximises a ground model's score plus a linear bonus."""
+"""What engines are: a MAP engine maximises a ground model's score, a marginal engine averages over it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from onlinesrl.ground.model import ClauseModel, Floats, State
 
 class Infeasible(OnlinesrlError):
     """No state satisfies the hard clauses and the groups."""
+
+
+class Unsolved(OnlinesrlError):
+    """The search ended at its limit without a feasible state; there may be one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +59,32 @@ class RankingEngine(MapEngine, Protocol):
         bonus: Floats | None = None,
     ) -> Solution | None:
         """Return the best feasible state other than ``best_state``; None where there is none."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Marginals:
+    """The probability of every atom under ``P(state) = exp(w . f(state)) / Z`` of feasible states.
+
+    ``probability`` is float64[n_atoms], its sum over a group 1 or at most 1; ``log_z`` is None where
+    the engine estimates no Z; ``route`` names what computed them; ``samples`` is 0 where nothing was
+    sampled.
+    """
+
+    probability: Floats
+    log_z: float | None
+    route: str
+    samples: int
+
+
+class MarginalEngine(Protocol):
+    """Anything that computes or estimates marginals; deterministic."""
+
+    def marginals(self, model: ClauseModel, weights: Floats) -> Marginals:
+        """Return the marginals, ``weights`` as in ``MapEngine.solve``.
+
+        Raises Infeasible where there is no feasible state.
+        """
         ...
 
 

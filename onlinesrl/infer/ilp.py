@@ -19,17 +19,12 @@ from typing import Any, Literal
 import numpy as np
 import pulp
 
-from onlinesrl.errors import OnlinesrlError
 from onlinesrl.ground.model import ClauseModel, Floats, Indices, State
-from onlinesrl.infer.engine import Infeasible, Solution, value
+from onlinesrl.infer.engine import Infeasible, Solution, Unsolved, value
 from onlinesrl.infer.solvers import SOLVERS
 
 CERTIFIED = 1e-6
 """How far below the proven bound, relative to it, the state's own score may be for rounding."""
-
-
-class Unsolved(OnlinesrlError):
-    """The search ended at its node limit without a feasible state."""
 
 
 class Ilp:

@@ -41,6 +41,7 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
             options["mip_max_nodes"] = max_nodes
         for option, setting in options.items():
             self._highs.setOptionValue(option, setting)
+        self._highs.HandleUserInterrupt = True
 
     def available(self) -> bool:
         """Say yes: highspy is a dependency."""
@@ -53,12 +54,23 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
         columns, matrix = lp.solverModel
         matrix.col_cost_ = [lp.objective.get(column, 0.0) for column in columns]
         self._highs.passModel(matrix)
-        self._highs.run()
+        self._run()
         for column, x in zip(columns, self._highs.getSolution().col_value, strict=True):
             column.varValue = x
         status, sol_status = self._status()
         lp.assignStatus(status, sol_status)
         return status
+
+    def _run(self) -> None:
+        """Solve in another thread: a signal is not handled while this one is inside HiGHS."""
+        self._highs.startSolve()
+        try:
+            while not self._highs.wait(60.0)[0]:
+                pass
+        except BaseException:
+            self._highs.cancelSolve()  # type: ignore[no-untyped-call]
+            self._highs.wait()
+            raise
 
     def bound(self, lp: Any) -> float:
         """Return what no solution of the problem just solved can exceed."""

@@ -30,19 +30,24 @@ from onlinesrl.kernels.network import (
 OK = 0
 GROW_ATOMS, GROW_ROWS, GROW_INDEX = 1, 2, 3
 TOO_MANY_ATOMS, TOO_MANY_GROUNDINGS, EVIDENCE_BREAKS_RULE = 11, 12, 13
+NOT_A_CLAUSE, SATISFIED = 18, 19
 
 SCAN, ABSENT, DOMAIN, EQUAL, UNEQUAL = 0, 1, 2, 3, 4
+LESS, AT_MOST, SAME, OTHER, COMPUTE = 5, 6, 7, 8, 9  # on whole numbers
+PLUS, MINUS, TIMES, OVER, MODULO = 0, 1, 2, 3, 4
+NO_NUMBER = -(1 << 62)
 NO_GROUP, AT_MOST_ONE, EXACTLY_ONE = 0, 1, 2
 
 
 class Plans(NamedTuple):
     """The compiled rules. A term is coded as its variable's slot, or -1 - constant."""
 
-    # query predicates; arguments in radix order: the grouped one last
+    # query predicates; arguments in radix order: the grouped ones last
     query_start: Ints32  # [query + 1] into query_type
     query_type: Ints32
     query_argument: Ints32  # position of the argument in the predicate
     query_group: Ints32  # [query] NO_GROUP, AT_MOST_ONE, EXACTLY_ONE
+    query_grouped: Ints32  # [query] number of grouped arguments
     query_evidence: Ints32  # [query] slot of its evidence relation
     query_listed: Ints32  # [query] slot of its listed atoms, the observed among them
     query_false: Ints32  # [query] slot of its atoms false by evidence
@@ -55,13 +60,15 @@ class Plans(NamedTuple):
     # join steps; clause c has variant 2c for full worlds, 2c + 1 for listed ones
     step_start: Ints32  # [variant + 1]
     op: Ints32  # [step]
-    slot: Ints32  # [step] relation of SCAN and ABSENT, type of DOMAIN
+    slot: Ints32  # [step] relation of SCAN and ABSENT, type of DOMAIN, operation of COMPUTE
     probe: Ints32  # [step] index to look in, -1: read the whole relation
     probe_term: Ints32  # [step]
     run: Bytes  # [step] 1: this DOMAIN may be left to a run
     term_start: Ints32  # [step + 1]
     term: Ints32
     binds: Bytes  # [term]
+    term_type: Ints32  # [term] of steps on whole numbers, whose constants are -1 - place in number
+    number: Ints
     # clauses
     hard: Bytes  # [clause]
     sign: Ints32  # [clause]
@@ -70,6 +77,10 @@ class Plans(NamedTuple):
     literal_positive: Bytes
     literal_term_start: Ints32  # [literal + 1]
     literal_term: Ints32
+    # existential disjuncts, each a plan with a conjunction of query literals
+    exist_start: Ints32  # [clause + 1]
+    exist_step_start: Ints32  # [2 * existential + variant, and one more]
+    exist_literal_start: Ints32  # [existential + 1] into the literals
     # templates
     first_weight: Ints  # [clause] its weight; those of declared constants
     unseen_weight: Ints  # [clause] weights of template constants that are not in the table
@@ -78,6 +89,8 @@ class Plans(NamedTuple):
     template_type: Ints32
     template_stride: Ints32  # > 0: offset stride within a block of weights; 0: part of the key
     declared: Ints32  # [type] number of declared constants
+    declared_start: Ints32  # [type] into declared_number
+    declared_number: Ints  # the whole numbers that declared constants are, or NO_NUMBER
 
 
 class Batch(NamedTuple):
@@ -90,6 +103,7 @@ class Batch(NamedTuple):
     member_start: Ints  # [world, type] into member, -1: the type is not numbered by world
     member: Ints32  # packed number of a world's constants beyond the declared ones, by world number
     stream: Ints32  # the same constants' stream-wide number, negative: unknown
+    number: Ints  # the whole numbers that they are, or NO_NUMBER (only where plans compute)
     listed: Bytes  # [world] 1: open atoms are listed
     labelled: Bytes  # [world] 1: the truth is known
 
@@ -228,7 +242,7 @@ def _deduplicate(batch: Batch, w: int, slot: int, arity: int, table: Ints32) -> 
     batch.count[w, slot] = kept
 
 
-@inlined
+@kernel
 def index_relations(plans: Plans, batch: Batch, w: int, s: Scratch) -> int:
     """Make every relation a set and index the arguments that plans look up."""
     for slot in range(len(plans.arity)):
@@ -315,10 +329,10 @@ def _list_keys(plans: Plans, batch: Batch, w: int, q: int, net: Network, s: Scra
 @inlined
 def _place_variables(plans: Plans, batch: Batch, w: int, q: int, net: Network, s: Scratch) -> None:
     """Put the atoms of q in variables: the values of a grouped argument in one, else one each."""
-    group = plans.query_group[q]
+    group, stop = plans.query_group[q], plans.query_start[q + 1]
     width = 1
-    if group != NO_GROUP:
-        width = batch.domain[w, plans.query_type[plans.query_start[q + 1] - 1]]
+    for j in range(stop - plans.query_grouped[q], stop):
+        width *= batch.domain[w, plans.query_type[j]]
     v, last = net.size[VARIABLES], -1
     base = s.query_base[q]
     for a in range(base, s.query_base[q + 1]):
@@ -410,6 +424,81 @@ def _matches(plans: Plans, batch: Batch, w: int, step: int, i: int, s: Scratch) 
 
 
 @inlined
+def _constant_number(plans: Plans, batch: Batch, w: int, kind: int, constant: int) -> int:
+    """Return the whole number that a world's constant is, or NO_NUMBER."""
+    declared = plans.declared[kind]
+    if constant < declared:
+        return plans.declared_number[plans.declared_start[kind] + constant]
+    return batch.number[batch.member_start[w, kind] + constant - declared]
+
+
+@inlined
+def _number(plans: Plans, batch: Batch, w: int, p: int, s: Scratch) -> int:
+    """Return the whole number that a term stands for."""
+    term = plans.term[p]
+    if term < 0:
+        return plans.number[-1 - term]
+    if plans.term_type[p] < 0:  # the variable is a plain number
+        return s.variable[term]
+    return _constant_number(plans, batch, w, plans.term_type[p], s.variable[term])
+
+
+@inlined
+def _find_number(plans: Plans, batch: Batch, w: int, kind: int, number: int) -> int:
+    """Return the world's constant of a type that is a whole number, or -1."""
+    declared = plans.declared[kind]
+    if declared > 0:  # most often a range
+        guess = number - plans.declared_number[plans.declared_start[kind]]
+        at = plans.declared_start[kind] + guess
+        if 0 <= guess < declared and plans.declared_number[at] == number:
+            return guess
+    for constant in range(batch.domain[w, kind]):
+        if _constant_number(plans, batch, w, kind, constant) == number:
+            return constant
+    return -1
+
+
+@inlined
+def _compute(op: int, a: int, b: int) -> int:
+    """Return a op b, NO_NUMBER where there is none (division by zero, overflow)."""
+    if NO_NUMBER in (a, b):
+        return NO_NUMBER
+    if op in (PLUS, MINUS, TIMES):
+        exact = a + b if op == PLUS else a - b if op == MINUS else a * b
+        near = float(a) + b if op == PLUS else float(a) - b if op == MINUS else float(a) * b
+        return exact if abs(near) < 4e18 else NO_NUMBER
+    if b == 0:
+        return NO_NUMBER
+    quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)  # as in C: towards zero
+    return quotient if op == OVER else a - quotient * b
+
+
+@kernel
+def _holds(plans: Plans, batch: Batch, w: int, step: int, s: Scratch) -> bool:
+    """Decide a step on whole numbers; COMPUTE may bind its first term."""
+    p, op = plans.term_start[step], plans.op[step]
+    if op != COMPUTE:
+        a, b = _number(plans, batch, w, p, s), _number(plans, batch, w, p + 1, s)
+        if NO_NUMBER in (a, b):
+            return False
+        if op in (SAME, OTHER):
+            return (a == b) == (op == SAME)
+        return a < b if op == LESS else a <= b
+    a, b = _number(plans, batch, w, p + 1, s), _number(plans, batch, w, p + 2, s)
+    result = _compute(plans.slot[step], a, b)
+    if result == NO_NUMBER:
+        return False
+    if not plans.binds[p]:
+        return _number(plans, batch, w, p, s) == result
+    if plans.term_type[p] < 0:
+        s.variable[plans.term[p]] = result
+        return True
+    constant = _find_number(plans, batch, w, plans.term_type[p], result)
+    s.variable[plans.term[p]] = constant
+    return constant >= 0
+
+
+@inlined
 def _advance(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> bool:
     """Move a step to its next match; False: there is none."""
     op = plans.op[step]
@@ -431,6 +520,8 @@ def _advance(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scrat
         elif op == DOMAIN:
             s.variable[plans.term[p]] = i
             return True
+        elif op >= LESS:
+            return _holds(plans, batch, w, step, s)
         elif plans.binds[p]:  # EQUAL that binds its first term
             s.variable[plans.term[p]] = _value(s, plans.term[p + 1])
             return True
@@ -469,6 +560,63 @@ def _emit_literals(
 
 
 @inlined
+def _append_disjunct(plans: Plans, batch: Batch, w: int, e: int, net: Network, s: Scratch) -> int:
+    """Append the one open literal of an existential's binding; 0 none, 1 one, -1 true, -2 several."""
+    found, atom_found, positive = 0, -1, np.uint8(0)
+    for x in range(plans.exist_literal_start[e], plans.exist_literal_start[e + 1]):
+        atom = _literal_atom(plans, batch, w, x, net, s)
+        if atom >= 0:
+            found += 1
+            atom_found, positive = atom, plans.literal_positive[x]
+        elif plans.literal_positive[x]:
+            return 0
+    if found != 1:
+        return -1 if found == 0 else -2
+    at = net.size[LITERALS]
+    net.lit_atom[at], net.lit_step[at], net.lit_positive[at] = atom_found, 0, positive
+    net.size[LITERALS] += 1
+    return 1
+
+
+@inlined
+def _literal_atom(plans: Plans, batch: Batch, w: int, x: int, net: Network, s: Scratch) -> int:
+    """Return the atom of a query literal for the bound variables, -1: it is not open."""
+    q, key = plans.literal_query[x], 0
+    for p in range(plans.literal_term_start[x], plans.literal_term_start[x + 1]):
+        stride = s.query_stride[plans.query_start[q] + p - plans.literal_term_start[x]]
+        key += _value(s, plans.literal_term[p]) * stride
+    return find_atom(batch, w, q, key, net, s)
+
+
+@kernel
+def _emit_existential(
+    plans: Plans, batch: Batch, w: int, e: int, base: int, net: Network, s: Scratch
+) -> int:
+    """Append a literal for each binding of an existential; OK, SATISFIED, GROW_ROWS, NOT_A_CLAUSE."""
+    variant = 2 * e + batch.listed[w]
+    first = plans.exist_step_start[variant]
+    steps = plans.exist_step_start[variant + 1] - first
+    depth = 0
+    if steps > 0:
+        _open(plans, batch, w, first, base, s)
+    while depth >= 0:
+        if steps > 0 and not _advance(plans, batch, w, first + depth, base + depth, s):
+            depth -= 1
+        elif depth < steps - 1:
+            depth += 1
+            _open(plans, batch, w, first + depth, base + depth, s)
+        else:
+            if net.size[LITERALS] + 1 >= len(net.lit_atom):
+                return GROW_ROWS
+            kind = _append_disjunct(plans, batch, w, e, net, s)
+            if kind < 0:
+                return SATISFIED if kind == -1 else NOT_A_CLAUSE
+            if steps == 0:
+                return OK
+    return OK
+
+
+@inlined
 def _emit_key(plans: Plans, batch: Batch, w: int, c: int, run: int, row: int, s: Scratch) -> None:
     """Write the template constants of a row: the key of its weights, and its offset in the block."""
     s.row_offset[row] = 0
@@ -492,7 +640,15 @@ def _emit_key(plans: Plans, batch: Batch, w: int, c: int, run: int, row: int, s:
 
 @inlined
 def _emit(
-    plans: Plans, batch: Batch, w: int, c: int, run: int, length: int, net: Network, s: Scratch
+    plans: Plans,
+    batch: Batch,
+    w: int,
+    c: int,
+    run: int,
+    length: int,
+    depth: int,
+    net: Network,
+    s: Scratch,
 ) -> int:
     """Write one row for the bound variables."""
     row = net.size[ROWS]
@@ -500,6 +656,14 @@ def _emit(
     if row + 2 > len(net.row_len) or net.size[LITERALS] + literals > len(net.lit_atom):
         return GROW_ROWS
     count = _emit_literals(plans, batch, w, c, run, net, s)
+    if count >= 0 and plans.exist_start[c] < plans.exist_start[c + 1]:
+        start = net.lit_start[row]
+        for e in range(plans.exist_start[c], plans.exist_start[c + 1]):
+            status = _emit_existential(plans, batch, w, e, depth, net, s)
+            if status != OK:
+                net.size[LITERALS] = start
+                return OK if status == SATISFIED else status
+        count = net.size[LITERALS] - start
     if count == 0 and plans.hard[c]:
         return EVIDENCE_BREAKS_RULE
     if count <= 0:
@@ -548,7 +712,10 @@ def ground_clause(
         run = plans.term[plans.term_start[first + steps]]
         length = batch.domain[w, plans.slot[first + steps]]
     if steps == 0:
-        return _emit(plans, batch, w, c, run, length, net, s)
+        net.size[GROUNDINGS] += length
+        if net.size[GROUNDINGS] > limit:
+            return TOO_MANY_GROUNDINGS
+        return _emit(plans, batch, w, c, run, length, 0, net, s)
     depth = 0
     _open(plans, batch, w, first, 0, s)
     while depth >= 0:
@@ -561,7 +728,7 @@ def ground_clause(
             net.size[GROUNDINGS] += length
             if net.size[GROUNDINGS] > limit:
                 return TOO_MANY_GROUNDINGS
-            status = _emit(plans, batch, w, c, run, length, net, s)
+            status = _emit(plans, batch, w, c, run, length, steps, net, s)
             if status != OK:
                 return status
     return OK

@@ -7,7 +7,7 @@ Strings are names without their spelling: the constant written ``"3"`` or ``3`` 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 
@@ -34,7 +34,28 @@ class Constant:
     name: str
 
 
-Term: TypeAlias = Variable | Constant
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A declared function applied to terms."""
+
+    name: str
+    terms: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """``left op right`` on integers, where ``op`` is one of ``+ - * / %``; ``succ(t)`` is t + 1.
+
+    As in C, ``/`` drops the fraction and ``%`` has the sign of ``left``.
+    """
+
+    op: str
+    left: Term
+    right: Term
+
+
+Leaf: TypeAlias = Variable | Constant
+Term: TypeAlias = Leaf | Function | Arithmetic
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +70,15 @@ class Atom:
 class Equal:
     """``left = right``."""
 
+    left: Term
+    right: Term
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """``left op right`` on integers, where ``op`` is one of ``< <= > >=``."""
+
+    op: str
     left: Term
     right: Term
 
@@ -90,47 +120,100 @@ class Iff:
     right: Formula
 
 
-Formula: TypeAlias = Atom | Equal | Not | And | Or | Implies | Iff
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """``EXIST x, y body``; in a rule no other quantifier binds the same names, nor are they free."""
+
+    variables: tuple[str, ...]
+    body: Formula
+
+
+@dataclass(frozen=True, slots=True)
+class Forall:
+    """``FORALL x, y body``; names as in `Exists`."""
+
+    variables: tuple[str, ...]
+    body: Formula
+
+
+Formula: TypeAlias = Atom | Equal | Compare | Not | And | Or | Implies | Iff | Exists | Forall
 
 
 def subformulas(formula: Formula) -> tuple[Formula, ...]:
-    """Return the direct parts of a formula from left to right; none for an atom or equality."""
+    """Return the direct parts of a formula from left to right; none for an atom or comparison."""
     match formula:
-        case Atom() | Equal():
+        case Atom() | Equal() | Compare():
             return ()
-        case Not(operand):
-            return (operand,)
+        case Not(part) | Exists(_, part) | Forall(_, part):
+            return (part,)
         case And(operands) | Or(operands):
             return operands
         case Implies(left, right) | Iff(left, right):
             return (left, right)
 
 
-def terms(formula: Formula) -> Iterator[Term]:
-    """Yield the terms of a formula from left to right, each as often as it occurs."""
-    match formula:
-        case Atom(_, arguments):
-            yield from arguments
-        case Equal(left, right):
-            yield from (left, right)
-        case _:
-            for part in subformulas(formula):
-                yield from terms(part)
+def arguments(formula: Atom | Equal | Compare) -> tuple[Term, ...]:
+    """Return the terms that stand directly in an atom, equality or comparison."""
+    return formula.terms if isinstance(formula, Atom) else (formula.left, formula.right)
 
 
-def replace_terms(formula: Formula, new: Callable[[Term], Term]) -> Formula:
-    """Return the formula with ``new(term)`` for each term, called from left to right."""
-    match formula:
-        case Atom(predicate, arguments):
-            return Atom(predicate, tuple(map(new, arguments)))
-        case Equal(left, right):
-            return Equal(new(left), new(right))
-        case Not(operand):
-            return Not(replace_terms(operand, new))
-        case And(operands) | Or(operands):
-            return type(formula)(tuple(replace_terms(each, new) for each in operands))
-        case Implies(left, right) | Iff(left, right):
-            return type(formula)(replace_terms(left, new), replace_terms(right, new))
+def leaves(term: Term) -> Iterator[Leaf]:
+    """Yield the variables and constants of a term from left to right."""
+    match term:
+        case Variable() | Constant():
+            yield term
+        case Function(_, parts):
+            for part in parts:
+                yield from leaves(part)
+        case Arithmetic(_, left, right):
+            yield from leaves(left)
+            yield from leaves(right)
+
+
+def terms(formula: Formula) -> Iterator[Leaf]:
+    """Yield the variables and constants of a formula from left to right, each as often as it occurs."""
+    if isinstance(formula, Atom | Equal | Compare):
+        for term in arguments(formula):
+            yield from leaves(term)
+    for part in subformulas(formula):
+        yield from terms(part)
+
+
+def bound_variables(formula: Formula) -> Iterator[str]:
+    """Yield the variables that the quantifiers of a formula bind, outer ones first."""
+    if isinstance(formula, Exists | Forall):
+        yield from formula.variables
+    for part in subformulas(formula):
+        yield from bound_variables(part)
+
+
+def replace_leaves(term: Term, new: Callable[[Leaf], Term]) -> Term:
+    """Return the term with ``new(leaf)`` for each variable and constant, from left to right."""
+    match term:
+        case Variable() | Constant():
+            return new(term)
+        case Function(name, parts):
+            return Function(name, tuple(replace_leaves(part, new) for part in parts))
+        case Arithmetic(op, left, right):
+            return Arithmetic(op, replace_leaves(left, new), replace_leaves(right, new))
+
+
+def replace_terms(formula: Formula, new: Callable[[Leaf], Term]) -> Formula:
+    """Return the formula with ``new(leaf)`` for each variable and constant, from left to right.
+
+    A quantifier's variables are replaced with those that they bind: by variables.
+    """
+    if isinstance(formula, Atom):
+        return Atom(formula.predicate, tuple(replace_leaves(term, new) for term in formula.terms))
+    if isinstance(formula, Equal | Compare):
+        left, right = replace_leaves(formula.left, new), replace_leaves(formula.right, new)
+        return replace(formula, left=left, right=right)
+    if isinstance(formula, Exists | Forall):
+        names = (new(Variable(name)) for name in formula.variables)
+        bound = tuple(name.name for name in names if isinstance(name, Variable))
+        return type(formula)(bound, replace_terms(formula.body, new))
+    parts = tuple(replace_terms(part, new) for part in subformulas(formula))
+    return type(formula)(parts) if isinstance(formula, And | Or) else type(formula)(*parts)
 
 
 Table: TypeAlias = tuple[tuple[tuple[str, ...], float], ...]
@@ -138,7 +221,7 @@ Table: TypeAlias = tuple[tuple[tuple[str, ...], float], ...]
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A declared predicate.
+    """A declared predicate, or the relation of a function: its arguments and, last, its result.
 
     ``exactly_one`` lists the argument positions (from 0) marked ``!``: for each choice of the
     other arguments, exactly one constant of these makes the atom true.
@@ -150,6 +233,15 @@ class Predicate:
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionType:
+    """A declared function: ``result name(types)``."""
+
+    name: str
+    types: tuple[str, ...]
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """A formula with its weight; ``weight`` is None for hard and for weightless rules.
 
@@ -158,6 +250,8 @@ class Rule:
     ``table`` makes the rule a family: a row (constants of the ``+`` variables in order of first
     occurrence in the formula, weight) for each instance. ``weight`` is then that of a tuple of
     constants which the table does not list, 0.
+
+    ``types`` gives each variable of the formula its type.
     """
 
     formula: Formula
@@ -166,17 +260,19 @@ class Rule:
     position: Position
     text: str
     table: Table | None = None
+    types: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A model: the contents of one MLN file.
+    """A model: the contents of one MLN file and those that it includes.
 
     ``types`` gives each type the constants that the file declares or uses, in order of first
-    occurrence.
+    occurrence. ``predicates`` holds the relations of ``functions``, too, by the functions' names.
     """
 
     file: str
     types: Mapping[str, tuple[str, ...]]
     predicates: Mapping[str, Predicate]
     rules: tuple[Rule, ...]
+    functions: Mapping[str, FunctionType] = field(default_factory=dict)

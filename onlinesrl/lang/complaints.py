@@ -20,31 +20,9 @@ class _Complaint(NamedTuple):
 
 _LATER = "are not supported yet"
 _START = r"^\s*"
-_FORMULA_COMES = r"(?:^|^\s*-?[0-9.eE+\-]+|[(!^>]|\sv)\s*"
-_ONE_NAME = rf"^\s*{NAME}\s+"
 
 _COMPLAINTS = (
-    _Complaint("", r"#\s*include", f"included files {_LATER}", "put the file's contents here"),
-    _Complaint(
-        "",
-        r"(?i:exist|forall)\b",
-        f"quantifiers {_LATER}",
-        "a variable that no quantifier binds holds for all its constants",
-    ),
-    _Complaint("", ":-", f"definite clauses {_LATER}", "write `body => head`"),
-    _Complaint(
-        _START,
-        rf"\*\s*{NAME}\s*(?:\([^()\n]*\))?[ \t]*(?:\n|$)",
-        "`*` before a predicate declaration is Tuffy's mark for a closed world",
-        "leave it out: a predicate that is not queried is closed anyway",
-    ),
-    _Complaint(
-        _FORMULA_COMES,
-        rf"\*\s*{NAME}",
-        f"sign expansions (`*` before a predicate) {_LATER}",
-        "write one formula with the atom and one with its negation",
-    ),
-    _Complaint("", r"\.\.\.", f"integer types {_LATER}", "list the constants one by one"),
+    _Complaint("", "#", "`#` begins an include", 'write `#include "other.mln"`'),
     _Complaint(r"\)\s*", "v", "`v` needs a blank on both sides", "write `A(x) v B(x)`"),
     _Complaint(
         r"^\s*v\s+",
@@ -58,19 +36,13 @@ _COMPLAINTS = (
         "a formula cannot start with a connective",
         "a line may break after a connective, not before it",
     ),
-    _Complaint(_ONE_NAME, rf"{NAME}\s*\(", f"function declarations {_LATER}", ""),
-    _Complaint(
-        rf"[(,=]\s*{NAME}\s*", r"\(", f"functions {_LATER}", "use a predicate for their graph"
-    ),
     _Complaint(
         "",
         "<->|->|[&|~]",
         "this is not a connective here",
         "the connectives are ! ^ v => <=>",
     ),
-    _Complaint("", r"[<>]", f"comparisons other than = and != {_LATER}", ""),
-    _Complaint(r"=", "/=", "`=/=` is not a connective here", "write `!=`"),
-    _Complaint(r"[\w')]\s*", r"[-+*/%]", f"arithmetic and hybrid formulas {_LATER}", ""),
+    _Complaint(r"[=]\s*", "/=", "`=/=` is not a connective here", "write `!=`"),
     _Complaint(
         r"[\w']\s*",
         r"\?",
@@ -80,6 +52,7 @@ _COMPLAINTS = (
     _Complaint(
         r"\)\s*", ",", "a comma does not join formulas here", "write `^` for and, `v` for or"
     ),
+    _Complaint("", ":-", "a definite clause has one head", "write `head :- body`"),
     _Complaint("", r"[\[\]]", f"formulas in square brackets {_LATER}", ""),
     _Complaint("", r"[@$]", "`@` and `$` are reserved characters", "put the constant in quotes"),
     _Complaint("", r"\.[0-9]", "a number cannot start with a point", "write 0 before the point"),
@@ -92,18 +65,25 @@ _COMPLAINTS = (
     _Complaint("", r"[^\x00-\x7f]", "this character needs quotes", 'write "..." around constants'),
 )
 
+_INSIDE = {"EQUAL", "COMPARISON", "PLUS", "MINUS", "STAR", "SLASH", "PERCENT", "STEP", "LPAR"}
+
 _WORDS: tuple[tuple[set[str], set[str], str], ...] = (
-    ({"BANG", "LPAR"}, {"NAME", "NUMBER", "STRING", "PLUS"}, "a formula"),
-    ({"NAME", "PLUS"}, {"NUMBER", "STRING"}, "a variable or a constant"),
-    ({"NAME", "STRING"}, {"NUMBER"}, "a constant"),
-    ({"NAME"}, set(), "a variable"),
-    ({"LPAR"}, set(), "`(`"),
-    ({"RPAR"}, set(), "`)`"),
+    (
+        {"QUANTIFIER"},
+        {"BANG", "LPAR", "STAR", "NAME", "NUMBER", "STRING", "PLUS", "WEIGHT", "_INCLUDE"},
+        "a formula",
+    ),
+    ({"NAME", "PLUS"}, {"NUMBER", "STRING", "LPAR"}, "a variable or a constant"),
+    ({"NAME", "STRING"}, {"NUMBER", "DOTS"}, "a constant"),
+    ({"NAME"}, set(), "a name"),
+    ({"STRING"}, set(), "a file name in quotes"),
+    ({"RPAR"}, {*_INSIDE, "BANG"}, "`)`"),
     ({"LBRACE"}, set(), "`{`"),
     ({"RBRACE"}, set(), "`}`"),
     ({"COMMA"}, set(), "`,`"),
-    ({"EQUAL"}, {"__ANON_0"}, "`=`"),
-    ({"_AND"}, {"_OR", "_IMPLIES", "_IFF"}, "a connective (^, v, =>, <=>)"),
+    ({"_AND"}, {*_INSIDE, "_OR", "_IMPLIES", "_IFF", "_IF"}, "a connective (^, v, =>, <=>)"),
+    ({"LPAR"}, set(), "`(`"),
+    ({"EQUAL"}, {*_INSIDE}, "a comparison (=, !=, <, <=, >, >=)"),
     ({"PERIOD"}, set(), "a final period"),
     ({"$END"}, {"_NEWLINE"}, "the end of the line"),
 )

@@ -8,21 +8,26 @@ names of predicates without arguments.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import count
 
 from onlinesrl.lang.ast import (
+    Arithmetic,
     Atom,
     Constant,
-    Equal,
     Formula,
+    Function,
+    Leaf,
     Table,
     Term,
     Variable,
+    arguments,
     replace_terms,
     terms,
 )
+from onlinesrl.lang.formulas import Mention
+from onlinesrl.lang.normal import plus_variables
 from onlinesrl.lang.source import Source
 from onlinesrl.lang.syntax import Sentence, Statement, statements
 from onlinesrl.lang.text import STRING, unquote
@@ -72,30 +77,33 @@ def fold(code: str, source: Source) -> tuple[list[Statement], dict[int, Family]]
 
 def generalise(
     formula: Formula, types: Sequence[str | None], family: Family
-) -> tuple[Formula, Table]:
-    """Return a family's formula and table, given its first line's formula.
+) -> tuple[Formula, Table, tuple[tuple[str, str], ...]]:
+    """Return a family's formula, table and new variables' types, given its first line's formula.
 
     Constants that vary become ``+`` variables, one for all places of a type that vary alike;
-    ``types`` has the types of the constants from left to right, None for those in equalities.
+    ``types`` has the types of the constants from left to right, None for those that are compared
+    or calculated with.
     """
     columns = list(zip(*family.constants, strict=True))
     taken = {term.name for term in terms(formula) if isinstance(term, Variable)}
     fresh = (name for name in map("c{}".format, count(1)) if name not in taken)
-    variables: dict[tuple[str | None, tuple[str, ...]], Variable] = {}
+    variables: dict[tuple[str, tuple[str, ...]], Variable] = {}
     for type_, column in zip(types, columns, strict=True):
         if type_ is not None and (type_, column) not in variables and len(set(column)) > 1:
             variables[type_, column] = Variable(next(fresh), plus=True)
     any_type = {column: variable for (_, column), variable in reversed(variables.items())}
     places = zip(types, columns, strict=True)
 
-    def new(term: Term) -> Term:
-        if isinstance(term, Variable):
-            return term
+    def new(leaf: Leaf) -> Leaf:
+        if isinstance(leaf, Variable):
+            return leaf
         type_, column = next(places)
-        return variables.get((type_, column)) or any_type.get(column) or term
+        fixed = variables.get((type_, column)) if type_ is not None else None
+        return fixed or any_type.get(column) or leaf
 
     keys = zip(*(column for _, column in variables), strict=True)
-    return replace_terms(formula, new), _table(keys, family.weights)
+    named = tuple((each.name, type_) for (type_, _), each in variables.items())
+    return replace_terms(formula, new), _table(keys, family.weights), named
 
 
 def _table(keys: Iterable[tuple[str, ...]], weights: Sequence[float]) -> Table:
@@ -169,15 +177,32 @@ def _fits(first: Statement | None, family: Family) -> bool:
     """Tell whether a family's holes are the constants of its first line, and vary in its atoms."""
     if not isinstance(first, Sentence) or first.weight is None or first.hard:
         return False
-    found = [(term, mention) for mention in first.mentions for term in terms(mention.formula)]
-    if any(isinstance(term, Variable) and term.plus for term, _ in found):
+    if first.definite or first.star is not None or plus_variables(first.formula):
         return False
-    constants = [(term.name, mention) for term, mention in found if isinstance(term, Constant)]
-    if tuple(name for name, _ in constants) != family.constants[0]:
+    found = [each for mention in first.mentions for each in _constants(mention)]
+    if tuple(name for name, _ in found) != family.constants[0]:
         return False
     columns = zip(*family.constants, strict=True)
-    varying: dict[type, set[tuple[str, ...]]] = {Atom: set(), Equal: set()}
-    for (_, mention), column in zip(constants, columns, strict=True):
+    varying: dict[bool, set[tuple[str, ...]]] = {True: set(), False: set()}
+    for (_, typed), column in zip(found, columns, strict=True):
         if len(set(column)) > 1:
-            varying[type(mention.formula)].add(column)
-    return bool(varying[Atom]) and varying[Equal] <= varying[Atom]
+            varying[typed].add(column)
+    return bool(varying[True]) and varying[False] <= varying[True]
+
+
+def _constants(mention: Mention) -> Iterator[tuple[str, bool]]:
+    """Yield the constants of a mention, and whether the place of each has a type."""
+    for term in arguments(mention.formula):
+        yield from _placed(term, isinstance(mention.formula, Atom))
+
+
+def _placed(term: Term, typed: bool) -> Iterator[tuple[str, bool]]:
+    match term:
+        case Constant(name):
+            yield name, typed
+        case Function(_, parts):
+            for part in parts:
+                yield from _placed(part, True)
+        case Arithmetic(_, left, right):
+            yield from _placed(left, False)
+            yield from _placed(right, False)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TypeAlias
 
-from onlinesrl.lang.ast import Constant, Term, Variable
-from onlinesrl.lang.normal import Clause
+from onlinesrl.lang.ast import Constant, Leaf, Variable, leaves
+from onlinesrl.lang.normal import Clause, Existential
 
 Kind: TypeAlias = tuple[bool, str]
-"""A literal's sign and predicate; the predicate of an equality is ``=``."""
+"""A literal's sign and predicate, or what stands for it: see `_parts`."""
 
-_Part: TypeAlias = tuple[Kind, tuple[Term, ...]]
-_Binding: TypeAlias = Mapping[tuple[str, str], Term]
+_Part: TypeAlias = tuple[Kind, tuple[Leaf, ...]]
+_Binding: TypeAlias = Mapping[tuple[str, str], Leaf]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,33 @@ def patterns(clause: Clause, holes: Sequence[str | None], model: Clause) -> Iter
 
 
 def _parts(clause: Clause) -> list[_Part]:
-    literals = [((each.positive, each.atom.predicate), each.atom.terms) for each in clause.literals]
-    return literals + [((sign, "="), (left, right)) for sign, left, right in clause.equalities]
+    """Return a clause as literals of which all must match.
+
+    Equalities have the predicate ``=``, comparisons ``integer <`` and so on, the conditions on
+    computed variables ``:=+`` and so on. Literals of an existential part have ``EXIST`` before
+    the predicate and one more argument, a variable for the part; further ones name its variables.
+    """
+    parts = _body_parts(clause)
+    for number, existential in enumerate(clause.exists):
+        part = Variable(f"EXIST {number}")
+        parts += [((True, "EXIST"), (part, Variable(name))) for name in existential.variables]
+        parts += [
+            ((sign, f"EXIST {predicate}"), (part, *leaves))
+            for (sign, predicate), leaves in _body_parts(existential)
+        ]
+    return parts
+
+
+def _body_parts(body: Clause | Existential) -> list[_Part]:
+    parts: list[_Part] = [
+        ((each.positive, each.atom.predicate), tuple(chain(*map(leaves, each.atom.terms))))
+        for each in body.literals
+    ]
+    parts += [((sign, "="), (left, right)) for sign, left, right in body.equalities]
+    parts += [
+        ((sign, f"integer {op}"), (left, right)) for sign, op, left, right in body.comparisons
+    ]
+    return parts + [((True, f":={op}"), (name, x, y)) for name, op, x, y in body.computed]
 
 
 def _bindings(
@@ -76,15 +101,21 @@ def _bindings(
     for index, (model_kind, model_terms) in enumerate(model):
         if model_kind == kind:
             left = [*model[:index], *model[index + 1 :]]
-            orders = [model_terms, model_terms[::-1]] if kind[1] == "=" else [model_terms]
-            for order in orders:
+            for order in _orders(kind[1], model_terms):
                 extended = _bind(terms, order, holes, binding)
                 if extended is not None:
                     yield from _bindings(parts[1:], left, holes, extended)
 
 
+def _orders(predicate: str, terms: tuple[Leaf, ...]) -> list[tuple[Leaf, ...]]:
+    """Return the orders of a literal's arguments that mean the same: two for an equality."""
+    if predicate.rsplit(" ", maxsplit=1)[-1] != "=":
+        return [terms]
+    return [terms, (*terms[:-2], terms[-1], terms[-2])]
+
+
 def _bind(
-    terms: Sequence[Term], model: Sequence[Term], holes: Sequence[str | None], binding: _Binding
+    terms: Sequence[Leaf], model: Sequence[Leaf], holes: Sequence[str | None], binding: _Binding
 ) -> _Binding | None:
     """Extend a binding by pairs of terms: variables one to one, holes to what may fill them."""
     extended = dict(binding)

@@ -3,66 +3,52 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import product
 from typing import TYPE_CHECKING, TypeAlias
 
 from onlinesrl.errors import LocatedError
-from onlinesrl.lang.ast import (
-    And,
-    Atom,
-    Constant,
-    Equal,
-    Formula,
-    Iff,
-    Implies,
-    Not,
-    Or,
-    Position,
-    Term,
-    Variable,
-)
+from onlinesrl.lang.ast import Atom, Formula, Implies, Position, Variable
 from onlinesrl.lang.complaints import complaint
+from onlinesrl.lang.formulas import Binder, Converter, Mention, leaf, position
 from onlinesrl.lang.source import Source
-from onlinesrl.lang.text import unquote
+from onlinesrl.lang.text import show, unquote
 
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree, UnexpectedInput
 
-    _Node: TypeAlias = Tree[Token] | Token
+    from onlinesrl.lang.formulas import Node
 
+MAX_STARS = 10
+"""More atoms than these cannot be marked `*` in one formula."""
 
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """A term where it is written: ``spelling`` keeps quotes, a leading + and a trailing !."""
+MAX_RANGE = 1_000_000
+"""An integer type has at most these many constants."""
 
-    term: Term
-    spelling: str
-    position: Position
-
-
-@dataclass(frozen=True, slots=True)
-class Mention:
-    """An atom or equality where it is written."""
-
-    formula: Atom | Equal
-    arguments: tuple[Argument, ...]
-    position: Position
+_MARKS = {"WEIGHT", "PERIOD"}
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A formula on its own: a rule, or the declaration of a predicate."""
+    """A formula on its own: a rule, or the declaration of a predicate.
+
+    A ``definite`` clause `head :- body` has the formula `body => head`. ``star`` is where the
+    formula's first sign expansion stands, of which the sentence is one outcome.
+    """
 
     formula: Formula
     weight: float | None
     hard: bool
     mentions: tuple[Mention, ...]
+    binders: tuple[Binder, ...]
     position: Position
     last_line: int
     text: str
+    definite: bool
+    star: Position | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +61,27 @@ class Enumeration:
     last_line: int
 
 
-Statement: TypeAlias = Sentence | Enumeration
+@dataclass(frozen=True, slots=True)
+class FunctionDeclaration:
+    """``result name(types)``."""
+
+    result: str
+    name: str
+    types: tuple[str, ...]
+    position: Position
+    last_line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Include:
+    """``#include "path"``."""
+
+    path: str
+    position: Position
+    last_line: int
+
+
+Statement: TypeAlias = Sentence | Enumeration | FunctionDeclaration | Include
 
 
 def statements(code: str, source: Source) -> list[Statement]:
@@ -89,7 +95,7 @@ def statements(code: str, source: Source) -> list[Statement]:
         tree = _parser().parse(code)
     except UnexpectedInput as error:
         raise _located(error, code, source) from None
-    return [_statement(node, code, source) for node in _trees(tree)]
+    return [each for node in _trees(tree) for each in _statements(node, code, source)]
 
 
 @cache
@@ -113,112 +119,118 @@ def _located(error: UnexpectedInput, code: str, source: Source) -> LocatedError:
     return source.error(message, len(code[:offset].rstrip()) if line_ends else offset, hint)
 
 
-def _statement(node: Tree[Token], code: str, source: Source) -> Statement:
-    if node.data == "type":
-        return _enumeration(node, source)
-    (tree,) = _trees(node)
-    given = {token.type: token for token in _tokens(node)}
-    if len(given) == 2:
+def _statements(node: Tree[Token], code: str, source: Source) -> Iterator[Statement]:
+    match node.data:
+        case "type":
+            yield _enumeration(node, source)
+        case "function":
+            yield _function(node, source)
+        case "include":
+            (path,) = _tokens(node)
+            yield Include(unquote(path), position(path), node.meta.end_line)
+        case _:
+            yield from _sentences(node, code, source)
+
+
+def _sentences(node: Tree[Token], code: str, source: Source) -> Iterator[Sentence]:
+    """Yield a sentence for each choice of signs of the atoms marked ``*``."""
+    marks = {each.type: each for each in _tokens(node) if each.type in _MARKS}
+    if len(marks) == 2:
         raise source.error(
             "a rule has a weight or a final period, not both",
-            _position(given["PERIOD"]),
+            position(marks["PERIOD"]),
             "drop the weight to make the rule hard, or the period to make it soft",
         )
-    mentions: list[Mention] = []
-    formula = _formula(tree, source, mentions)
-    written = code[node.meta.start_pos : node.meta.end_pos].removeprefix(given.get("NUMBER", ""))
-    return Sentence(
-        formula=formula,
-        weight=float(given["NUMBER"]) if "NUMBER" in given else None,
-        hard="PERIOD" in given,
-        mentions=tuple(mentions),
-        position=Position(node.meta.line, node.meta.column),
-        last_line=node.meta.end_line,
-        text=re.sub(r"\s*\n\s*", " ", written.removesuffix(given.get("PERIOD", "")).strip()),
-    )
+    (formula,) = (each for each in node.children if getattr(each, "type", None) not in _MARKS)
+    stars = _stars(node)
+    if len(stars) > MAX_STARS:
+        message = f"more than {MAX_STARS} atoms of one formula are marked `*`"
+        raise source.error(message, position(stars[MAX_STARS]))
+    for signs in product((True, False), repeat=len(stars)):
+        converter = Converter(node, source, signs)
+        yield Sentence(
+            formula=(converted := _convert(formula, converter, source)),
+            weight=float(marks["WEIGHT"]) if "WEIGHT" in marks else None,
+            hard="PERIOD" in marks,
+            mentions=tuple(converter.mentions),
+            binders=tuple(converter.binders),
+            position=position(node),
+            last_line=node.meta.end_line,
+            text=show(converted) if stars or _is_definite(formula) else _written(node, code, marks),
+            definite=_is_definite(formula),
+            star=position(stars[0]) if stars else None,
+        )
+
+
+def _convert(node: Node, converter: Converter, source: Source) -> Formula:
+    if not _is_definite(node):
+        return converter.formula(node)
+    assert not isinstance(node, str)
+    head_node, body_node = node.children
+    body = converter.formula(body_node)
+    head = converter.formula(head_node)
+    if not isinstance(head, Atom):
+        message = "the head of a definite clause is one atom without sign"
+        raise source.error(message, position(head_node), "write other rules as `body => head`")
+    return Implies(body, head)
+
+
+def _is_definite(node: Node) -> bool:
+    return not isinstance(node, str) and node.data == "definite"
+
+
+def _stars(node: Tree[Token]) -> list[Token]:
+    """Return the ``*`` marks of a sentence in their order."""
+    marks = (next(_tokens(each)) for each in node.find_data("starred"))
+    return sorted(marks, key=lambda mark: mark.start_pos or 0)
+
+
+def _written(node: Tree[Token], code: str, marks: Mapping[str, Token]) -> str:
+    """Return a sentence without weight and period, on one line."""
+    text = code[node.meta.start_pos : node.meta.end_pos].removeprefix(marks.get("WEIGHT", ""))
+    return re.sub(r"\s*\n\s*", " ", text.removesuffix(marks.get("PERIOD", "")).strip())
+
+
+def _function(node: Tree[Token], source: Source) -> FunctionDeclaration:
+    result, name, *types = map(str, _tokens(node))
+    place = position(list(_tokens(node))[1])
+    if result == "v":
+        hint = "a line may break after a connective, not before it"
+        raise source.error("a formula cannot start with `v`", place, hint)
+    return FunctionDeclaration(result, name, tuple(types), place, node.meta.end_line)
 
 
 def _enumeration(node: Tree[Token], source: Source) -> Enumeration:
     name, *constants = _tokens(node)
     for token in constants:
-        if isinstance(_term(token, source), Variable):
+        if isinstance(leaf(token, source), Variable):
             raise source.error(
                 f"the constant {token} starts with a lower-case letter",
-                _position(token),
+                position(token),
                 f'write it with a capital or in quotes: "{token}"',
             )
-    return Enumeration(
-        name=str(name),
-        constants=tuple(map(unquote, constants)),
-        position=_position(name),
-        last_line=node.meta.end_line,
-    )
+    dots = [token for token in constants if token.type == "DOTS"]
+    names = _range(constants, dots[0], source) if dots else tuple(map(unquote, constants))
+    return Enumeration(str(name), names, position(name), node.meta.end_line)
 
 
-def _formula(node: Tree[Token], source: Source, mentions: list[Mention]) -> Formula:
-    """Convert a formula's tree, and append its atoms and equalities to ``mentions``."""
-    match node.data:
-        case "atom":
-            name, *nodes = node.children
-            arguments = tuple(_argument(each, source) for each in nodes)
-            atom = Atom(str(name), tuple(each.term for each in arguments))
-            mentions.append(Mention(atom, arguments, _position(name)))
-            return atom
-        case "equal" | "unequal":
-            left, right = (_argument(each, source) for each in node.children)
-            equal = Equal(left.term, right.term)
-            mentions.append(Mention(equal, (left, right), left.position))
-            return equal if node.data == "equal" else Not(equal)
-        case connective:
-            operands = tuple(_formula(each, source, mentions) for each in _trees(node))
-            return _CONNECTED[str(connective)](operands)
+def _range(tokens: list[Token], dots: Token, source: Source) -> tuple[str, ...]:
+    """Return the integers of ``first, ..., last``."""
+    if [token.type for token in tokens] != ["NUMBER", "DOTS", "NUMBER"]:
+        message = "`...` stands between the first and the last integer of a type"
+        raise source.error(message, position(dots), "write `time = {0, ..., 9}`")
+    first, last = int(tokens[0]), int(tokens[2])
+    if first > last:
+        raise source.error(f"the type ends before it begins, at {first}", position(tokens[2]))
+    if last - first >= MAX_RANGE:
+        message = f"an integer type has at most {MAX_RANGE} constants"
+        raise source.error(message, position(tokens[2]))
+    return tuple(map(str, range(first, last + 1)))
 
 
-_CONNECTED: dict[str, Callable[[tuple[Formula, ...]], Formula]] = {
-    "not": lambda operands: Not(*operands),
-    "and": And,
-    "or": Or,
-    "implies": lambda operands: Implies(*operands),
-    "iff": lambda operands: Iff(*operands),
-}
+def _trees(node: Tree[Token]) -> Iterator[Tree[Token]]:
+    return (child for child in node.children if not isinstance(child, str))
 
 
-def _term(node: _Node, source: Source) -> Term:
-    """Convert a term; a name marked ``!`` counts as a variable whatever its case."""
-    if not isinstance(node, str):
-        (name,) = _tokens(node)
-        if node.data == "plus" and name[0].isupper():
-            raise source.error(f"`+` needs a variable, and {name} is a constant", _position(name))
-        return Variable(str(name), plus=node.data == "plus")
-    if node.type == "NAME" and not node[0].isupper():
-        return Variable(str(node))
-    if node.type == "NUMBER" and not node.removeprefix("-").isdigit():
-        raise source.error(
-            f"the constant {node} is not an integer",
-            _position(node),
-            f'put it in quotes: "{node}"',
-        )
-    return Constant(unquote(node))
-
-
-def _argument(node: _Node, source: Source) -> Argument:
-    if isinstance(node, str):
-        spelling = str(node)
-    else:
-        (name,) = _tokens(node)
-        spelling = f"+{name}" if node.data == "plus" else f"{name}!"
-    return Argument(_term(node, source), spelling, _position(node))
-
-
-def _position(node: _Node) -> Position:
-    if isinstance(node, str):
-        return Position(node.line or 1, node.column or 1)
-    return Position(node.meta.line, node.meta.column)
-
-
-def _trees(node: Tree[Token]) -> list[Tree[Token]]:
-    return [child for child in node.children if not isinstance(child, str)]
-
-
-def _tokens(node: Tree[Token]) -> list[Token]:
-    return [child for child in node.children if isinstance(child, str)]
+def _tokens(node: Tree[Token]) -> Iterator[Token]:
+    return (child for child in node.children if isinstance(child, str))

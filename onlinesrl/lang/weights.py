@@ -7,6 +7,7 @@ negating both a clause and its weight.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,17 +16,18 @@ from typing import TextIO, TypeAlias
 
 from onlinesrl.lang.ast import (
     Constant,
+    FunctionType,
+    Leaf,
     Position,
     Predicate,
     Program,
     Rule,
-    Term,
     Variable,
     replace_terms,
 )
 from onlinesrl.lang.matching import Kind, Pattern, patterns, signature
-from onlinesrl.lang.normal import Clause, clause_formula, plus_variables, rule_clauses
-from onlinesrl.lang.text import quote, show, show_term
+from onlinesrl.lang.normal import Clause, plus_variables, rule_clauses
+from onlinesrl.lang.text import quote, show, show_leaf
 
 Entry: TypeAlias = tuple[Clause, tuple[str, ...], float]
 """A clause of the model, the constants of its template, and a weight."""
@@ -41,11 +43,28 @@ def write(program: Program, entries: Iterable[Entry], stream: TextIO, header: st
     stream.write("\n")
     for name, constants in program.types.items():
         if constants:
-            stream.write(f"{name} = {{ {', '.join(map(quote, constants))} }}\n")
-    stream.writelines(f"{_declaration(each)}\n" for each in program.predicates.values())
+            stream.write(f"{name} = {{ {_enumerated(constants)} }}\n")
+    for name, predicate in program.predicates.items():
+        function = program.functions.get(name)
+        declared = _signature(function) if function else _declaration(predicate)
+        stream.write(f"{declared}\n")
     stream.write("\n")
     stream.writelines(f"{rule.text}.\n" for rule in program.rules if rule.hard)
     stream.writelines(_lines(program, entries))
+
+
+def _enumerated(constants: Sequence[str]) -> str:
+    """Spell the constants of a type, integers in a row as a range."""
+    first = constants[0]
+    if len(constants) > 2 and re.fullmatch("0|-?[1-9][0-9]*", first):
+        row = range(int(first), int(first) + len(constants))
+        if all(constant == str(number) for constant, number in zip(constants, row, strict=True)):
+            return f"{first}, ..., {constants[-1]}"
+    return ", ".join(map(quote, constants))
+
+
+def _signature(function: FunctionType) -> str:
+    return f"{function.result} {function.name}({', '.join(function.types)})"
 
 
 def _declaration(predicate: Predicate) -> str:
@@ -75,14 +94,14 @@ def _form(clause: Clause, rule: Rule) -> tuple[str, tuple[int, ...]]:
     """Return a clause's line with ``%`` places for the weight and constants, and their order."""
     places: list[int] = []
 
-    def place(term: Term) -> str:
+    def place(term: Leaf) -> str:
         if isinstance(term, Variable) and term.plus:
             places.append(clause.template.index(term.name))
             return "%s"
-        return show_term(term).replace("%", "%%")
+        return show_leaf(term).replace("%", "%%")
 
     as_written = clause.sign > 0 and len(rule_clauses(rule)) == 1
-    formula = rule.formula if as_written else clause_formula(clause)
+    formula = rule.formula if as_written else clause.formula
     return f"%r {show(formula, place)}\n", tuple(places)
 
 
@@ -148,7 +167,7 @@ def _instances(rule: Rule) -> Iterator[_Instances]:
     template = plus_variables(rule.formula)
     holes: list[str | int] = []
 
-    def hole(term: Term) -> Term:
+    def hole(term: Leaf) -> Leaf:
         if isinstance(term, Variable) and not term.plus:
             return term
         holes.append(term.name if isinstance(term, Constant) else template.index(term.name))

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from onlinesrl.errors import ExampleError, OnlinesrlError
+from onlinesrl.errors import ExampleError, OnlinesrlError, printable
 from onlinesrl.ground.convert import clause_model
 from onlinesrl.ground.encode import Layout
 from onlinesrl.ground.model import ClauseModel, Floats, Indices
@@ -101,6 +101,20 @@ class Tally:
     by_class: Mapping[str, Indices]  # hits, false alarms, misses
 
 
+@dataclass(frozen=True)
+class Ground:
+    """The ground network of one example: its model and weights, and what its atoms are.
+
+    ``atoms`` are (query predicate, arguments), [atom]; ``fixed`` holds those that evidence decides, which
+    the model has as hard unit clauses.
+    """
+
+    model: ClauseModel
+    weights: Floats
+    atoms: list[tuple[str, list[Constant]]]
+    fixed: dict[int, bool]
+
+
 class OnlineLearner:
     """Owns the weights; ``step`` takes a micro-batch."""
 
@@ -180,6 +194,46 @@ class OnlineLearner:
         self.out = self._output(batch)
         self._call(batch, 0, self._external(0), True)
         return time.perf_counter() - started
+
+    def ground_network(self, example: Example) -> Ground:
+        """Ground one example, without learning. Raises ExampleError for a bad one."""
+        self.packer.clear()
+        self.packer.add(example, 0)
+        batch = self.packer.batch(learning=False)
+        self.out = self._output(batch)
+        status, detail = self._prepare(batch)
+        if status not in (ground.OK, k.EXTERNAL):
+            self.out.status[0], self.out.detail[0] = status, detail
+            raise ExampleError(self._reason(batch, 0))
+        model, used = clause_model(self.net)
+        atoms: list[tuple[str, list[Constant]]] = []
+        for q, names in enumerate(self.names):
+            first, last = self.scratch.query_base[q], self.scratch.query_base[q + 1]
+            keys = self.net.key[first:last].tolist() if batch.listed[0] else range(last - first)
+            domains = [self.packer.names(batch, 0, kind) for kind in names.kinds]
+            atoms += [(names.name, constants) for constants in names.constants(keys, domains)]
+        values = self.net.fixed[: len(atoms)].tolist()
+        fixed = {n: v == network.TRUE for n, v in enumerate(values) if v != network.OPEN}
+        return Ground(model, self._current(used, *k.mean(self.weights.arrays)), atoms, fixed)
+
+    def _prepare(self, batch: ground.Batch) -> tuple[int, int]:
+        """Prepare the only world of a batch, with as much room as it takes."""
+        while True:
+            status, detail = k.prepare(
+                self.weights.plans,
+                batch,
+                0,
+                self.net,
+                self.scratch,
+                self.structure,
+                self.state,
+                self.weights.arrays,
+                self.settings,
+                False,
+            )
+            if not ground.GROW_ATOMS <= status <= k.GROW_OUTPUT:
+                return status, detail
+            self._make_room(status)
 
     # the step ------------------------------------------------------------------------------
 
@@ -392,7 +446,7 @@ class OnlineLearner:
         outcomes = []
         for w, world in enumerate(worlds):
             if status[w] != ground.OK:
-                outcomes.append(Outcome(None, self._reason(batch, w)))
+                outcomes.append(Outcome(None, printable(self._reason(batch, w))))
                 continue
             example = world.example
             outcomes.append(
@@ -433,7 +487,8 @@ class OnlineLearner:
         reasons: dict[int, Callable[[], str]] = {
             k.TRUTH_NOT_OPEN: lambda: self._not_open(batch, w, detail),
             k.TRUTH_BREAKS_GROUP: lambda: (
-                "the truth breaks " + " or ".join(sorted(self._group_texts()))
+                "the truth breaks "
+                + " or ".join(sorted(g.show(q) for q, g in self.layout.plan.groups.items()))
             ),
             k.TRUTH_BREAKS_RULE: lambda: f"the truth breaks the hard rule {clauses[detail].text}",
             k.INFEASIBLE: lambda: "no state satisfies the hard rules",
@@ -443,18 +498,16 @@ class OnlineLearner:
             ground.TOO_MANY_ATOMS: lambda: (
                 f"more query atoms than limits.max_atoms ({self.inference.max_atoms})"
             ),
+            ground.NOT_A_CLAUSE: lambda: (
+                "an EXIST over a conjunction of several open atoms is not supported, in the rule "
+                + clauses[detail].text
+            ),
             ground.TOO_MANY_GROUNDINGS: lambda: (
                 "more ground clauses than inference.max_groundings "
                 f"({self.inference.max_groundings}), reached in the rule {clauses[detail].text}"
             ),
         }
         return reasons[int(self.out.status[w])]()
-
-    def _group_texts(self) -> list[str]:
-        return [
-            f"{'exactly' if g.exactly else 'at most'} one {name} along argument {g.argument + 1}"
-            for name, g in self.layout.plan.groups.items()
-        ]
 
     def _not_open(self, batch: ground.Batch, w: int, detail: int) -> str:
         name = self.layout.plan.query[detail >> 32]

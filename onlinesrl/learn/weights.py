@@ -113,14 +113,18 @@ class WeightTable:
     def drop_least(self, most: int) -> int:
         """Drop the least influential blocks until at most 0.9 ``most`` weights are left.
 
-        Influence is |averaged weight| times the number of updates it took part in; a block has that
-        of its strongest weight. The weights of rules without template constants are never dropped.
-        Returns how many weights went.
+        Influence is how far the averaged weight is from what a constant never seen has, times the
+        number of updates it took part in (starting weights: 1); a block has that of its strongest
+        weight. The weights of rules without template constants are never dropped. Returns how many
+        weights went.
         """
         a, n, blocks = self.arrays, len(self), int(self.arrays.size[1])
-        influence = np.abs(self.averaged()) * a.uses[:n]
-        strength = np.maximum.reduceat(influence, a.block[:blocks]) if blocks else influence[:0]
-        sizes = a.block_size[a.key[:blocks, 0]]
+        clause = a.key[:blocks, 0]
+        sizes = a.block_size[clause]
+        learned = np.abs(self.averaged()[self.reserved :] - np.repeat(a.default[clause], sizes))
+        influence = learned * np.maximum(1, a.uses[self.reserved : n])
+        first = a.block[:blocks] - self.reserved
+        strength = np.maximum.reduceat(influence, first) if blocks else influence
         weakest = np.argsort(strength, kind="stable")
         excess = n - int(KEPT_SHARE * most)
         gone = weakest[np.cumsum(sizes[weakest]) - sizes[weakest] < excess]

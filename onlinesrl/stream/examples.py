@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from onlinesrl.errors import ExampleError, OnlinesrlError
+from onlinesrl.ground.pack import show_atom
 from onlinesrl.lang.example import Atoms, Constant, Example, ValuedAtom, decode
 from onlinesrl.stream.files import FileSource, Record
 
@@ -63,6 +64,8 @@ class Reader:
         truth: Atoms = {}
         for name, args, value, _ in atoms:
             constants: list[Constant] = list(args)
-            atom = constants if value else ValuedAtom(constants, 0.0)
+            if value is None:
+                raise ExampleError(f"atom {show_atom(name, args)} is given as unknown (?)")
+            atom = constants if value is True else ValuedAtom(constants, float(value))
             (truth if name in self.query else evidence).setdefault(name, []).append(atom)
         return Example(id=Path(record.file).stem, evidence=evidence, truth=truth or None)

@@ -12,7 +12,7 @@ from onlinesrl.lang.mln import parse
 KINDS = ("thing", "place", "word")
 NUMBERED = {kind: [f"{kind[0]}{n}" for n in range(3)] for kind in KINDS}
 """Three variables for each type."""
-SPELLED = {"thing": ["T1", "1"], "place": ["P1", "-2"], "word": ['"a b"', "W1"]}
+SPELLED = {"thing": ["T1", "1", '"new"'], "place": ["P1", "-2"], "word": ['"a b"', "7", "W2"]}
 """Constants as rules spell them."""
 FOUND = {"thing": ["T1", 1, "1", "new"], "place": ["P1", -2, "-2"], "word": ["a b", 7, "W2"]}
 """Constants as examples spell them."""
@@ -38,13 +38,13 @@ def cases(draw: st.DrawFn, examples: int = 1) -> Case:
     evidence = {f"E{n}": draw(_types(3)) for n in range(draw(st.integers(1, 3)))}
     query = {f"Q{n}": draw(_types(2)) for n in range(draw(st.integers(1, 2)))}
     types = evidence | query
-    marked = {name: draw(st.sampled_from([None, None, 0, 1])) for name in query}
+    marked = {name: draw(st.sampled_from([(), (), (0,), (1,), (0, 1)])) for name in query}
     rules = [draw(_rule(evidence, query)) for _ in range(draw(st.integers(1, 4)))]
     rules += [draw(_at_most_one(name, query[name])) for name in query if draw(st.booleans())]
     text = "\n".join(
         [
             *(draw(_enumeration(kind)) for kind in KINDS if draw(st.booleans())),
-            *(_declaration(name, types[name], marked.get(name)) for name in types),
+            *(_declaration(name, types[name], marked.get(name, ())) for name in types),
             *filter(None, rules),
         ]
     )
@@ -56,14 +56,15 @@ def _types(most: int) -> st.SearchStrategy[list[str]]:
     return st.lists(st.sampled_from(KINDS), max_size=most)
 
 
-def _declaration(name: str, kinds: list[str], marked: int | None) -> str:
-    arguments = [f"{kind}!" if n == marked else kind for n, kind in enumerate(kinds)]
+def _declaration(name: str, kinds: list[str], marked: tuple[int, ...]) -> str:
+    arguments = [f"{kind}!" if n in marked else kind for n, kind in enumerate(kinds)]
     return f"{name}({', '.join(arguments)})" if kinds else name
 
 
 @st.composite
 def _enumeration(draw: st.DrawFn, kind: str) -> str:
-    constants = draw(st.lists(st.sampled_from(SPELLED[kind]), min_size=1, unique=True))
+    some = st.lists(st.sampled_from(SPELLED[kind]), min_size=1, unique=True)
+    constants = draw(some | st.permutations(SPELLED[kind]))
     return f"{kind} = {{ {', '.join(constants)} }}"
 
 
@@ -131,7 +132,9 @@ def _at_most_one(draw: st.DrawFn, name: str, kinds: list[str]) -> str:
 
 
 @st.composite
-def _example(draw: st.DrawFn, number: int, types: dict[str, list[str]], query: list[str]) -> Example:
+def _example(
+    draw: st.DrawFn, number: int, types: dict[str, list[str]], query: list[str]
+) -> Example:
     evidence = {name: draw(_atoms(kinds)) for name, kinds in types.items() if name not in query}
     observed = {name: draw(_atoms(types[name], most=1)) for name in query if draw(st.booleans())}
     if draw(st.integers(0, 5)) == 0:

@@ -76,7 +76,10 @@ def networks(draw: st.DrawFn):
             at += 1
         hard = draw(st.integers(0, 5)) == 0
         net.row_len[row], net.row_weight[row] = length, -1 if hard else draw(st.integers(0, 6))
-        net.row_step[row], net.row_sign[row] = draw(st.integers(0, 1)), draw(st.sampled_from([1, -1]))
+        net.row_step[row], net.row_sign[row] = (
+            draw(st.integers(0, 1)),
+            draw(st.sampled_from([1, -1])),
+        )
         net.lit_start[row + 1] = at
     net.size[:] = atoms, len(sizes), rows, at, 0
     weights = draw(st.lists(st.floats(-5, 5, width=16), min_size=9, max_size=9))
@@ -183,7 +186,7 @@ def test_a_star_of_a_thousand_leaves():
     )
     pair, own = rng.normal(size=(2, leaves))
 
-    found, state = maximise(network_of(model)[0], np.concatenate([pair, own]))
+    _, state = maximise(network_of(model)[0], np.concatenate([pair, own]))
 
     centre_true = pair.sum() + np.maximum(own, 0).sum()
     centre_false = np.maximum(own, pair).sum()

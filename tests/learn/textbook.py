@@ -44,7 +44,8 @@ def textbook(
         shrunk = (t - 1) / t * w if rule in SHRINKING else w
         step, alpha = 0.0, 0.0
         if each.rho:
-            step, alpha = length(rule, t, rho - float(shrunk @ each.delta), each.delta, sigma, eta)
+            margin = rho - float(shrunk @ each.delta)
+            step, alpha = length(rule, t, margin, each.delta, sigma=sigma, eta=eta)
         w = shrunk + step * each.delta
         total += w
         alphas.append(alpha)
@@ -56,7 +57,7 @@ def textbook(
 
 
 def length(
-    rule: str, t: int, margin: float, delta: Vector, sigma: float, eta: float
+    rule: str, t: int, margin: float, delta: Vector, *, sigma: float, eta: float
 ) -> tuple[float, float]:
     """The step along delta, and the multiplier of the dual."""
     square, loss = float(delta @ delta), max(0.0, margin)

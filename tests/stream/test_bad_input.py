@@ -121,6 +121,14 @@ BAD: dict[str, tuple[bytes, str]] = {
         ),
         "no state satisfies the hard rules",
     ),
+    "what no terminal should get": (
+        truth(["\x1b[2J\n", "title"], ["\x1b[2J\n", "title", 3]),
+        "truth atom InField(\\x1b[2J\\n, title, 3): InField takes 2 arguments, found 3",
+    ),
+    "what no terminal should get, found later": (
+        line(example(99, query={"InField": []}, truth={"InField": [["\x1b[2J", "title"]]})),
+        "truth atom InField(\\x1b[2J, title) is not an open atom",
+    ),
     "too many atoms": (evidence(Odd=[[n] for n in range(20)]), "limits.max_atoms (40)"),
     "too many facts": (evidence(Odd=[[0]] * 41), "limits.max_atoms is 40"),
     "too many ground clauses": (
@@ -240,6 +248,7 @@ def test_too_many_bad_examples_end_the_run(stream: Callable[..., Job]) -> None:
     assert run.run() == 65
     assert "17 of 167 examples are bad, more than limits.bad_share (0.1) allows" in run.said
     assert run.run() == 65
+    assert "going on from checkpoint-000000000001.ckpt, 167 examples" in run.said
     assert run.run("--set", "limits.bad_share=0.5") == 0
     patient = stream(lines, "patient")
     assert patient.run() == 0

@@ -1,7 +1,9 @@
 """Going on where a run stopped: when it does, when it refuses, and what it says."""
 
 import fcntl
+import json
 import os
+import random
 import resource
 import signal
 import termios
@@ -92,6 +94,40 @@ def test_the_second_signal_ends_a_run_at_once(job: Callable[..., Job], citations
     assert not (run.output / "summary.json").exists()
 
 
+def frustrated(rng: random.Random, things: int) -> tuple[str, bytes]:
+    """A model and an example of it that keep an ILP solver busy for minutes."""
+    kinds, colours = range(10), "abcdef"
+    rules = [
+        f'{rng.uniform(-2, 2):.3f} Pair(i, j, "{k}") ^ Colour(i, "{c}") ^ Colour(j, "{d}")'
+        for k in kinds
+        for c in colours
+        for d in colours
+    ]
+    declared = 'colour = {"a", "b", "c", "d", "e", "f"}\nPair(thing, thing, kind)'
+    model = "\n".join([declared, "Colour(thing, colour!)", *rules, ""])
+    pairs = [(i, j) for i in range(things) for j in range(i) if rng.random() < 0.15]
+    evidence = {"Pair": [[i, j, rng.choice(kinds)] for i, j in pairs]}
+    truth = {"Colour": [[i, "a"] for i in range(things)]}
+    return model, json.dumps({"id": 1, "evidence": evidence, "truth": truth}).encode() + b"\n"
+
+
+def test_the_second_signal_ends_even_a_run_inside_the_solver(
+    job: Callable[..., Job], tmp_path: Path
+) -> None:
+    model, example = frustrated(random.Random(0), 70)
+    (tmp_path / "frustrated.mln").write_text(model)
+    keys = {"model": str(tmp_path / "frustrated.mln"), "query": "Colour", "metrics": {}}
+    run = job([example], inference={"presolve": "none"}, **keys)
+    process = run.start()
+    wait_for((run.output / "lock").exists)
+    time.sleep(2.0)
+    os.kill(process, signal.SIGTERM)
+    time.sleep(0.2)
+    os.kill(process, signal.SIGTERM)
+    assert wait(process, 20.0) == 130
+    assert run.said == ""
+
+
 def test_a_signal_reaches_a_run_that_waits_for_its_source(
     job: Callable[..., Job], citations: list[bytes]
 ) -> None:
@@ -134,8 +170,14 @@ def test_a_finished_run_says_so(stopped: Job) -> None:
 def test_results_that_a_kill_prevented_are_written_by_the_next_run(
     stopped: Job, unbroken: dict[str, bytes]
 ) -> None:
+    results = ("weights.mln", "report.html", "summary.json")
+    of_the_stop = {name: (stopped.output / name).read_bytes() for name in results}
     assert stopped.run() == 0
-    for name in ("weights.mln", "report.html", "summary.json"):
+    for name in results:
+        (stopped.output / name).write_bytes(of_the_stop[name])
+    assert stopped.run() == 0
+    assert stopped.results() == unbroken
+    for name in results:
         (stopped.output / name).unlink()
     assert stopped.run() == 0
     assert stopped.results() == unbroken
@@ -161,6 +203,9 @@ def test_fresh_starts_over(stopped: Job, unbroken: dict[str, bytes]) -> None:
 )
 def test_another_configuration_is_refused(stopped: Job, override: str, said: str) -> None:
     before = stopped.results()
+    assert [path.name for path in stopped.checkpoints()] == [
+        f"checkpoint-{number:012d}.ckpt" for number in (1, 2, 3)
+    ]
     assert stopped.run("--set", override) == 78
     assert said in stopped.said
     assert "--fresh" in stopped.said
@@ -178,6 +223,7 @@ def test_what_does_not_change_the_result_may_change(
     stopped: Job, unbroken: dict[str, bytes]
 ) -> None:
     assert stopped.run("--set", "batch=9", "--set", "checkpoint.every=1h") == 0
+    assert stopped.checkpoints()[-1].name == "checkpoint-000000000004.ckpt"
     assert stopped.results() == unbroken
 
 

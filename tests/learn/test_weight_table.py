@@ -1,88 +1,20 @@
 """The weight table: growth, dropping, names, and going on from what was saved, bit for bit."""
 
-import random
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from learners import MODEL, examples, learn, named, new_learner, state
+from textbook import RULES
 
-from onlinesrl.ground.plan import compile_program
-from onlinesrl.infer.ilp import Ilp
-from onlinesrl.infer.mpe import Mpe
+from onlinesrl.ground import pack
 from onlinesrl.kernels import learn as k
 from onlinesrl.lang import mln
 from onlinesrl.lang.example import Example
-from onlinesrl.learn.online import Hyper, Inference, OnlineLearner, Prediction
-from onlinesrl.learn.weights import WeightTable
-from onlinesrl.session import heaviest, set_weights, weights_text
+from onlinesrl.results import heaviest, weights_text
+from onlinesrl.session import set_weights
 from onlinesrl.stream import checkpoint
-
-MODEL = """\
-field = {"a", "b"}
-Token(word, position)
-Next(position, position)
-InField(position, field)
-
-!InField(i, f) v !InField(i, g) v f = g.
-
-0.5 Token(+w, i) => InField(i, +f)
--0.25 Token(+v, i) ^ Next(i, j) ^ Token(+w, j) => InField(i, +f)
-InField(i, +f) ^ Next(i, j) ^ InField(j, +g)
-1.0 InField(i, "a")
-"""
-RULES = ("cda1", "cda2", "mira", "subgradient", "perceptron")
-
-
-def new_learner(update: str = "cda2", max_weights: int | None = None) -> OnlineLearner:
-    plan = compile_program(mln.parse(MODEL, "model.mln"), ["InField"])
-    loss = "ml" if update in ("cda1", "cda2", "subgradient") else "pl"
-    hyper = Hyper(update, loss, sigma=0.1, max_weights=max_weights)
-    return OnlineLearner(plan, hyper, Inference(Ilp("highs"), Mpe(Ilp("highs"))))
-
-
-def examples(count: int, seed: int = 0, words: int = 40) -> list[Example]:
-    """Sentences of two to five words; the first words are in field a, every third word in b."""
-    rng = random.Random(seed)
-    made = []
-    for number in range(count):
-        sentence = [rng.randrange(words) for _ in range(rng.randrange(2, 6))]
-        fields = ["a" if rng.random() < 0.3 else "b" for w in sentence if w % 3]
-        made.append(
-            Example(
-                id=number,
-                evidence={
-                    "Token": [[f"word {w}", i] for i, w in enumerate(sentence)],
-                    "Next": [[i, i + 1] for i in range(len(sentence) - 1)],
-                },
-                truth={"InField": [[i, f] for i, f in enumerate(fields)]},
-            )
-        )
-    return made
-
-
-def learn(learner: OnlineLearner, seen: Iterable[Example], batch: int = 8) -> list[Prediction]:
-    seen, predictions = list(seen), []
-    for first in range(0, len(seen), batch):
-        outcomes, _ = learner.step(seen[first : first + batch])
-        for outcome in outcomes:
-            assert outcome.prediction is not None, outcome.error
-            predictions.append(outcome.prediction)
-    return predictions
-
-
-def named(weights: WeightTable) -> dict[tuple[str, tuple[str, ...]], tuple[float, int]]:
-    entries = list(weights.entries())
-    found = {(e.clause.text, e.key): (e.weight, e.uses) for e in entries}
-    assert len(found) == len(entries)
-    return found
-
-
-def state(learner: OnlineLearner) -> tuple[Any, ...]:
-    """All that is saved, the bytes of the arrays included."""
-    header, arrays = learner.save()
-    return header, {name: (a.dtype, a.shape, a.tobytes()) for name, a in arrays.items()}
 
 
 def test_weights_appear_with_their_constants() -> None:
@@ -94,7 +26,7 @@ def test_weights_appear_with_their_constants() -> None:
         for e in seen
         for (v, _), (w, _) in zip(e.evidence["Token"], e.evidence["Token"][1:], strict=False)
     }
-    keys: dict[int, set[tuple[Any, ...]]] = {}
+    keys: dict[int, set[tuple[str, ...]]] = {}
     for entry in learner.weights.entries():
         keys.setdefault(entry.clause.rule, set()).add(entry.key)
     fields = ("a", "b")
@@ -103,6 +35,7 @@ def test_weights_appear_with_their_constants() -> None:
         2: {(v, w, f) for v, w in pairs for f in fields},
         3: {(f, g) for f in fields for g in fields},
         4: {()},
+        5: {(f,) for f in fields},
     }
 
 
@@ -139,19 +72,34 @@ def test_dropping_keeps_the_strongest_with_name_and_value(most: int) -> None:
     assert 0.9 * most - 4 <= len(weights) <= 0.9 * most
     assert after.items() <= before.items()
 
+    default = {c.text: c.weight or 0.0 for c in weights.clauses}
+
     def strength(names: Iterable[tuple[str, tuple[str, ...]]]) -> list[float]:
         blocks: dict[tuple[str, tuple[str, ...]], float] = {}
         for text, key in names:
             if "Token" in text:
                 weight, uses = before[text, key]
                 block = (text, key[:-1])
-                blocks[block] = max(blocks.get(block, 0.0), abs(weight) * uses)
+                influence = abs(weight - default[text]) * max(1, uses)
+                blocks[block] = max(blocks.get(block, 0.0), influence)
         return sorted(blocks.values())
 
     lost, kept = strength(before.keys() - after.keys()), strength(after)
     assert not kept or lost[-1] <= kept[0]
     learned = weights.arrays.value[: len(weights), 1]
     assert weights.arrays.scalar[k.NORM] == pytest.approx(float(learned @ learned), rel=1e-12)
+
+
+def test_of_equally_weak_weights_the_oldest_are_dropped() -> None:
+    weights = new_learner().weights
+    words = [c.rule for c in weights.clauses].index(1)
+    for number in range(60):
+        weights.set(words, (f"word {number}", "a"), 0.75)
+    weights.set(words, ("word 3", "a"), -1.0)
+    assert weights.drop_least(40) > 0
+    kept = sorted({e.key[0] for e in weights.entries() if e.clause.rule == 1})
+    left = (len(weights) - weights.reserved) // 2
+    assert kept == sorted(["word 3", *(f"word {n}" for n in range(61 - left, 60))])
 
 
 def test_dropped_weights_come_back_as_new_ones() -> None:
@@ -176,6 +124,14 @@ def test_batches_of_every_size_give_the_same_bits(update: str, most: int | None)
     assert found[1:] == found[:1] * 3
     assert (learner.weights.dropped > 0) == (most is not None)
     assert most is None or len(learner.weights) <= most
+
+
+def test_numbering_constants_anew_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    often, never = new_learner(), new_learner()
+    expected = learn(never, examples(120), 4)
+    monkeypatch.setattr(pack, "KEPT_NAMES", 5)
+    assert learn(often, examples(120), 4) == expected
+    assert state(often) == state(never)
 
 
 @pytest.mark.parametrize("update", RULES)

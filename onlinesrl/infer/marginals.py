@@ -1,0 +1,96 @@
+"""Marginals: exact where the induced width allows, and the choice between that and sampling."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from onlinesrl.ground.convert import network_of
+from onlinesrl.ground.model import ClauseModel, Floats
+from onlinesrl.infer.engine import Infeasible, MarginalEngine, Marginals
+from onlinesrl.infer.gibbs import Gibbs
+from onlinesrl.infer.mcsat import McSat
+from onlinesrl.infer.mpe import Wide, _structured, components, restrict
+from onlinesrl.kernels import elimination, sumproduct
+
+
+class Exact:
+    """Sum-product variable elimination. Raises Wide where the tables would be too large."""
+
+    def marginals(self, model: ClauseModel, weights: Floats) -> Marginals:
+        """As ``MarginalEngine.marginals``; ``log_z`` is that of ``w . f``."""
+        net, order = network_of(model)
+        memory = _structured(net, model)
+        table = np.zeros((max(1, len(weights)), 3))
+        table[: len(weights), 0] = weights
+        unary, scratch = np.zeros(len(memory.unary)), np.zeros(len(memory.table))
+        log_z = sumproduct.sum_product(net, memory, table, 0.0, 0.0, unary, scratch)
+        if log_z == -np.inf or np.any(np.diff(model.start) == 0):
+            raise Infeasible("no state satisfies the hard clauses and the groups")
+        atoms = np.arange(model.n_atoms)
+        probability = np.empty(model.n_atoms)
+        probability[order] = unary[atoms + net.var_of[atoms] + 1]
+        return Marginals(
+            np.clip(probability, 0.0, 1.0), log_z + _constant(model, weights, memory), "exact", 0
+        )
+
+
+def _constant(model: ClauseModel, weights: Floats, memory: elimination.Structure) -> float:
+    """Sum what the tables leave out of the score.
+
+    They hold a clause on one or two variables multiplied out without its constant, which is its
+    value where all atoms are false, and any other clause as 0 where it is true.
+    """
+    generic = memory.row_kind[: model.n_clauses] == elimination.GENERIC
+    left_out = generic | model.satisfied(np.zeros(model.n_atoms, np.uint8))
+    return float(model.clause_weights(weights)[left_out].sum())
+
+
+class Narrow:
+    """Exact in each connected component that is narrow enough, ``core`` in the others.
+
+    The route names what was used: ``exact``, the core's, or both as in ``exact+mcsat``.
+    """
+
+    def __init__(self, core: MarginalEngine) -> None:
+        self.core = core
+        self.exact = Exact()
+
+    def marginals(self, model: ClauseModel, weights: Floats) -> Marginals:
+        """As ``MarginalEngine.marginals``; ``log_z`` where all of it is exact."""
+        live = (model.weight_index < 0) | (model.clause_weights(weights) != 0)
+        probability = np.empty(model.n_atoms)
+        parts = []
+        for atoms, clauses in components(model, live):
+            parts.append(self._part(restrict(model, atoms, clauses), weights))
+            probability[atoms] = parts[-1].probability
+        log_z = [part.log_z for part in parts]
+        known = [z for z in log_z if z is not None]
+        return Marginals(
+            probability,
+            float(sum(known)) if len(known) == len(log_z) else None,
+            "+".join(sorted({part.route for part in parts})) or "exact",
+            max((part.samples for part in parts), default=0),
+        )
+
+    def _part(self, part: ClauseModel, weights: Floats) -> Marginals:
+        try:
+            return self.exact.marginals(part, weights)
+        except Wide:
+            return self.core.marginals(part, weights)
+
+
+Method = Literal["exact", "mcsat", "gibbs"]
+
+
+def marginals(
+    model: ClauseModel, weights: Floats, method: Method = "exact", *, seed: int = 0
+) -> Marginals:
+    """Return marginals by one of the methods; ``exact`` samples by MC-SAT where it is too wide."""
+    engines: dict[Method, MarginalEngine] = {
+        "exact": Narrow(McSat(seed=seed)),
+        "mcsat": McSat(seed=seed),
+        "gibbs": Gibbs(seed=seed),
+    }
+    return engines[method].marginals(model, weights)

@@ -1,0 +1,93 @@
+"""Weighted clauses over variables, as arrays: what search and sampling read, and their random numbers.
+
+Atoms stand in *variables* as in ``network``: variable ``v`` holds the atoms
+``var_start[v] : var_start[v + 1]``, of which at most one is true, or exactly one. A literal is coded
+``2 * atom`` where positive, ``2 * atom + 1`` where negative. Clause ``c`` adds ``weight[c]`` to the
+score of the states in which it is true; the first ``hard`` clauses must be true and have a weight that
+outweighs all others together.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate, chain
+from typing import NamedTuple
+
+import numpy as np
+
+from onlinesrl.kernels.jit import inlined
+from onlinesrl.kernels.network import Bytes, Floats, Ints32
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+S27, S30, S31, S11 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(11)
+Generator = np.ndarray[tuple[int], np.dtype[np.uint64]]
+"""The state of a random number generator, uint64[1]."""
+
+
+def generator(seed: int, record: int = 0) -> Generator:
+    """Return a generator whose numbers depend on the seed and the record's number alone."""
+    mixed = np.random.SeedSequence((seed, record)).generate_state(1, np.uint64)
+    return np.asarray(mixed, np.uint64)
+
+
+@inlined
+def uniform(rng: Generator) -> float:
+    """Draw from [0, 1): splitmix64 (Steele, Lea & Flood 2014)."""
+    rng[0] += GOLDEN
+    z = rng[0]
+    z = (z ^ (z >> S30)) * MIX_1
+    z = (z ^ (z >> S27)) * MIX_2
+    return float((z ^ (z >> S31)) >> S11) * 2.0**-53
+
+
+@inlined
+def below(rng: Generator, n: int) -> int:
+    """Draw from 0 .. n - 1."""
+    return int(uniform(rng) * n)
+
+
+@inlined
+def copy(source: Floats | Bytes, target: Floats | Bytes) -> None:
+    """Copy one array into another; numba's own assignment may allocate."""
+    for i in range(len(source)):
+        target[i] = source[i]
+
+
+class Clauses(NamedTuple):
+    """Clauses in compressed rows, and for each literal the clauses that have it."""
+
+    var_of: Ints32  # [atom]
+    var_start: Ints32  # [variable + 1]
+    exactly: Bytes  # [variable] 1: one of its atoms must be true
+    start: Ints32  # [clause + 1]
+    literal: Ints32
+    weight: Floats  # [clause]
+    hard: int  # clauses below it are hard
+    occ_start: Ints32  # [literal code + 1]
+    occ: Ints32  # clauses
+
+    @classmethod
+    def of(
+        cls,
+        first: np.ndarray[tuple[int], np.dtype[np.bool_]],
+        exactly: np.ndarray[tuple[int], np.dtype[np.bool_]],
+        rows: list[list[int]],
+        weight: Floats,
+        hard: int,
+    ) -> Clauses:
+        """Lay out clauses given as rows of literal codes; ``first[atom]``: it begins a variable."""
+        start = np.array([0, *accumulate(map(len, rows))], np.int32)
+        literal = np.array(list(chain.from_iterable(rows)), np.int32)
+        count = np.bincount(literal, minlength=2 * len(first))
+        clause = np.repeat(np.arange(len(rows)), np.diff(start))
+        return cls(
+            var_of=(np.cumsum(first) - 1).astype(np.int32),
+            var_start=np.append(np.flatnonzero(first), len(first)).astype(np.int32),
+            exactly=exactly.astype(np.uint8),
+            start=start,
+            literal=literal,
+            weight=weight,
+            hard=hard,
+            occ_start=np.concatenate(([0], np.cumsum(count))).astype(np.int32),
+            occ=clause[np.argsort(literal, kind="stable")].astype(np.int32),
+        )

@@ -1,0 +1,125 @@
+"""Contract checks, public: cross them with an engine of your own and any small ground model.
+
+They raise AssertionError, which says what the engine broke, and compare with enumeration, so the
+models may have up to ``brute.MAX_ATOMS`` atoms.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onlinesrl.ground.model import ClauseModel, Floats
+from onlinesrl.infer.brute import Brute, _scores
+from onlinesrl.infer.engine import (
+    Infeasible,
+    MapEngine,
+    MarginalEngine,
+    Marginals,
+    Solution,
+    value,
+)
+
+CLOSE = 1e-6
+
+
+def check_map_engine(
+    engine: MapEngine, model: ClauseModel, weights: Floats, bonus: Floats | None = None
+) -> None:
+    """Check an engine's answer to one question, and that it answers the same a second time.
+
+    The state is feasible; the score is that of the state; the bound is no less than the optimum;
+    what is certified is optimal; Infeasible is raised where there is no feasible state, only there.
+    """
+    try:
+        best = Brute().solve(model, weights, bonus=bonus)
+    except Infeasible:
+        _require(_solved(engine, model, weights, bonus) is None, "answers an infeasible problem")
+        return
+    found = _solved(engine, model, weights, bonus)
+    again = _solved(engine, model, weights, bonus)
+    if found is None or again is None:
+        raise AssertionError("raises Infeasible where there is a feasible state")
+    slack = CLOSE * max(1.0, abs(best.score))
+    of_state = value(model, found.state, weights, bonus)
+    _require(found.state.dtype == np.uint8, f"the state is {found.state.dtype}, not uint8")
+    _require(found.state.shape == (model.n_atoms,), "the state has not one value for each atom")
+    _require(model.feasible(found.state), "the state is not feasible")
+    _require(found.score == of_state, f"the score {found.score} is not the state's, {of_state}")
+    _require(found.score <= best.score + slack, "the score beats brute force")
+    _require(found.bound >= best.score - slack, f"the bound {found.bound} is below the optimum")
+    _require(found.bound >= found.score, "the bound is below the score")
+    optimal = found.score >= best.score - slack
+    _require(optimal or not found.certified, "a certified state is not optimal")
+    _require(np.array_equal(found.state, again.state), "a second answer is another one")
+
+
+def check_marginal_engine(
+    engine: MarginalEngine, model: ClauseModel, weights: Floats, within: float | None = None
+) -> None:
+    """Check an engine's answer to one question, and that it answers the same a second time.
+
+    Probabilities are in [0, 1], and sum over a group to 1 or at most 1; an atom that is true in no
+    feasible state has probability 0; Infeasible is raised where there is no such state, only there.
+    With ``within``, every probability is that close to the exact one, and so is log Z where given.
+    """
+    try:
+        exact = marginals_by_enumeration(model, weights)
+    except Infeasible:
+        _require(_marginals(engine, model, weights) is None, "answers an infeasible problem")
+        return
+    found = _marginals(engine, model, weights)
+    again = _marginals(engine, model, weights)
+    if found is None or again is None:
+        raise AssertionError("raises Infeasible where there is a feasible state")
+    p = found.probability
+    _require(p.dtype == np.float64 and p.shape == (model.n_atoms,), "not one float for each atom")
+    _require(bool(np.all((p >= 0) & (p <= 1))), "a probability is not in [0, 1]")
+    grouped = model.group >= 0
+    sums = np.bincount(model.group[grouped], p[grouped], minlength=len(model.exactly))
+    _require(bool(np.all(sums <= 1 + CLOSE)), "a group's probabilities come to more than 1")
+    one = sums[model.exactly] >= 1 - CLOSE
+    _require(bool(np.all(one)), "an exactly-one group's probabilities come to less than 1")
+    impossible = (exact.probability == 0) & (p > CLOSE)
+    _require(not np.any(impossible), "an atom that is always false has a probability above 0")
+    _require(np.array_equal(p, again.probability), "a second answer is another one")
+    if within is not None:
+        error = float(np.max(np.abs(p - exact.probability), initial=0.0))
+        _require(error <= within, f"a probability is {error:.2g} from the exact one")
+    if within is not None and found.log_z is not None and exact.log_z is not None:
+        wrong = abs(found.log_z - exact.log_z)
+        _require(wrong <= within * max(1.0, abs(exact.log_z)), f"log Z is {wrong:.2g} off")
+
+
+def marginals_by_enumeration(model: ClauseModel, weights: Floats) -> Marginals:
+    """Return the marginals and log Z from every state of a small model; or raise Infeasible."""
+    scores = _scores(model, weights, None)
+    top = float(scores.max())
+    if top == -np.inf:
+        raise Infeasible("no state satisfies the hard clauses and the groups")
+    mass = np.exp(scores - top)
+    z = float(mass.sum())
+    number, n = np.arange(len(mass)), model.n_atoms
+    true = [mass[(number >> (n - 1 - atom) & 1) == 1].sum() / z for atom in range(n)]
+    probability = np.minimum(np.array(true, np.float64), 1.0)
+    return Marginals(probability, top + float(np.log(z)), "brute", 0)
+
+
+def _solved(
+    engine: MapEngine, model: ClauseModel, weights: Floats, bonus: Floats | None
+) -> Solution | None:
+    try:
+        return engine.solve(model, weights, bonus=bonus)
+    except Infeasible:
+        return None
+
+
+def _marginals(engine: MarginalEngine, model: ClauseModel, weights: Floats) -> Marginals | None:
+    try:
+        return engine.marginals(model, weights)
+    except Infeasible:
+        return None
+
+
+def _require(holds: bool, complaint: str) -> None:
+    if not holds:
+        raise AssertionError(complaint)

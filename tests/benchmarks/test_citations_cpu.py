@@ -1,0 +1,88 @@
+"""CPU per citation of CDA2-ML, JSON lines to predictions and checkpoints, beside CRFsuite's.
+
+Slopes between 5 and 25 repetitions of CiteSeer under fresh ids, of the least CPU (user and system)
+of three interleaved rounds. The peer trains each citation twice and tags it once, over its folds.
+"""
+
+import json
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from streams.citations import from_citeseer
+from tests.benchmarks.measure import ONLINESRL, REPO, SHARED, python, show
+
+CITESEER = SHARED / "data" / "citeseer"
+PEER = SHARED / "peers" / "crfsuite" / "crfsuite_citeseer.py"
+CONFIG = REPO / "configs" / "citeseer.yaml"
+FEW, MANY, ROUNDS = 5, 25, 3
+pytestmark = [
+    pytest.mark.benchmark,
+    pytest.mark.skipif(not CITESEER.exists(), reason=f"CiteSeer is not here: no {CITESEER}"),
+    pytest.mark.skipif(not PEER.exists(), reason=f"the peer is not here: no {PEER}"),
+    pytest.mark.skipif(find_spec("pycrfsuite") is None, reason="python-crfsuite is not installed"),
+]
+
+
+class Cost(NamedTuple):
+    """Examples trained on, CPU seconds of the whole process, and what it says of its parts."""
+
+    examples: int
+    cpu: float
+    own: float
+
+
+def repeated(folder: Path, times: int) -> Path:
+    """Write CiteSeer so many times under fresh ids, in its own form and as examples."""
+    folder.mkdir()
+    for source in sorted(CITESEER.glob("*.jsonl")):
+        rows = [json.loads(line) for line in source.read_bytes().splitlines()]
+        copies = ({**row, "id": f"{row['id']}-{n}"} for n in range(times) for row in rows)
+        (folder / source.name).write_text(from_citeseer.json_lines(copies), encoding="utf-8")
+    examples = from_citeseer.json_lines(from_citeseer.examples(folder))
+    (folder.parent / f"{folder.name}.jsonl").write_text(examples, encoding="utf-8")
+    return folder
+
+
+def ours(folder: Path) -> Cost:
+    source, output = folder.parent / f"{folder.name}.jsonl", folder.parent / "out"
+    sets = ("--set", f"source.path={source}", "--set", f"output={output}")
+    cpu = python(*ONLINESRL, "run", CONFIG, "--fresh", *sets).cpu
+    summary = json.loads((output / "summary.json").read_bytes())
+    assert summary["updates"] == source.read_bytes().count(b"\n")
+    return Cost(summary["updates"], cpu, summary["seconds"])
+
+
+def peers(folder: Path) -> Cost:
+    cpu, _, output = python(PEER, folder, "pa", "1")
+    examples, *parts = re.findall(r"([\d.]+) examples;|(?:read|extract|train) ([\d.]+)", output)
+    return Cost(int(examples[0]), cpu, sum(float(seconds) for _, seconds in parts))
+
+
+def slope(few: list[Cost], many: list[Cost]) -> float:
+    """Microseconds of CPU for one more example, start-up apart."""
+    more = min(c.cpu for c in many) - min(c.cpu for c in few)
+    return 1e6 * more / (many[0].examples - few[0].examples)
+
+
+def test_no_more_cpu_per_citation_than_crfsuite(tmp_path):
+    few, many = repeated(tmp_path / "few", FEW), repeated(tmp_path / "many", MANY)
+    rounds = [(ours(few), peers(few), ours(many), peers(many)) for _ in range(ROUNDS)]
+    ours_few, peers_few, ours_many, peers_many = map(list, zip(*rounds, strict=True))
+
+    mine = slope(ours_few, ours_many)
+    whole = slope(peers_few, peers_many)
+    parts = 1e6 * min(c.own for c in peers_many) / peers_many[0].examples
+    show(
+        "CPU per trained citation",
+        ("", "us", "per second", "ours / it"),
+        [
+            ("onlinesrl, CDA2-ML, slope", mine, f"{1e6 / mine:,.0f}", ""),
+            ("crfsuite, (a) whole process, slope", whole, f"{1e6 / whole:,.0f}", mine / whole),
+            ("crfsuite, (b) read + extract + train", parts, f"{1e6 / parts:,.0f}", mine / parts),
+        ],
+    )
+    assert mine <= whole

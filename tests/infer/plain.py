@@ -1,0 +1,67 @@
+"""What the kernels over ``Clauses`` compute, in plain numpy, and small models laid out for them."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from hypothesis import reject
+from hypothesis import strategies as st
+
+from onlinesrl.ground.model import State
+from onlinesrl.infer.engine import Infeasible
+from onlinesrl.infer.reduce import Reduced, reduced
+from onlinesrl.kernels import walksat
+from onlinesrl.kernels.clauses import Clauses
+from tests.infer.models import problems
+
+
+@st.composite
+def layouts(draw: st.DrawFn, max_atoms: int = 7) -> Reduced:
+    """Reduced problems: the hard part may still be infeasible, but not by propagation alone."""
+    problem = draw(problems(max_atoms))
+    try:
+        return reduced(problem.model, problem.weights, problem.bonus)
+    except Infeasible:
+        reject()
+
+
+def true_counts(cl: Clauses, state: State) -> np.ndarray:
+    """The number of true literals of each clause."""
+    true = state[cl.literal >> 1] != (cl.literal & 1)
+    return np.array([true[i:j].sum() for i, j in itertools.pairwise(cl.start)], np.int64)
+
+
+def score(cl: Clauses, state: State, weight: np.ndarray | None = None) -> float:
+    weight = cl.weight if weight is None else weight
+    return float(weight[true_counts(cl, state) > 0].sum())
+
+
+def broken(cl: Clauses, state: State, weight: np.ndarray | None = None) -> set[int]:
+    weight = cl.weight if weight is None else weight
+    true = true_counts(cl, state) > 0
+    return set(np.flatnonzero(((weight > 0) & ~true) | ((weight < 0) & true)).tolist())
+
+
+def in_groups(cl: Clauses, state: State) -> bool:
+    count = np.bincount(cl.var_of, state, minlength=len(cl.exactly))
+    return bool(np.all(count <= 1) and np.all(count[cl.exactly == 1] == 1))
+
+
+def feasible(cl: Clauses, state: State) -> bool:
+    return in_groups(cl, state) and bool(np.all(true_counts(cl, state)[: cl.hard] > 0))
+
+
+def states(cl: Clauses) -> list[State]:
+    """All states that satisfy the groups."""
+    every = itertools.product((0, 1), repeat=len(cl.var_of))
+    return [s for s in (np.array(x, np.uint8) for x in every) if in_groups(cl, s)]
+
+
+def check_counts(cl: Clauses, s: walksat.Search) -> None:
+    """What the search memory holds is what counting from nothing gives."""
+    lists = [*s.broken[: s.size[0]], *s.broken[cl.hard : cl.hard + s.size[1]]]
+    assert s.n_true.tolist() == true_counts(cl, s.state).tolist()
+    assert len(lists) == len(set(lists))
+    assert set(lists) == broken(cl, s.state, s.weight)
+    assert all(c < cl.hard for c in s.broken[: s.size[0]])

@@ -1,0 +1,105 @@
+"""Gibbs sampling: one draw against numpy, the contract, small models, other systems' exact answers."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onlinesrl.infer.gibbs import Gibbs
+from onlinesrl.infer.marginals import Exact
+from onlinesrl.infer.reduce import reduced
+from onlinesrl.kernels import sampling, walksat
+from onlinesrl.kernels.clauses import generator
+from onlinesrl.testing import check_marginal_engine, marginals_by_enumeration
+from tests.infer import networks, plain
+from tests.infer.models import Problem, clause_model, problems
+from tests.infer.test_mcsat import MODELS, PARITY
+
+HARD_TO_CROSS = {"parity", "cycle", "nearly hard"}
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(problems())
+def test_the_contract(problem: Problem):
+    check_marginal_engine(Gibbs(sweeps=20, burn_in=5), problem.model, problem.weights)
+
+
+@pytest.mark.parametrize("name", sorted(set(MODELS) - HARD_TO_CROSS))
+def test_small_models_to_within_sampling_error(name):
+    n_atoms, clauses, groups, weights = MODELS[name]
+    engine = Gibbs(sweeps=100_000)
+    check_marginal_engine(
+        engine, clause_model(n_atoms, clauses, groups), np.array(weights), within=0.012
+    )
+
+
+def test_what_hard_clauses_separate_stays_apart():
+    """The documented limit: four states with no path of single atoms between them."""
+    model, weights = clause_model(3, [*PARITY, (0, 1.0, [1])]), np.array([0.5])
+    exact = marginals_by_enumeration(model, weights).probability
+    found = Gibbs().marginals(model, weights).probability
+
+    assert set(found.tolist()) <= {0.0, 1.0}
+    assert np.all((exact > 0.1) & (exact < 0.9))
+
+
+@pytest.mark.parametrize("n", [10, 50, 100])
+def test_friends_and_smokers(n):
+    world = networks.friends_smokers(n)
+    _, exact = networks.answer(networks.WORLDS / f"fs{n}.marg.exact")
+
+    found = Gibbs(sweeps=20_000).marginals(world.model, world.weights)
+
+    assert np.abs(found.probability - world.by_name(exact)).mean() <= 0.005
+    assert (found.route, found.samples, found.log_z) == ("gibbs", 20_000, None)
+
+
+def test_friends_and_smokers_with_a_biconditional():
+    world = networks.friends_smokers(50, "fs-infer-iff")
+    exact = Exact().marginals(world.model, world.weights).probability
+    found = Gibbs(sweeps=20_000).marginals(world.model, world.weights)
+
+    assert np.abs(found.probability - exact).mean() <= 0.005
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(plain.layouts(), st.data())
+def test_a_draw_has_the_conditional_distribution(problem, data):
+    cl, n = problem.clauses, problem.n_atoms
+    every = [s for s in plain.states(cl) if plain.feasible(cl, s)]
+    if not every or not n:
+        return
+    state = data.draw(st.sampled_from(every))
+    v = data.draw(st.integers(0, len(cl.exactly) - 1))
+    atoms = np.arange(cl.var_start[v], cl.var_start[v + 1])
+    others = np.setdiff1d(np.arange(n), atoms)
+    options = [s for s in every if np.array_equal(s[others], state[others])]
+    score = np.array([plain.score(cl, s) for s in options])
+    mass = np.exp(score - score.max())
+    expected = sum(m * s for m, s in zip(mass / mass.sum(), options, strict=True))
+
+    drawn = set()
+    for seed in range(20):
+        s, probability = walksat.search(cl), np.zeros(n)
+        s.state[:] = state
+        walksat.count(cl, s)
+        sampling.resample(cl, s, v, 0.5, probability, np.zeros(n), generator(seed))
+        plain.check_counts(cl, s)
+        assert probability[atoms] == pytest.approx(0.5 * expected[atoms], abs=1e-9)
+        assert probability[others].tolist() == [0.0] * len(others)
+        drawn.add(s.state.tobytes())
+    assert drawn <= {s.tobytes() for s, m in zip(options, mass, strict=True) if m > 0}
+
+
+def test_draws_come_as_often_as_they_should():
+    model = clause_model(3, [(0, 1.0, [1]), (1, 1.0, [2])], [(False, [0, 1, 2])])
+    cl = reduced(model, np.array([1.0, -0.5])).clauses
+    s, rng = walksat.search(cl), generator(2)
+    walksat.count(cl, s)
+    counts = np.zeros(3)
+    for _ in range(20_000):
+        sampling.resample(cl, s, 0, 1.0, np.zeros(3), np.zeros(3), rng)
+        counts += s.state
+    mass = np.exp([1.0, -0.5, 0.0])
+
+    assert counts / 20_000 == pytest.approx(mass / (1 + mass.sum()), abs=0.01)

@@ -1,0 +1,141 @@
+"""MC-SAT: the contract, small models to within sampling error, other systems' exact answers."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from onlinesrl.infer.mcsat import McSat
+from onlinesrl.infer.reduce import reduced
+from onlinesrl.kernels import completion, sampling, walksat
+from onlinesrl.kernels.clauses import generator
+from onlinesrl.testing import check_marginal_engine
+from tests.infer import networks, plain
+from tests.infer.models import Problem, clause_model, problems
+
+LONG = McSat(samples=40_000)
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(problems())
+def test_the_contract(problem: Problem):
+    check_marginal_engine(McSat(samples=20, burn_in=5, flips=200), problem.model, problem.weights)
+
+
+PARITY = [(-1, 1.0, x) for x in ([1, 2, 3], [1, -2, -3], [-1, 2, -3], [-1, -2, 3])]
+"""An odd number of three: no two of the four states differ in one atom."""
+CYCLE = [(-1, 1.0, [-1, 2]), (-1, 1.0, [-2, 3]), (-1, 1.0, [-3, 1])]
+
+MODELS = {
+    "a unit": (1, [(0, 1.0, [1])], [], [1.2]),
+    "a unit below 0": (1, [(0, 1.0, [1])], [], [-1.2]),
+    "an implication": (2, [(0, 1.0, [1]), (1, 1.0, [-1, 2]), (2, 1.0, [-2])], [], [0.7, 1.5, 1.0]),
+    "equivalence": (2, [(0, 1.0, [1]), (1, 1.0, [-1, 2]), (1, 1.0, [1, -2])], [], [0.7, 1.5]),
+    "below 0": (3, [(0, 1.0, [1, 2]), (1, 1.0, [-2, 3]), (1, -1.0, [1, 3])], [], [-1.3, 0.8]),
+    "nearly hard": (2, [(0, 1.0, [1, 2]), (0, 1.0, [-1, -2]), (1, 1.0, [1])], [], [9.0, 0.5]),
+    "parity": (3, [*PARITY, (0, 1.0, [1]), (1, 1.0, [2, 3])], [], [0.5, -0.8]),
+    "cycle": (3, [*CYCLE, (0, 1.0, [1]), (0, 1.0, [2])], [], [0.4]),
+    "exactly one": (4, [(0, 1.0, [1]), (1, 1.0, [-2, 4]), (0, 1.0, [2, 3])], [(True, [0, 1, 2])],
+                    [0.9, 1.4]),
+    "at most one": (4, [(0, 1.0, [1]), (1, 1.0, [-2, 4]), (0, -1.0, [3, 4])], [(False, [0, 1, 2])],
+                    [0.9, 1.4]),
+    "two groups": (6, [(0, 1.0, [-1, 4]), (0, 1.0, [-2, 5]), (-1, 1.0, [-3, -6]), (1, 1.0, [3])],
+                   [(True, [0, 1, 2]), (False, [3, 4, 5])], [1.5, 0.7]),
+    "a group of one": (2, [(0, 1.0, [-1, 2])], [(True, [0])], [1.1]),
+    "a chain": (8, [(-1, 1.0, [-a, a + 1]) for a in range(1, 8)] + [(0, 1.0, [1]), (1, 1.0, [8])],
+                [], [1.0, -1.5]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_small_models_to_within_sampling_error(name):
+    n_atoms, clauses, groups, weights = MODELS[name]
+    check_marginal_engine(
+        LONG, clause_model(n_atoms, clauses, groups), np.array(weights), within=0.012
+    )
+
+
+def test_a_search_from_random_states_is_fair():
+    """SampleSAT alone: of two solutions that mirror each other neither is found more often."""
+    n_atoms, clauses, groups, weights = MODELS["equivalence"]
+    engine = McSat(samples=100_000, jump=1.0, sweeps=1)
+    check_marginal_engine(engine, clause_model(n_atoms, clauses, groups), np.array(weights), 0.005)
+
+
+@pytest.mark.parametrize("n", [10, 50, 100])
+@pytest.mark.parametrize("seed", range(3))
+def test_friends_and_smokers(n, seed):
+    world = networks.friends_smokers(n)
+    _, exact = networks.answer(networks.WORLDS / f"fs{n}.marg.exact")
+
+    found = McSat(samples=1_000, seed=seed).marginals(world.model, world.weights)
+
+    assert np.abs(found.probability - world.by_name(exact)).mean() <= 0.02
+    assert (found.route, found.samples, found.log_z) == ("mcsat", 1_000, None)
+
+
+@pytest.mark.parametrize(
+    ("fold", "pair"),
+    [
+        (1, "27-Fight_OneManDown2.id2_id6"),
+        (2, "24-Meet_Split.id0_id1"),
+        (3, "19-Meet_WalkTogether1.id1_id2"),
+    ],
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_caviar(fold, pair, seed):
+    case = networks.caviar("DN_HI", fold, pair)
+    _, exact = networks.exact("DN_HI", fold, pair, "marg")
+
+    found = McSat(samples=1_000, seed=seed).marginals(case.model, case.weights)
+
+    assert np.abs(found.probability - case.by_name(exact)).mean() <= 0.003
+
+
+def test_records_have_samples_of_their_own():
+    world = clause_model(9, [(0, 1.0, [a, a + 1]) for a in range(1, 9)])
+    engine = McSat(samples=50)
+    found = {
+        replace(engine, record=r).marginals(world, np.ones(1)).probability.tobytes()
+        for r in range(10)
+    }
+
+    assert len(found) == 10
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(plain.layouts())
+def test_every_sample_is_feasible(problem):
+    """And the slice holds no clause that the state does not satisfy: propagation never fails."""
+    cl, n = problem.clauses, problem.n_atoms
+    every = [s for s in plain.states(cl) if plain.feasible(cl, s)]
+    if not every or not n:
+        return
+    s, t = walksat.search(cl), completion.trail(n, len(cl.weight))
+    s.state[:] = every[0]
+    probability = np.zeros(n)
+    for _ in range(5):
+        rng = generator(_)
+        sampling.mcsat(
+            cl, s, t, 0, 1, 100, 2, 0.5, rng, probability, np.zeros(n),
+            np.zeros(n, np.uint8), np.zeros(len(cl.exactly), np.int32),
+        )  # fmt: skip
+        assert plain.feasible(cl, s.state)
+        plain.check_counts(cl, s)
+
+
+def test_sampling_without_moves_keeps_the_last_state():
+    """SampleSAT that is given no time fails, and the chain goes on where it was."""
+    n_atoms, clauses, groups, weights = MODELS["parity"]
+    problem = reduced(clause_model(n_atoms, clauses, groups), np.array(weights))
+    cl, n = problem.clauses, problem.n_atoms
+    s, t = walksat.search(cl), completion.trail(n, len(cl.weight))
+    s.state[:] = [1, 1, 1]
+    failures = sampling.mcsat(
+        cl, s, t, 0, 200, 0, 0, 1.0, generator(0), np.zeros(n), np.zeros(n),
+        np.zeros(n, np.uint8), np.zeros(n, np.int32),
+    )  # fmt: skip
+
+    assert failures > 0
+    assert plain.feasible(cl, s.state)

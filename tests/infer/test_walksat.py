@@ -1,0 +1,308 @@
+"""MaxWalkSAT: its kernels against plain numpy, its answers against exact optima."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onlinesrl.infer.brute import Brute
+from onlinesrl.infer.engine import Infeasible, Unsolved
+from onlinesrl.infer.reduce import Reduced, reduced
+from onlinesrl.infer.walksat import WalkSat, feasible_state
+from onlinesrl.kernels import completion, walksat
+from onlinesrl.kernels.clauses import below, generator, uniform
+from onlinesrl.kernels.network import FALSE, OPEN, TRUE
+from onlinesrl.testing import check_map_engine
+from tests.infer import networks, plain
+from tests.infer.models import Problem, clause_model, instance, problems
+
+SMALL = WalkSat(flips=2_000)
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(problems())
+def test_the_contract(problem: Problem):
+    check_map_engine(SMALL, problem.model, problem.weights, problem.bonus)
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(problems())
+def test_small_problems_are_solved(problem: Problem):
+    try:
+        best = Brute().solve(problem.model, problem.weights, bonus=problem.bonus)
+    except Infeasible:
+        return
+    found = SMALL.solve(problem.model, problem.weights, bonus=problem.bonus)
+
+    assert found.score == pytest.approx(best.score, abs=1e-6)
+    assert (found.bound, found.route, found.certified) == (np.inf, "walksat", False)
+
+
+@pytest.mark.parametrize("n", [10, 50, 100])
+def test_friends_and_smokers(n):
+    world = networks.friends_smokers(n)
+    comment, _ = networks.answer(networks.WORLDS / f"fs{n}.map.exact")
+
+    found = WalkSat(flips=10_000).solve(world.model, world.weights)
+
+    assert world.cost(found.score) == pytest.approx(float(comment.split()[-1]), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("learner", "fold", "pair", "above"),
+    [
+        ("DN_HI", 1, "27-Fight_OneManDown2.id2_id6", 0.0),
+        ("DN_HI", 2, "24-Meet_Split.id0_id1", 0.0),
+        ("MM_SI", 2, "23-Meet_Crowd.id0_id2", 0.02),
+        ("MM_SI", 1, "27-Fight_OneManDown2.id2_id6", 0.01),
+    ],
+)
+def test_caviar(learner, fold, pair, above):
+    """Hard inertia, which no walk crosses one atom at a time, and soft inertia."""
+    case = networks.caviar(learner, fold, pair)
+    comment, _ = networks.exact(learner, fold, pair, "map")
+    optimum = float(comment.split()[-1])
+
+    cost = case.cost(WalkSat().solve(case.model, case.weights).score)
+
+    assert optimum - 1e-3 <= cost <= optimum * (1 + above) + 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "above"), [("W1-0", 0.01), ("W2-0", 0.0), ("W3-100-weak-0", 0.01)]
+)
+def test_recorded_instances(name, above):
+    problem = instance(name)
+    found = WalkSat().solve(problem.model, problem.weights)
+
+    assert problem.optimum * (1 - above) - 1e-6 <= found.score <= problem.optimum + 1e-6
+
+
+def test_seeds_and_records_have_random_numbers_of_their_own():
+    numbers = {int(generator(seed, record)[0]) for seed in range(20) for record in range(20)}
+
+    assert len(numbers) == 400
+    assert generator(3, 5)[0] == generator(3, 5)[0]
+
+
+def test_what_search_cannot_satisfy_is_said():
+    """Pigeons without room: beyond propagation, so backtracking shows it."""
+    holes = 4
+    atom = [[p * holes + h + 1 for h in range(holes)] for p in range(holes + 1)]
+    apart = [
+        (-1, 1.0, [-atom[p][h], -atom[q][h]])
+        for h in range(holes)
+        for p in range(holes + 1)
+        for q in range(p)
+    ]
+    model = clause_model(holes * (holes + 1), [(-1, 1.0, row) for row in atom] + apart)
+    with pytest.raises(Infeasible):
+        WalkSat().solve(model, np.zeros(0))
+
+
+def test_a_search_that_is_cut_short_says_so(monkeypatch):
+    monkeypatch.setattr("onlinesrl.infer.walksat.BACKTRACKS", 0)
+    model = clause_model(3, [(-1, 1.0, [s, 2 * t, 3 * u]) for s, t, u in SIGNS])
+    with pytest.raises(Unsolved, match="raise flips"):
+        WalkSat(flips=0).solve(model, np.zeros(0))
+
+
+SIGNS = [(s, t, u) for s in (1, -1) for t in (1, -1) for u in (1, -1)]
+"""All eight: no state satisfies them, and nothing follows before two atoms are decided."""
+
+
+# the random numbers
+
+
+def test_the_generator_is_splitmix64():
+    mask, rng = (1 << 64) - 1, generator(3, 4)
+    state = int(rng[0])
+    for _ in range(1000):
+        state = (state + 0x9E3779B97F4A7C15) & mask
+        z = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 & mask
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB & mask
+        assert uniform(rng) == ((z ^ (z >> 31)) >> 11) * 2.0**-53
+
+
+def test_below_is_even():
+    rng = generator(0)
+    counts = np.bincount([below(rng, 5) for _ in range(10_000)], minlength=5)
+
+    assert len(counts) == 5
+    assert counts.min() > 1_850
+    assert counts.max() < 2_150
+
+
+# completion
+
+
+def memory(problem: Reduced) -> completion.Trail:
+    return completion.trail(problem.n_atoms, len(problem.clauses.weight))
+
+
+def required(problem: Reduced) -> np.ndarray:
+    return (np.arange(len(problem.clauses.weight)) < problem.clauses.hard).astype(np.float64)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(plain.layouts(), st.lists(st.integers(0, 2), min_size=7, max_size=7), st.randoms())
+def test_completion_finds_a_state_where_there_is_one(problem, preferred, shuffle):
+    cl, t = problem.clauses, memory(problem)
+    order = np.arange(problem.n_atoms, dtype=np.int32)
+    shuffle.shuffle(order)
+    wanted = np.array(preferred[: problem.n_atoms], np.uint8)
+
+    status = completion.complete(cl, t, required(problem), order, wanted, 1_000)
+
+    possible = [s for s in plain.states(cl) if plain.feasible(cl, s)]
+    assert status == (completion.COMPLETE if possible else completion.CONTRADICTION)
+    if possible:
+        state = (t.fixed == TRUE).astype(np.uint8)
+        assert OPEN not in t.fixed
+        assert plain.feasible(cl, state)
+        assert t.n_true.tolist() == plain.true_counts(cl, state).tolist()
+        assert (t.n_true + t.n_false).tolist() == np.diff(cl.start).tolist()
+        if any(np.array_equal(wanted, s) for s in possible):
+            assert np.array_equal(state, wanted)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(plain.layouts(), st.data())
+def test_propagation_is_sound(problem, data):
+    """What it fixes is so in every state with the chosen atom; a contradiction means there is none."""
+    cl, t = problem.clauses, memory(problem)
+    if not problem.n_atoms:
+        return
+    atom = data.draw(st.integers(0, problem.n_atoms - 1))
+    true = data.draw(st.booleans())
+    completion.fix(t, atom, TRUE if true else FALSE)
+    consistent = completion.propagate(cl, t, required(problem))
+
+    left = [s for s in plain.states(cl) if plain.feasible(cl, s) and s[atom] == true]
+    assert consistent or not left
+    if consistent:
+        for state in left:
+            assert np.all((t.fixed == OPEN) | ((t.fixed == TRUE) == state))
+        literal_open = t.fixed[cl.literal >> 1] == OPEN
+        literal_true = (t.fixed[cl.literal >> 1] == TRUE) == (cl.literal & 1 == 0)
+        for c in range(cl.hard):
+            part = slice(cl.start[c], cl.start[c + 1])
+            satisfied = np.any(literal_true[part] & ~literal_open[part])
+            assert satisfied or len(literal_open[part]) == 1 or literal_open[part].sum() > 1
+
+
+def test_the_greedy_preference_takes_the_heavier_side():
+    """ROUNDUP's rule: of the clauses not satisfied yet, the side with more weight."""
+    model = clause_model(3, [(0, 1.0, [3]), (1, 1.0, [-2, -3]), (2, 1.0, [2, 1]), (3, 1.0, [-1])])
+    found = WalkSat(flips=0, tries=1).solve(model, np.array([1.0, 2.0, 3.0, 0.5]))
+
+    assert found.state.tolist() == [1, 0, 1]  # 3 > 0.5; then 2 is free of (2 v 1): false; 1 > 0
+
+
+# the walk
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(plain.layouts(), st.data())
+def test_moves_keep_the_counts(problem, data):
+    cl = problem.clauses
+    every = plain.states(cl)
+    if not every or not problem.n_atoms:
+        return
+    s = walksat.search(cl)
+    s.state[:] = data.draw(st.sampled_from(every))
+    walksat.count(cl, s)
+    plain.check_counts(cl, s)
+    for target in data.draw(st.lists(st.sampled_from(every), max_size=5)):
+        for v in range(len(cl.exactly)):
+            atoms = range(cl.var_start[v], cl.var_start[v + 1])
+            off = next((a for a in atoms if s.state[a]), -1)
+            on = next((a for a in atoms if target[a]), -1)
+            if off == on:
+                continue
+            before = plain.score(cl, s.state)
+            gained = walksat.move_gain(cl, s, off, on)
+            plain.check_counts(cl, s)
+            walksat.apply(cl, s, off, on)
+            plain.check_counts(cl, s)
+            assert gained == pytest.approx(plain.score(cl, s.state) - before, abs=1e-8)
+        assert np.array_equal(s.state, target)
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(plain.layouts(), st.data())
+def test_a_chosen_move_is_the_best_of_its_clause(problem, data):
+    cl, rng = problem.clauses, generator(1)
+    every = plain.states(cl)
+    if not every or not problem.n_atoms:
+        return
+    s = walksat.search(cl)
+    s.state[:] = data.draw(st.sampled_from(every))
+    walksat.count(cl, s)
+    for c in plain.broken(cl, s.state):
+        gained = walksat.choose(cl, s, c, 0.0, np.inf, 1, rng)
+        moves = [x for x in every if mends(cl, c, s.state, x)]
+        best = max((plain.score(cl, x) - plain.score(cl, s.state) for x in moves), default=-np.inf)
+        assert gained == pytest.approx(best, abs=1e-8)
+
+
+def mends(cl, c, state, other) -> bool:
+    """Tell whether a move changes one variable and a literal of the clause for the better."""
+    changed = np.flatnonzero(state != other)
+    literals = cl.literal[cl.start[c] : cl.start[c + 1]]
+    wanted = cl.weight[c] > 0
+    mended = [
+        x for x in literals if (other[x >> 1] != (x & 1)) == wanted != (state[x >> 1] != (x & 1))
+    ]
+    return len(set(cl.var_of[changed])) == 1 and bool(mended)
+
+
+def test_tabu_keeps_a_variable_still():
+    problem = model_of(2, [(0, 1.0, [1, 2])])
+    cl, s = problem.clauses, walksat.search(problem.clauses)
+    walksat.count(cl, s)
+    s.moved[:] = [7, 3]
+    for _ in range(20):
+        assert walksat.choose(cl, s, 0, 0.0, np.inf, 5, generator(_)) == 1.0
+        assert s.move.tolist() == [-1, 1]
+    assert walksat.choose(cl, s, 0, 0.0, np.inf, 3, generator(0)) == -np.inf
+    assert walksat.choose(cl, s, 0, 0.0, 0.5, 3, generator(0)) == 1.0  # better than the best so far
+
+
+def model_of(n_atoms, clauses, groups=()) -> Reduced:
+    return reduced(clause_model(n_atoms, clauses, groups), np.ones(1))
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(plain.layouts())
+def test_the_walk_reports_the_cost_of_its_best_state(problem):
+    cl = problem.clauses
+    if not problem.n_atoms:
+        return
+    every = plain.states(cl)
+    s, best = walksat.search(cl), np.zeros(problem.n_atoms, np.uint8)
+    s.state[:] = every[0]
+    cost = walksat.maxwalksat(cl, s, 500, 0.1, 2, generator(5), best)
+    costs = [sum(abs(cl.weight[c]) for c in plain.broken(cl, x)) for x in every]
+
+    plain.check_counts(cl, s)
+    assert plain.in_groups(cl, best)
+    assert cost == pytest.approx(sum(abs(cl.weight[c]) for c in plain.broken(cl, best)), abs=1e-6)
+    assert cost <= costs[0] + 1e-6
+    assert cost >= min(costs) - 1e-6
+
+
+def test_a_first_state_comes_by_search_where_completion_gives_up(monkeypatch):
+    monkeypatch.setattr("onlinesrl.infer.walksat.BACKTRACKS", 0)
+    clauses = [(-1, 1.0, [s, 2 * t, 3 * u]) for s, t, u in SIGNS if (s, t, u) != (1, 1, 1)]
+    problem = model_of(4, [*clauses, (-1, 1.0, [2, 3, 4]), (0, -1.0, [1]), (0, -1.0, [2])])
+    state = feasible_state(problem, 1_000, generator(0))
+
+    assert plain.feasible(problem.clauses, state)
+    assert problem.expand(state)[:3].tolist() == [0, 0, 0]
+
+
+def test_an_engine_is_a_value():
+    assert replace(WalkSat(), record=3) == WalkSat(record=3)

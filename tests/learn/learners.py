@@ -1,0 +1,78 @@
+"""A small model, sentences to learn it from, and what learners of them have come to."""
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+from onlinesrl.ground.plan import compile_program
+from onlinesrl.infer.ilp import Ilp
+from onlinesrl.infer.mpe import Mpe
+from onlinesrl.lang import mln
+from onlinesrl.lang.example import Example
+from onlinesrl.learn.online import Hyper, Inference, OnlineLearner, Prediction
+from onlinesrl.learn.weights import WeightTable
+
+MODEL = """\
+field = {"a", "b"}
+Token(word, position)
+Next(position, position)
+InField(position, field)
+
+!InField(i, f) v !InField(i, g) v f = g.
+
+0.5 Token(+w, i) => InField(i, +f)
+-0.25 Token(+v, i) ^ Next(i, j) ^ Token(+w, j) => InField(i, +f)
+InField(i, +f) ^ Next(i, j) ^ InField(j, +g)
+1.0 InField(i, "a")
+0.25 InField(i, +f) ^ Next(i, j) => InField(j, +f)
+"""
+
+
+def new_learner(update: str = "cda2", max_weights: int | None = None) -> OnlineLearner:
+    plan = compile_program(mln.parse(MODEL, "model.mln"), ["InField"])
+    loss = "ml" if update in ("cda1", "cda2", "subgradient") else "pl"
+    hyper = Hyper(update, loss, sigma=0.1, max_weights=max_weights)
+    return OnlineLearner(plan, hyper, Inference(Ilp("highs"), Mpe(Ilp("highs"))))
+
+
+def examples(count: int, seed: int = 0, words: int = 40) -> list[Example]:
+    """Sentences of two to five words; the first words are in field a, every third word in b."""
+    rng = random.Random(seed)
+    made = []
+    for number in range(count):
+        sentence = [rng.randrange(words) for _ in range(rng.randrange(2, 6))]
+        fields = ["a" if rng.random() < 0.3 else "b" for w in sentence if w % 3]
+        made.append(
+            Example(
+                id=number,
+                evidence={
+                    "Token": [[f"word {w}", i] for i, w in enumerate(sentence)],
+                    "Next": [[i, i + 1] for i in range(len(sentence) - 1)],
+                },
+                truth={"InField": [[i, f] for i, f in enumerate(fields)]},
+            )
+        )
+    return made
+
+
+def learn(learner: OnlineLearner, seen: Iterable[Example], batch: int = 8) -> list[Prediction]:
+    seen, predictions = list(seen), []
+    for first in range(0, len(seen), batch):
+        outcomes, _ = learner.step(seen[first : first + batch])
+        for outcome in outcomes:
+            assert outcome.prediction is not None, outcome.error
+            predictions.append(outcome.prediction)
+    return predictions
+
+
+def named(weights: WeightTable) -> dict[tuple[str, tuple[str, ...]], tuple[float, int]]:
+    entries = list(weights.entries())
+    found = {(e.clause.text, e.key): (e.weight, e.uses) for e in entries}
+    assert len(found) == len(entries)
+    return found
+
+
+def state(learner: OnlineLearner) -> tuple[Any, ...]:
+    """All that is saved, the bytes of the arrays included."""
+    header, arrays = learner.save()
+    return header, {name: (a.dtype, a.shape, a.tobytes()) for name, a in arrays.items()}

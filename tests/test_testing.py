@@ -1,0 +1,114 @@
+"""The contract checks see what an engine does wrong."""
+
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onlinesrl.infer.brute import Brute
+from onlinesrl.infer.engine import Infeasible, Marginals, Solution
+from onlinesrl.testing import check_map_engine, check_marginal_engine, marginals_by_enumeration
+from tests.infer.models import clause_model
+
+MODEL = clause_model(3, [(0, 1.0, [1, 2]), (0, -1.0, [3]), (-1, 1.0, [-2])], [(True, [0, 2])])
+WEIGHTS = np.array([1.5])
+IMPOSSIBLE = clause_model(1, [(-1, 1.0, [1]), (-1, 1.0, [-1])])
+
+
+@dataclass
+class Liar:
+    """Right but for some fields of its answer."""
+
+    fields: dict[str, Any]
+
+    def solve(self, model, weights, *, bonus=None) -> Solution:
+        return replace(Brute().solve(model, weights, bonus=bonus), **self.fields)
+
+    def marginals(self, model, weights) -> Marginals:
+        return replace(marginals_by_enumeration(model, weights), **self.fields)
+
+
+class Fickle:
+    """Another answer every time; none at all where it says so."""
+
+    def __init__(self) -> None:
+        self.calls = count()
+
+    def solve(self, model, weights, *, bonus=None) -> Solution:
+        state = np.array([next(self.calls) % 2 == 0, 0, 0], np.uint8)
+        state[2] = 1 - state[0]
+        score = model.score(state, weights)
+        return Solution(state, score, np.inf, "fickle", certified=False)
+
+    def marginals(self, model, weights) -> Marginals:
+        share = 0.5 + 0.1 * (next(self.calls) % 2)
+        return Marginals(np.array([share, 0.0, 1 - share]), None, "fickle", 1)
+
+
+class Refusing:
+    def solve(self, model, weights, *, bonus=None) -> Solution:
+        raise Infeasible("no")
+
+    def marginals(self, model, weights) -> Marginals:
+        raise Infeasible("no")
+
+
+class Careless:
+    def solve(self, model, weights, *, bonus=None) -> Solution:
+        return Solution(np.zeros(model.n_atoms, np.uint8), 0.0, 0.0, "careless", certified=False)
+
+    def marginals(self, model, weights) -> Marginals:
+        return Marginals(np.zeros(model.n_atoms), None, "careless", 0)
+
+
+def test_the_truth_passes():
+    check_map_engine(Liar({}), MODEL, WEIGHTS)
+    check_marginal_engine(Liar({}), MODEL, WEIGHTS, within=0.0)
+    check_map_engine(Liar({}), IMPOSSIBLE, np.zeros(0))
+    check_marginal_engine(Liar({}), IMPOSSIBLE, np.zeros(0))
+
+
+@pytest.mark.parametrize(
+    ("engine", "complaint"),
+    [
+        (Liar({"score": 9.0}), "is not the state's"),
+        (Liar({"bound": 0.0}), "below the optimum"),
+        (Liar({"state": np.array([1, 1, 0], np.uint8)}), "not feasible"),
+        (Liar({"state": np.array([1, 0, 0])}), "not uint8"),
+        (Liar({"state": np.array([0, 0, 1], np.uint8), "score": -1.5}), "certified"),
+        (Fickle(), "second answer"),
+        (Refusing(), "Infeasible"),
+        (Careless(), "not feasible"),
+    ],
+)
+def test_a_map_engine_that_is_wrong(engine, complaint):
+    with pytest.raises(AssertionError, match=complaint):
+        check_map_engine(engine, MODEL, WEIGHTS)
+
+
+@pytest.mark.parametrize(
+    ("engine", "complaint"),
+    [
+        (Liar({"probability": np.array([1.1, 0.0, -0.1])}), r"not in \[0, 1\]"),
+        (Liar({"probability": np.array([0.9, 0.0, 0.9])}), "more than 1"),
+        (Liar({"probability": np.array([0.1, 0.0, 0.1])}), "less than 1"),
+        (Liar({"probability": np.array([0.5, 0.5, 0.5])}), "always false"),
+        (Liar({"probability": np.array([0.5, 0.0, 0.5])}), "from the exact one"),
+        (Liar({"probability": np.array([0.5, 0.5])}), "one float for each atom"),
+        (Liar({"log_z": 0.0}), "log Z"),
+        (Fickle(), "second answer"),
+        (Refusing(), "Infeasible"),
+    ],
+)
+def test_a_marginal_engine_that_is_wrong(engine, complaint):
+    with pytest.raises(AssertionError, match=complaint):
+        check_marginal_engine(engine, MODEL, WEIGHTS, within=0.01)
+
+
+def test_answers_to_the_impossible():
+    with pytest.raises(AssertionError, match="answers an infeasible problem"):
+        check_map_engine(Careless(), IMPOSSIBLE, np.zeros(0))
+    with pytest.raises(AssertionError, match="answers an infeasible problem"):
+        check_marginal_engine(Careless(), IMPOSSIBLE, np.zeros(0))
