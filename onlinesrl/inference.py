@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from onlinesrl.errors import OnlinesrlError
-from onlinesrl.ground.model import ClauseModel, Floats
+from onlinesrl.ground.model import ClauseModel, Floats, State
 from onlinesrl.ground.plan import compile_program
 from onlinesrl.infer.engine import MapEngine
 from onlinesrl.infer.ilp import Ilp
@@ -46,12 +46,17 @@ class QueryError(OnlinesrlError):
 
 @dataclass(frozen=True)
 class World:
-    """A ground model with names: ``atoms`` are (predicate, arguments), ``shown`` those asked for."""
+    """A ground model with names: ``atoms`` are (predicate, arguments), ``shown`` those asked for.
+
+    Atoms that evidence fixes are hard unit clauses of ``model`` and in no other one; ``decided`` is the
+    cost of the clauses that they decide.
+    """
 
     model: ClauseModel
     weights: Floats
     atoms: list[tuple[str, list[Constant]]]
     fixed: dict[int, bool]
+    decided: float
     shown: list[int]
     seconds: dict[str, float]
 
@@ -72,13 +77,17 @@ def load_world(model: Path, evidence: Sequence[Path], query: Sequence[str]) -> W
     loaded = time.perf_counter()
     ground, soft = _ground(program, given, tuple(dict.fromkeys(query)))
     clause_model, weights = _with_soft(ground, soft)
+    decided = decided_cost(clause_model, weights, ground.fixed)
     shown = [
         number
         for number, (name, _) in enumerate(ground.atoms)
         if name in query and number not in ground.fixed
     ]
     seconds = {"load": loaded - clock, "ground": time.perf_counter() - loaded}
-    return World(clause_model, weights, ground.atoms, ground.fixed, shown, seconds)
+    fixed = ground.fixed
+    return World(
+        *folded(clause_model, weights, fixed), ground.atoms, fixed, decided, shown, seconds
+    )
 
 
 def _ground(
@@ -174,38 +183,75 @@ class MergedClause:
     literals: tuple[int, ...]
     weight: float | None
 
+    def cost(self, true: bool) -> float:
+        """Return |weight| where a positive clause is false or a negative one true."""
+        wrong = self.weight is not None and true == (self.weight < 0)
+        return abs(self.weight) if wrong and self.weight is not None else 0.0
 
-def merged(world: World, fold: bool = True) -> list[MergedClause]:
-    """Merge identical clauses: weights add up, a hard one wins, zero ones are dropped.
 
-    ``fold`` folds in the atoms that evidence fixes: literals they make false go, clauses they make
-    true too.
-    """
-    model, fixed = world.model, world.fixed if fold else {}
-    value = model.clause_weights(world.weights)
+def merged(model: ClauseModel, weights: Floats) -> list[MergedClause]:
+    """Merge identical clauses: weights add up, a hard one wins, zero ones are dropped."""
+    value = model.clause_weights(weights).tolist()
     total: dict[tuple[int, ...], float | None] = {}
-    for c in range(model.n_clauses):
-        clause = model.literals[model.start[c] : model.start[c + 1]].tolist()
-        if any(fixed.get(abs(x) - 1) == (x > 0) for x in clause):
-            continue
-        key = tuple(sorted((x for x in clause if abs(x) - 1 not in fixed), key=abs))
-        if not key:
-            continue
-        old = total.get(key, 0.0)
+    for c, literals in enumerate(_clauses(model)):
+        old = total.get(literals, 0.0)
         hard = model.weight_index[c] < 0 or old is None
-        total[key] = None if hard else old + float(value[c])  # type: ignore[operator]
+        total[literals] = None if hard else old + value[c]
     return [MergedClause(key, w) for key, w in total.items() if w is None or w != 0.0]
+
+
+def _clauses(model: ClauseModel) -> list[tuple[int, ...]]:
+    literals, start = model.literals.tolist(), model.start.tolist()
+    return [
+        tuple(sorted(literals[start[c] : start[c + 1]], key=abs)) for c in range(model.n_clauses)
+    ]
+
+
+def folded(
+    model: ClauseModel, weights: Floats, fixed: dict[int, bool]
+) -> tuple[ClauseModel, Floats]:
+    """Fold in the atoms that evidence fixes: literals they make false go, clauses they make true too."""
+    rows: list[tuple[int, ...]] = []
+    kept: list[int] = []
+    for c, literals in enumerate(_clauses(model)):
+        unit = model.weight_index[c] < 0 and len(literals) == 1
+        if not unit and any(fixed.get(abs(x) - 1) == (x > 0) for x in literals):
+            continue
+        rest = literals if unit else tuple(x for x in literals if abs(x) - 1 not in fixed)
+        if rest or model.weight_index[c] < 0:
+            rows.append(rest)
+            kept.append(c)
+    return replace(
+        model,
+        start=np.cumsum([0, *map(len, rows)]).astype(np.int64),
+        literals=np.asarray([x for row in rows for x in row], np.int32),
+        weight_index=model.weight_index[kept],
+        sign=model.sign[kept],
+    ), weights
+
+
+def decided_cost(model: ClauseModel, weights: Floats, fixed: dict[int, bool]) -> float:
+    """Return the cost of the clauses whose truth the fixed atoms decide."""
+    total = 0.0
+    for clause in merged(model, weights):
+        true = any(fixed.get(abs(x) - 1) == (x > 0) for x in clause.literals)
+        if true or all(abs(x) - 1 in fixed for x in clause.literals):
+            total += clause.cost(true)
+    return total
 
 
 def network_lines(world: World) -> Iterator[str]:
     """Yield the ground network: ``weight literal v literal``, hard clauses with a final period."""
-    names = [_show(*atom) for atom in world.atoms]
-    for clause in merged(world):
+    names = [show_atom(*atom) for atom in world.atoms]
+    for clause in merged(world.model, world.weights):
+        if len(clause.literals) == 1 and abs(clause.literals[0]) - 1 in world.fixed:
+            continue
         text = " v ".join(("" if x > 0 else "!") + names[abs(x) - 1] for x in clause.literals)
         yield f"{text}." if clause.weight is None else f"{clause.weight:.10g} {text}"
 
 
-def _show(name: str, args: Sequence[Constant]) -> str:
+def show_atom(name: str, args: Sequence[Constant]) -> str:
+    """Return an atom in Alchemy's spelling."""
     if not args:
         return name
     return f"{name}({','.join(quote(str(a)) for a in args)})"
@@ -221,17 +267,17 @@ def infer(world: World, method: str, seed: int) -> tuple[list[str], dict[str, An
     else:
         known = ", ".join((*MAP_METHODS, *MARGINAL_METHODS))
         raise QueryError(f"unknown method {method}; known are: {known}")
-    clauses = merged(world)
+    clauses = merged(world.model, world.weights)
     stats = {
         "method": method,
         "atoms": world.model.n_atoms - len(world.fixed),
         "soft_clauses": sum(c.weight is not None for c in clauses),
-        "hard_clauses": sum(c.weight is None for c in clauses),
+        "hard_clauses": sum(c.weight is None for c in clauses) - len(world.fixed),
         **found,
         "seconds": {**world.seconds, "infer_cpu": time.process_time() - clock},
     }
     order = sorted(world.shown, key=lambda n: _natural(world.atoms[n]))
-    return [f"{_show(*world.atoms[n])} {values[n]}" for n in order], stats
+    return [f"{show_atom(*world.atoms[n])} {values[n]}" for n in order], stats
 
 
 def _natural(atom: tuple[str, Sequence[Constant]]) -> tuple[Any, ...]:
@@ -246,22 +292,21 @@ def _map(world: World, method: str, seed: int) -> tuple[list[str], dict[str, Any
         "walksat": WalkSat(seed=seed),
     }
     solution = engines[method].solve(world.model, world.weights)
-    cost = sum(_cost(c, solution.state) for c in merged(world, fold=False))
+    found = cost(world, solution.state)
     slack = solution.bound - solution.score
     return [str(int(v)) for v in solution.state], {
-        "cost": cost,
-        "bound": cost - slack if math.isfinite(slack) else None,
+        "cost": found,
+        "bound": found - slack if math.isfinite(slack) else None,
         "route": solution.route,
         "certified": solution.certified,
     }
 
 
-def _cost(clause: MergedClause, state: np.ndarray[Any, Any]) -> float:
-    """Return |weight| where a positive clause is false or a negative one true."""
-    if clause.weight is None:
-        return 0.0
-    true = any(state[abs(x) - 1] == (x > 0) for x in clause.literals)
-    return abs(clause.weight) if true == (clause.weight < 0) else 0.0
+def cost(world: World, state: Sequence[int] | State) -> float:
+    """Return the weight of the false positive and the true negative clauses."""
+    clauses = merged(world.model, world.weights)
+    open_cost = sum(c.cost(any(state[abs(x) - 1] == (x > 0) for x in c.literals)) for c in clauses)
+    return world.decided + open_cost
 
 
 def _marginals(world: World, method: str, seed: int) -> tuple[list[str], dict[str, Any]]:

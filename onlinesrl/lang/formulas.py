@@ -129,8 +129,9 @@ class Converter:
             if name[0].isupper():
                 message = f"a quantifier binds variables, and {name} is a constant"
                 raise self._source.error(message, position(name))
-            scope[str(name)] = name if inner[name] == self._uses[name] else self._fresh(name)
-        variables = tuple(dict.fromkeys(str(scope[name]) for name in _tokens(names)))
+            used_elsewhere = inner[name] < self._uses[name]
+            scope[str(name)] = self._fresh(name) if used_elsewhere else str(name)
+        variables = tuple(dict.fromkeys(scope[name] for name in _tokens(names)))
         self.binders.append(Binder(variables, position(word)))
         quantifier = Exists if word.lower() == "exist" else Forall
         return quantifier(variables, self.formula(body, scope))

@@ -95,7 +95,8 @@ class World:
 
     def groundings(self, clause: Clause) -> Iterator[tuple[tuple[str, ...], Literals]]:
         """Yield the template's constants and the literals left of each undecided grounding."""
-        types = {
+        assert not (clause.exists or clause.comparisons or clause.computed), "not in this reference"
+        types = dict(clause.domains) | {
             term.name: kind
             for literal in clause.literals
             for term, kind in zip(

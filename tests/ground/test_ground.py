@@ -145,6 +145,8 @@ DECLARED = "f = { A, B }\ng = { C, D, F }\nE(g)\nL(i, f)\nN(i, i)\nP(f, g)\nQ(i,
         "Q(i, f) ^ Q(j, f) => R(i, C)",
         "L(i, f) v Q(i, f) v R(j, +g)",
         "N(i, j) ^ Q(j, +f) => !Q(j, f) v R(i, g)",
+        "E(g) ^ Q(i, +f) ^ (R(i, g) v R(i, h))",
+        "Q(i, A) ^ f = B ^ (R(i, +g) v Q(i, +f))",
     ],
 )
 @pytest.mark.parametrize("strange", [False, True])

@@ -58,6 +58,7 @@ class Spy:
     """Looks at every update on its way, and at the weights before and after it."""
 
     def __init__(self, learner: OnlineLearner, monkeypatch: pytest.MonkeyPatch) -> None:
+        learner.compile()  # or the kernels would be compiled with the spy among them
         self.learner = learner
         self.rounds: list[tuple[float, dict[int, float]]] = []
         self.steps: list[tuple[Floats, Floats, dict[str, float | None]]] = []

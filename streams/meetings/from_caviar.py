@@ -1,0 +1,96 @@
+"""Turn CAVIAR's labelled pairs of people into examples.
+
+usage: python streams/meetings/from_caviar.py DIR OUT
+
+DIR holds a database a pair, MOVIE-NAME.idN_idM.db: what each of the two does in each frame, how near
+they are, and when they meet. OUT gets the pairs that meet at some time, in the order of their names,
+cut into windows of 50 frames, the number of the movie as the group. Frames keep their numbers; Next
+goes from a frame to the one after it (in the databases the later frame stands first).
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from onlinesrl.errors import LocatedError
+from onlinesrl.lang.database import GroundAtom, parse_db
+
+FRAMES = 50
+FUNCTIONS = ("walking", "running", "active", "inactive", "enter", "exit")
+TIMED = ("Happens", "Close", "OrientationMove", "StartTime")
+
+Rows = list[list[str | int]]
+
+
+def row(atom: GroundAtom) -> list[str | int]:
+    """Return an atom's arguments, numbers as numbers."""
+    return [int(value) if value.isdecimal() else value for value in atom.arguments]
+
+
+def table(atoms: Sequence[GroundAtom]) -> dict[str, Rows]:
+    """Return the rows of each predicate and function, without a person's meeting with itself."""
+    rows: dict[str, Rows] = {}
+    for atom in atoms:
+        rows.setdefault(atom.predicate, []).append(row(atom))
+    rows["meet"] = [r for r in rows.get("meet", []) if r[0] != r[1]]
+    meetings = {value for _, _, value in rows["meet"]}
+    rows["HoldsAt"] = [r for r in rows.get("HoldsAt", []) if r[0] in meetings]
+    return rows
+
+
+def window(rows: dict[str, Rows], first: int, last: int) -> tuple[dict[str, Rows], Rows]:
+    """Return the evidence and the meetings of the frames first to last."""
+
+    def within(name: str) -> Rows:
+        return [r for r in rows.get(name, []) if first <= int(r[-1]) <= last]
+
+    evidence = {name: rows.get(name, []) for name in (*FUNCTIONS, "meet")}
+    evidence |= {name: within(name) for name in TIMED}
+    evidence["Next"] = [[t, t + 1] for t in range(first, last)]
+    return {name: found for name, found in evidence.items() if found}, within("HoldsAt")
+
+
+def windows(name: str, atoms: Sequence[GroundAtom], frames: int = FRAMES) -> Iterator[dict[str, Any]]:
+    """Yield the examples of a pair; none where it never meets. The last window may be shorter."""
+    rows = table(atoms)
+    if not rows["HoldsAt"]:
+        return
+    end = max(int(t) for pair in rows["Next"] for t in pair)
+    for first in range(0, end, frames):
+        last = min(first + frames - 1, end)
+        evidence, meetings = window(rows, first, last)
+        yield {
+            "id": f"{name}.{first}",
+            "group": name.split("-")[0],
+            "evidence": evidence,
+            "truth": {"HoldsAt": meetings},
+        }
+
+
+def examples(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the windows of every pair that meets; end the process with a message at a bad database."""
+    paths = sorted(folder.glob("*.db"))
+    if not paths:
+        sys.exit(f"{folder}: no .db file in this folder; give the folder of CAVIAR's pairs")
+    for path in paths:
+        try:
+            yield from windows(path.stem, parse_db(path.read_text(encoding="utf-8"), str(path)))
+        except LocatedError as error:
+            sys.exit(str(error))
+
+
+def main() -> None:
+    """Read the folder, write the examples."""
+    parser = argparse.ArgumentParser(description="Turn CAVIAR's labelled pairs into examples.")
+    parser.add_argument("folder", metavar="DIR", type=Path, help="the folder of .db files")
+    parser.add_argument("out", metavar="OUT", type=Path, help="the file of examples to write")
+    arguments = parser.parse_args()
+    lines = [json.dumps(example) + "\n" for example in examples(arguments.folder)]
+    arguments.out.write_text("".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
