@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -38,7 +39,9 @@ class Job:
         """Start the command line in a fork, after calling `first` there; return its number."""
         sys.stdout.flush()
         sys.stderr.flush()
-        process = os.fork()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside BLAS's threads
+            process = os.fork()
         if process == 0:
             code = 1
             try:

@@ -33,7 +33,7 @@ def row(atom: GroundAtom) -> list[str | int]:
 def table(atoms: Sequence[GroundAtom]) -> dict[str, Rows]:
     """Return the rows of each predicate and function, without a person's meeting with itself."""
     rows: dict[str, Rows] = {}
-    for atom in atoms:
+    for atom in (a for a in atoms if a.value is True):
         rows.setdefault(atom.predicate, []).append(row(atom))
     rows["meet"] = [r for r in rows.get("meet", []) if r[0] != r[1]]
     meetings = {value for _, _, value in rows["meet"]}

@@ -53,7 +53,7 @@ def test_variables_of_one_name_are_told_apart():
         ("1 FORALL t (EXIST u F(t,u))", [("t:time", [("u", "F(t,u)")])]),
         (
             "1 P(t) => EXIST u (u = t * 2 ^ u > 3 ^ P(3))",
-            [("!P(t)", [("u", "P(3) u=t1 u>3 u:time")])],
+            [("!P(t) t1:=t*2", [("u", "P(3) u=t1 u>3 u:time")])],
         ),
         (
             "1 P(t) => EXIST b (HoldsAt(meet(Anna, b), t) ^ Close(b, boss(c), 1, t))",

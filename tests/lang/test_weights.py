@@ -19,6 +19,9 @@ Next(pos, pos)
 HasPunc(pos)
 Same(word, word)
 Rain
+event walking(id)
+id boss(id)
+Happens(event, pos)
 
 Token(+w, i) => InField(i, +f)
 Token(+w, i) ^ Next(i, j) ^ !HasPunc(i) => InField(j, +f)
@@ -30,6 +33,13 @@ HasPunc(i) <=> InField(i, +f)
 Same(+a, +b) ^ (Token(a, i) v Token(b, i))
 Same(+a, +b) v !Same(+b, +a) v Rain
 !Rain
+Happens(walking(+p), i) ^ i > 2 => InField(i, +f)
+Happens(walking(boss(+p)), i) <=> InField(i + 1, +f)
+Happens(e, i) ^ e = walking(boss(+p)) ^ InField(i - 1, +f)
+EXIST j (Next(i, j) ^ InField(j, +f))
+InField(i, +f) => EXIST j (Next(i, j) ^ j > i * 2 ^ HasPunc(j)) v Rain
+InField(i, +f) => EXIST j (Next(i, j) ^ HasPunc(j)) v (EXIST k (Next(k, i) ^ HasPunc(k)))
+HasPunc(i) <=> (EXIST j (Next(i, j) ^ Token(+w, j)))
 InField(i, Venue) => Token("100 %", i)
 // a comment
 InField(i, f) ^ InField(i, g) =>
@@ -127,6 +137,9 @@ def test_a_weights_file_is_a_whole_model():
         "HasPunc(pos)\n"
         "Same(word, word)\n"
         "Rain\n"
+        "event walking(id)\n"
+        "id boss(id)\n"
+        "Happens(event, pos)\n"
         "\n"
         "InField(i, f) ^ InField(i, g) => f = g.\n"
         '!HasPunc(i) v Token(",", i).\n'
@@ -139,6 +152,7 @@ def test_a_weights_file_is_a_whole_model():
     )
     program = parse(text)
     assert program.predicates == PROGRAM.predicates
+    assert program.functions == PROGRAM.functions
     assert program.types["field"][:3] == PROGRAM.types["field"]
     assert [rule.hard for rule in program.rules] == [True, True, *[False] * 5]
 
@@ -230,3 +244,83 @@ def test_a_clause_without_a_variable_of_its_template_cannot_be_recognised():
     entries, unmatched = found(DECLARED + "1 P(+x) ^ (Q(y, A) v Q(y, +z))", DECLARED + "1 P(A)")
     assert entries == []
     assert unmatched == [("P(A)", 1)]
+
+
+def test_functions_numbers_and_quantifiers_in_the_file():
+    text = written(
+        [
+            (clause_of("Happens(walking(+p), i) ^ i > 2 => InField(i, +f)"), ("Zoe", "Title"), 1),
+            (clause_of("!InField(i + 1, +f) v Happens(walking(boss(+p)), i)"), ("A b", "Venue"), 2),
+            (clause_of("EXIST j (Next(i, j) ^ InField(j, +f))"), ("Author",), 3),
+            (clause_of("!HasPunc(i) v (EXIST j (Next(i, j) ^ Token(+w, j)))"), ("x",), 4),
+        ]
+    )
+    assert text.endswith(
+        "1.0 Happens(walking(Zoe), i) ^ i > 2 => InField(i, Title)\n"
+        '2.0 !InField(i + 1, Venue) v Happens(walking(boss("A b")), i)\n'
+        "3.0 EXIST j (Next(i, j) ^ InField(j, Author))\n"
+        '4.0 !HasPunc(i) v (EXIST j (Next(i, j) ^ Token("x", j)))\n'
+    )
+
+
+def test_integer_types_are_written_as_ranges():
+    program = parse("t = {-1, ..., 3}\nu = {1, 2}\nw = {1, 2, 4}\nv = {01, 02, 03}\nx = {A, B, C}")
+    head = written([], program, header="")
+    assert head.split("\n")[2:7] == [
+        "t = { -1, ..., 3 }",
+        "u = { 1, 2 }",
+        "w = { 1, 2, 4 }",
+        'v = { "01", "02", "03" }',
+        "x = { A, B, C }",
+    ]
+    assert parse(head).types == program.types
+
+
+EVENTS = DECLARED + "t f(t)\nt g(t, t)\n"
+
+
+@pytest.mark.parametrize(
+    ("rule", "line", "expected"),
+    [
+        ("P(f(x)) ^ Q(x, +y)", "2 Q(a, A) ^ P(f(a))", [(("A",), 2.0)]),
+        ("P(f(x)) ^ Q(x, +y)", "2 Q(a, A) ^ P(b) ^ b = f(a)", [(("A",), 2.0)]),
+        ("P(f(x)) ^ Q(x, +y)", "2 Q(a, A) ^ P(f(b))", []),
+        ("P(g(x, +y))", "2 P(g(a, A))", [(("A",), 2.0)]),
+        ("P(g(x, +y))", "2 P(g(A, a))", []),
+        ("P(f(+x)) ^ Q(f(x), y)", "2 P(f(A)) ^ Q(f(A), b)", [(("A",), 2.0)]),
+        ("P(x) => P(x + 1)", "2 P(a) => P(succ(a))", [((), 2.0)]),
+        ("P(x) => P(x + 1)", "2 P(a) => P(a + 2)", []),
+        ("P(x) => P(x + 1)", "2 P(a) => P(a - 1)", []),
+        ("P(x) => P(x + 1)", "2 P(a + 1) => P(a)", []),
+        ("P(x) ^ x < 3", "2 a < 3 ^ P(a)", [((), 2.0)]),
+        ("P(x) ^ x < 3", "2 P(a) ^ a < 4", []),
+        ("P(x) ^ x < 3", "2 P(a) ^ a <= 3", []),
+        ("P(x) ^ x + 1 = y ^ P(y)", "2 P(a) ^ P(b) ^ b = a + 1", [((), 2.0)]),
+        ("P(x) => x + 1 = 3", "2 P(a) => 3 = a + 1", [((), 2.0)]),
+        ("EXIST y F(x, y)", "2 EXIST b F(a, b)", [((), 2.0)]),
+        ("EXIST y F(x, y)", "2 EXIST b F(b, a)", []),
+        ("EXIST y F(x, y)", "2 F(a, b)", []),
+        ("EXIST y F(x, y)", "2 EXIST a, b F(a, b)", []),
+        (
+            "EXIST y (F(x, y) ^ P(y)) v EXIST z (F(z, x) ^ P(z))",
+            "2 EXIST y (F(a, y) ^ P(y)) v EXIST z (F(z, a) ^ P(z))",
+            [((), 2.0)],
+        ),
+        (
+            "(EXIST y (F(x, y) ^ P(+z))) v (EXIST y (F(y, x) ^ P(x)))",
+            "2 (EXIST y (F(y, a) ^ P(a))) v (EXIST y (F(a, y) ^ P(A)))",
+            [(("A",), 2.0)],
+        ),
+        (
+            "(EXIST y (F(x, y) ^ P(+z))) v (EXIST y (F(y, x) ^ P(x)))",
+            "2 (EXIST y (F(a, y) ^ P(a))) v (EXIST y (F(y, a) ^ P(A)))",
+            [],
+        ),
+        ("EXIST y (F(x, y) ^ y != x)", "2 EXIST b (b != a ^ F(a, b))", [((), 2.0)]),
+        ("EXIST y (F(x, y) ^ P(f(y)))", "2 EXIST b (P(f(b)) ^ F(a, b))", [((), 2.0)]),
+        ("EXIST y (F(x, y) ^ P(f(y)))", "2 EXIST b (P(f(a)) ^ F(a, b))", []),
+    ],
+)
+def test_a_clause_with_compound_terms_is_known_by_its_meaning(rule, line, expected):
+    entries, _ = found(f"{EVENTS}1 {rule}", EVENTS + line)
+    assert [(key, weight) for _, key, weight in entries] == expected

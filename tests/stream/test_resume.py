@@ -6,9 +6,7 @@ import os
 import random
 import resource
 import signal
-import termios
 import time
-from array import array
 from collections.abc import Callable
 from pathlib import Path
 
@@ -135,19 +133,12 @@ def test_a_signal_reaches_a_run_that_waits_for_its_source(
     reading, writing = os.pipe()
     process = run.start("--set", "source.path=-", first=lambda: os.dup2(reading, 0))
     os.write(writing, b"".join(citations[:5]))
-    wait_for(lambda: (run.output / "lock").exists() and not pending(reading))
+    wait_for(lambda: "examples 4 |" in run.said)
     os.kill(process, signal.SIGTERM)
     assert wait(process, 20.0) == 0, run.said
     os.close(writing)
     os.close(reading)
     assert "stopped after 5 examples" in run.said
-
-
-def pending(descriptor: int) -> int:
-    """The bytes in a pipe."""
-    found = array("i", [0])
-    fcntl.ioctl(descriptor, termios.FIONREAD, found)
-    return found[0]
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

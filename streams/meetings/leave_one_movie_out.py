@@ -1,0 +1,157 @@
+"""Leave one movie out on CAVIAR: precision, recall and F1 of `meet` for every online learner.
+
+usage: leave_one_movie_out.py CAVIAR.jsonl
+
+CAVIAR.jsonl is what from_caviar.py writes. Each learner makes one pass over the windows of the other
+movies in file order, and its averaged weights are tested on the movie held out. Its sigma is the one
+with the best mean F1 when each of the training movies is left out in turn; the held-out movie has no say.
+Beside the learners stand the majority label (all true or all false, whichever has the better F1 on the
+held-out movie itself) and the rules untrained, all with weight 1. Prints a Markdown table.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from onlinesrl.config import load
+from onlinesrl.lang import mln
+from onlinesrl.lang.example import Example, decode
+from onlinesrl.learn.online import OnlineLearner
+from onlinesrl.metrics import Metrics
+from onlinesrl.session import make_learner
+
+CONFIG = Path(__file__).parents[2] / "configs" / "caviar.yaml"
+NO_SIGMA = (1.0,)
+CDA1_SIGMAS = (1.0, 3.0, 10.0, 30.0)
+CDA2_SIGMAS = (0.003, 0.01, 0.03, 0.1)
+
+
+class Learner(NamedTuple):
+    """An update and the sigmas to choose from."""
+
+    name: str
+    update: str
+    loss: str
+    sigmas: tuple[float, ...]
+
+
+LEARNERS = (
+    Learner("CDA1-PL", "cda1", "pl", CDA1_SIGMAS),
+    Learner("CDA1-ML", "cda1", "ml", CDA1_SIGMAS),
+    Learner("CDA2-PL", "cda2", "pl", CDA2_SIGMAS),
+    Learner("CDA2-ML", "cda2", "ml", CDA2_SIGMAS),
+    Learner("1-best MIRA", "mira", "pl", NO_SIGMA),
+    Learner("Subgradient", "subgradient", "ml", (0.003, 0.01, 0.03, 0.1, 0.3)),
+    Learner("Perceptron", "perceptron", "pl", NO_SIGMA),
+)
+
+
+class Scores(NamedTuple):
+    """Precision, recall and F1 of HoldsAt; each 0 where it is undefined."""
+
+    precision: float
+    recall: float
+    f1: float
+
+
+class Split(NamedTuple):
+    """The windows to learn from and those of the movie held out."""
+
+    training: list[Example]
+    test: list[Example]
+
+
+def splits(examples: Sequence[Example]) -> dict[str, Split]:
+    """Hold out each movie, in the order of their numbers."""
+    return {
+        movie: Split(
+            [e for e in examples if e.group != movie], [e for e in examples if e.group == movie]
+        )
+        for movie in sorted({str(e.group) for e in examples})
+    }
+
+
+def trained(data: Path, learner: Learner, sigma: float, split: Split) -> OnlineLearner:
+    """Return a learner after one pass over the training windows."""
+    values = {
+        "source.path": data,
+        "learner.update": learner.update,
+        "learner.loss": learner.loss,
+        "learner.sigma": sigma,
+    }
+    online = make_learner(load(CONFIG, [f"{key}={value}" for key, value in values.items()]))
+    online.step(split.training)
+    return online
+
+
+def untrained(data: Path) -> OnlineLearner:
+    """Return the rules, all with weight 1."""
+    config = load(CONFIG, [f"source.path={data}"])
+    program = mln.load(config.model)
+    return make_learner(
+        config, replace(program, rules=tuple(replace(rule, weight=1.0) for rule in program.rules))
+    )
+
+
+def scores(learner: OnlineLearner, split: Split) -> Scores:
+    """Test the averaged weights on the movie held out, without learning."""
+    metrics = Metrics()
+    metrics.add(learner.step(split.test, learning=False)[1], len(split.test))
+    found = metrics.snapshot()
+    return Scores(*(float(found[name] or 0.0) for name in Scores._fields))
+
+
+def majority(split: Split) -> Scores:
+    """Return the scores of all true, whose F1 is never below that of all false, which is 0."""
+    true = sum(len(e.truth["HoldsAt"]) for e in split.test if e.truth)
+    units = sum((len(e.evidence["Next"]) + 1) * len(e.evidence["meet"]) for e in split.test)
+    return Scores(true / units, 1.0, 2 * true / (units + true))
+
+
+def tuned(data: Path, learner: Learner, training: Sequence[Example]) -> float:
+    """Return the sigma with the best mean F1 over the training movies, each left out in turn."""
+    if len(learner.sigmas) == 1:
+        return learner.sigmas[0]
+    inner = splits(training).values()
+    return max(
+        learner.sigmas,
+        key=lambda sigma: sum(scores(trained(data, learner, sigma, s), s).f1 for s in inner),
+    )
+
+
+def rows(data: Path) -> Iterator[tuple[str, dict[str, Scores], list[float]]]:
+    """Yield each row's name, its scores on every movie held out, and the sigmas chosen."""
+    examples = [decode(line) for line in data.read_bytes().splitlines()]
+    held_out = splits(examples)
+    yield "majority label", {movie: majority(s) for movie, s in held_out.items()}, []
+    rules = untrained(data)
+    yield "untrained rules", {movie: scores(rules, s) for movie, s in held_out.items()}, []
+    for learner in LEARNERS:
+        sigmas = {movie: tuned(data, learner, s.training) for movie, s in held_out.items()}
+        found = {
+            movie: scores(trained(data, learner, sigmas[movie], s), s)
+            for movie, s in held_out.items()
+        }
+        yield learner.name, found, list(sigmas.values()) if len(learner.sigmas) > 1 else []
+
+
+def main(data: Path) -> None:
+    """Run all learners on all splits and print the table."""
+    for number, (name, found, sigmas) in enumerate(rows(data)):
+        if number == 0:
+            print(f"| precision, recall, F1 | {' | '.join(found)} | mean F1 | sigma |")
+            print("|---|" + "---|" * (len(found) + 2))
+        cells = [", ".join(f"{100 * value:.1f}" for value in s) for s in found.values()]
+        mean = 100 * sum(s.f1 for s in found.values()) / len(found)
+        chosen = ", ".join(f"{sigma:g}" for sigma in sigmas) or "-"
+        print(f"| {' | '.join([name, *cells, f'{mean:.1f}', chosen])} |", flush=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(Path(sys.argv[1]))
