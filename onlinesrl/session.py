@@ -229,7 +229,7 @@ def run(
 
 def compile_kernels(learner: OnlineLearner, say: Warn) -> float:
     """Compile the kernels or load them, telling a person when that takes long; returns seconds."""
-    patience = threading.Timer(2.0, say, ["compiling the kernels, once: about half a minute ..."])
+    patience = threading.Timer(2.0, say, ["compiling the kernels, once: about a minute ..."])
     patience.start()
     try:
         return learner.compile()

@@ -25,6 +25,8 @@ from onlinesrl.lang.formulas import Argument, Mention
 from onlinesrl.lang.source import Source
 from onlinesrl.lang.syntax import Sentence
 
+_LATER = {"concat", "substr"}
+
 
 @dataclass(frozen=True, slots=True)
 class Declarations:
@@ -124,6 +126,8 @@ class Checker:
         return zip(arguments, types, strict=True)
 
     def _undeclared(self, kind: str, name: str, place: Position) -> LocatedError:
+        if name in _LATER:
+            return self._source.error(f"the built-in {kind} {name} is not supported yet", place)
         known = self._declared.predicates if kind == "predicate" else self._declared.functions
         close = get_close_matches(name, known, n=1)
         form = f"{name}(person)" if kind == "predicate" else f"event {name}(person)"

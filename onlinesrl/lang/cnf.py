@@ -7,7 +7,7 @@ existentially quantified a disjunction of conjunctions, each over bindings of it
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, count, product
 from typing import TypeAlias
@@ -54,7 +54,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Some:
-    """There are ``variables`` for which all of ``parts`` hold."""
+    """There are ``variables``, one or more, for which all of ``parts`` hold."""
 
     variables: tuple[str, ...]
     parts: tuple[Literal | Compared, ...]
@@ -186,22 +186,20 @@ def _conjuncts(formula: Formula, positive: bool) -> list[Disjunction]:
 
 
 def _existential(formula: Exists | Forall, positive: bool) -> list[Disjunction]:
-    """Return ``EXIST variables body`` as one disjunction; none if it is always true.
+    """Return ``EXIST variables body`` as disjunctions.
 
     The disjuncts are the negated clauses of the negated body; existential quantifiers in it are
-    universal there, so that their variables come out with the others.
+    universal there, so that their variables come out with the others. A conjunction without any
+    of these variables is distributed.
     """
-    negation = _distinct(_conjuncts(formula.body, not positive))
-    if () in negation:
-        return []
     bound = tuple(dict.fromkeys(bound_variables(formula)))
-    return [tuple(_some(bound, tuple(map(negated, part))) for part in negation)]
-
-
-def _some(bound: Sequence[str], parts: tuple[Literal | Compared, ...]) -> Disjunct:
-    used = {name for part in parts for name in variables(part)}
-    own = tuple(name for name in bound if name in used)
-    return Some(own, parts) if own or len(parts) > 1 else parts[0]
+    choices = []
+    for part in _distinct(_conjuncts(formula.body, not positive)):
+        used = {name for each in part for name in variables(each)}
+        own = tuple(name for name in bound if name in used)
+        parts = tuple(map(negated, part))
+        choices.append([Some(own, parts)] if own else parts)
+    return list(product(*choices))
 
 
 def _distinct(parts: Iterable[Disjunction]) -> list[Disjunction]:

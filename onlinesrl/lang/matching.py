@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import TypeAlias
 
-from onlinesrl.lang.ast import Constant, Leaf, Variable, leaves
-from onlinesrl.lang.normal import Clause, Existential
+from onlinesrl.lang.ast import Arithmetic, Constant, Function, Leaf, Not, Term, Variable
+from onlinesrl.lang.cnf import Compared, Disjunct, Literal, Some, disjunctions
+from onlinesrl.lang.normal import Clause
 
 Kind: TypeAlias = tuple[bool, str]
-"""A literal's sign and predicate, or what stands for it: see `_parts`."""
+"""A literal's sign and predicate, or what stands for it: see `shape`."""
 
-_Part: TypeAlias = tuple[Kind, tuple[Leaf, ...]]
+Part: TypeAlias = tuple[Kind, tuple[Term, ...]]
 _Binding: TypeAlias = Mapping[tuple[str, str], Leaf]
 
 
@@ -30,19 +31,54 @@ class Pattern:
     key: tuple[int, ...]
 
 
-def signature(clause: Clause) -> tuple[Kind, ...]:
-    """Return what clauses that match have in common."""
-    return tuple(sorted(kind for kind, _ in _parts(clause)))
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A clause as literals of which all must match; shapes that match have equal ``kinds``."""
+
+    parts: tuple[Part, ...]
+    template: tuple[str, ...]
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The signs and predicates in a fixed order."""
+        return tuple(sorted(kind for kind, _ in self.parts))
 
 
-def patterns(clause: Clause, holes: Sequence[str | None], model: Clause) -> Iterator[Pattern]:
-    """Yield the ways in which instances of ``clause`` are instances of the clause ``model``.
+def shape(clause: Clause) -> Shape:
+    """Return a clause's shape.
 
-    ``clause`` has a `+` variable ``?i`` in place of each constant, its hole i, which occurs once;
+    Comparisons have their operator as predicate. Literals of an existential part have ``EXIST``
+    before the predicate and one more argument, a variable for the part; further ones name its
+    variables.
+    """
+    (disjunction,) = disjunctions(clause.formula if clause.sign > 0 else Not(clause.formula))
+    parts = [part for number, each in enumerate(disjunction) for part in _parts(each, number)]
+    return Shape(tuple(parts), clause.template)
+
+
+def _parts(disjunct: Disjunct, number: int) -> Iterator[Part]:
+    match disjunct:
+        case Literal(positive, atom):
+            yield (positive, atom.predicate), atom.terms
+        case Compared(positive, op, left, right):
+            yield (positive, op), (left, right)
+        case Some(names, parts):
+            group = Variable(f"EXIST {number}")
+            for name in names:
+                yield (True, "EXIST"), (group, Variable(name))
+            for part in parts:
+                for (positive, predicate), terms in _parts(part, number):
+                    yield (positive, f"EXIST {predicate}"), (group, *terms)
+
+
+def patterns(shape: Shape, holes: Sequence[str | None], model: Shape) -> Iterator[Pattern]:
+    """Yield the ways in which instances of the clause of ``shape`` are instances of ``model``.
+
+    The former has a `+` variable ``?i`` in place of each constant, its hole i, which occurs once;
     ``holes[i]`` is the constant in it where that is the same in all instances. A clause of the
     model without some variable of its own template cannot be recognised.
     """
-    for binding in _bindings(_parts(clause), _parts(model), holes, {}):
+    for binding in _bindings(shape.parts, model.parts, holes, {}):
         filled = [binding.get(("hole", str(index))) for index in range(len(holes))]
         places = {
             name: [index for index, term in enumerate(filled) if term == Variable(name, plus=True)]
@@ -60,38 +96,8 @@ def patterns(clause: Clause, holes: Sequence[str | None], model: Clause) -> Iter
             )
 
 
-def _parts(clause: Clause) -> list[_Part]:
-    """Return a clause as literals of which all must match.
-
-    Equalities have the predicate ``=``, comparisons ``integer <`` and so on, the conditions on
-    computed variables ``:=+`` and so on. Literals of an existential part have ``EXIST`` before
-    the predicate and one more argument, a variable for the part; further ones name its variables.
-    """
-    parts = _body_parts(clause)
-    for number, existential in enumerate(clause.exists):
-        part = Variable(f"EXIST {number}")
-        parts += [((True, "EXIST"), (part, Variable(name))) for name in existential.variables]
-        parts += [
-            ((sign, f"EXIST {predicate}"), (part, *leaves))
-            for (sign, predicate), leaves in _body_parts(existential)
-        ]
-    return parts
-
-
-def _body_parts(body: Clause | Existential) -> list[_Part]:
-    parts: list[_Part] = [
-        ((each.positive, each.atom.predicate), tuple(chain(*map(leaves, each.atom.terms))))
-        for each in body.literals
-    ]
-    parts += [((sign, "="), (left, right)) for sign, left, right in body.equalities]
-    parts += [
-        ((sign, f"integer {op}"), (left, right)) for sign, op, left, right in body.comparisons
-    ]
-    return parts + [((True, f":={op}"), (name, x, y)) for name, op, x, y in body.computed]
-
-
 def _bindings(
-    parts: Sequence[_Part], model: Sequence[_Part], holes: Sequence[str | None], binding: _Binding
+    parts: Sequence[Part], model: Sequence[Part], holes: Sequence[str | None], binding: _Binding
 ) -> Iterator[_Binding]:
     """Yield the bindings that pair each part with one of the model's, by depth-first search."""
     if not parts:
@@ -102,36 +108,57 @@ def _bindings(
         if model_kind == kind:
             left = [*model[:index], *model[index + 1 :]]
             for order in _orders(kind[1], model_terms):
-                extended = _bind(terms, order, holes, binding)
+                extended = _bind_all(terms, order, holes, binding)
                 if extended is not None:
                     yield from _bindings(parts[1:], left, holes, extended)
 
 
-def _orders(predicate: str, terms: tuple[Leaf, ...]) -> list[tuple[Leaf, ...]]:
+def _orders(predicate: str, terms: tuple[Term, ...]) -> list[tuple[Term, ...]]:
     """Return the orders of a literal's arguments that mean the same: two for an equality."""
-    if predicate.rsplit(" ", maxsplit=1)[-1] != "=":
+    if predicate not in {"=", "EXIST ="}:
         return [terms]
     return [terms, (*terms[:-2], terms[-1], terms[-2])]
 
 
-def _bind(
-    terms: Sequence[Leaf], model: Sequence[Leaf], holes: Sequence[str | None], binding: _Binding
+def _bind_all(
+    terms: Sequence[Term], model: Sequence[Term], holes: Sequence[str | None], binding: _Binding
 ) -> _Binding | None:
-    """Extend a binding by pairs of terms: variables one to one, holes to what may fill them."""
-    extended = dict(binding)
+    """Extend a binding by pairs of terms; None if they do not match."""
+    extended: _Binding | None = binding
     for term, other in zip(terms, model, strict=True):
-        assert isinstance(term, Variable)
-        ordinary = isinstance(other, Variable) and not other.plus
-        if term.plus == ordinary:
+        extended = _bind(term, other, holes, extended) if extended is not None else None
+    return extended
+
+
+def _bind(
+    term: Term, other: Term, holes: Sequence[str | None], binding: _Binding
+) -> _Binding | None:
+    """Extend a binding by a pair: variables one to one, holes to what may fill them."""
+    match term, other:
+        case Function(name, parts), Function(model_name, model_parts):
+            fits = name == model_name and len(parts) == len(model_parts)
+            return _bind_all(parts, model_parts, holes, binding) if fits else None
+        case Arithmetic(op, left, right), Arithmetic(model_op, model_left, model_right):
+            sides = (left, right), (model_left, model_right)
+            return _bind_all(*sides, holes, binding) if op == model_op else None
+        case Variable(), Variable() | Constant():
+            return _bind_leaf(term, other, holes, binding)
+    return None
+
+
+def _bind_leaf(
+    term: Variable, other: Leaf, holes: Sequence[str | None], binding: _Binding
+) -> _Binding | None:
+    ordinary = isinstance(other, Variable) and not other.plus
+    if term.plus == ordinary:
+        return None
+    extended = dict(binding)
+    if not term.plus:
+        if extended.setdefault(("variable", term.name), other) != other:
             return None
-        if not term.plus:
-            if extended.setdefault(("variable", term.name), other) != other:
-                return None
-            if extended.setdefault(("model", other.name), term) != term:
-                return None
-            continue
-        hole = term.name.removeprefix("?")
-        if isinstance(other, Constant) and holes[int(hole)] not in {None, other.name}:
-            return None
-        extended["hole", hole] = other
+        return extended if extended.setdefault(("model", other.name), term) == term else None
+    hole = term.name.removeprefix("?")
+    if isinstance(other, Constant) and holes[int(hole)] not in {None, other.name}:
+        return None
+    extended["hole", hole] = other
     return extended

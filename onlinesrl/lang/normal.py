@@ -227,5 +227,5 @@ def _disjunct_formula(disjunct: Disjunct) -> Formula:
         case Some(names, parts):
             inner = tuple(map(_disjunct_formula, parts))
             body = And(inner) if len(inner) > 1 else inner[0]
-            return Exists(names, body) if names else body
+            return Exists(names, body)
     return formula if positive else Not(formula)

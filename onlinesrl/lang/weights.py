@@ -25,7 +25,7 @@ from onlinesrl.lang.ast import (
     Variable,
     replace_terms,
 )
-from onlinesrl.lang.matching import Kind, Pattern, patterns, signature
+from onlinesrl.lang.matching import Kind, Pattern, Shape, patterns, shape
 from onlinesrl.lang.normal import Clause, plus_variables, rule_clauses
 from onlinesrl.lang.text import quote, show, show_leaf
 
@@ -133,10 +133,11 @@ def read(model: Sequence[Clause], weights: Program) -> Matched:
     these to the first. Templates without constants, and clauses of the model that lack a variable
     of their template, are not matched.
     """
-    places: dict[tuple[Kind, ...], list[int]] = defaultdict(list)
+    places: dict[tuple[Kind, ...], list[_Place]] = defaultdict(list)
     for number, clause in enumerate(model):
         if not clause.hard:
-            places[signature(clause)].append(number)
+            form = shape(clause)
+            places[form.kinds].append((number, clause.sign, form))
     total: dict[tuple[int, tuple[str, ...]], float] = {}
     unmatched: list[Unmatched] = []
     for rule in weights.rules:
@@ -146,8 +147,8 @@ def read(model: Sequence[Clause], weights: Program) -> Matched:
             unmatched.append(Unmatched(rule.position, rule.text, 1))
             continue
         for instances in _instances(rule):
-            numbers = places[signature(instances.clause)]
-            missed = _add(instances, _choices(instances, numbers, model), total)
+            found = places[instances.shape.kinds]
+            missed = _add(instances, _choices(instances, found), total)
             if missed:
                 unmatched.append(Unmatched(rule.position, rule.text, missed))
     return Matched(tuple((*place, weight) for place, weight in total.items()), tuple(unmatched))
@@ -157,7 +158,8 @@ def read(model: Sequence[Clause], weights: Program) -> Matched:
 class _Instances:
     """A clause with holes for its constants, the constants that never vary, and the rows."""
 
-    clause: Clause
+    sign: int
+    shape: Shape
     holes: tuple[str | None, ...]
     rows: tuple[tuple[tuple[str, ...], float], ...]
 
@@ -181,24 +183,27 @@ def _instances(rule: Rule) -> Iterator[_Instances]:
             (tuple([each if isinstance(each, str) else key[each] for each in holes]), weight)
             for key, weight in table
         )
-        yield _Instances(clause, fixed, rows)
+        yield _Instances(clause.sign, shape(clause), fixed, rows)
 
+
+_Place: TypeAlias = tuple[int, int, Shape]
+"""The number of a clause of the model, its sign and its shape."""
 
 _Choice: TypeAlias = tuple[int, int, Pattern]
 """The number of a clause of the model, the factor for its weight, and where its constants are."""
 
 
 def _choices(
-    instances: _Instances, numbers: Iterable[int], model: Sequence[Clause]
+    instances: _Instances, places: Iterable[_Place]
 ) -> list[tuple[tuple[int, ...], dict[tuple[str, ...], list[_Choice]]]]:
     """Return the clauses that instances may belong to, by the constants that they must hold.
 
     These are (holes, choices by the constants in these holes), most holes first.
     """
     found: dict[tuple[int, ...], dict[tuple[str, ...], list[_Choice]]] = {}
-    for number in numbers:
-        factor = instances.clause.sign * model[number].sign
-        for pattern in patterns(instances.clause, instances.holes, model[number]):
+    for number, sign, model in places:
+        factor = instances.sign * sign
+        for pattern in patterns(instances.shape, instances.holes, model):
             holes = tuple(hole for hole, _ in pattern.constants)
             constants = tuple(constant for _, constant in pattern.constants)
             choices = found.setdefault(holes, {}).setdefault(constants, [])

@@ -53,18 +53,20 @@ def window(rows: dict[str, Rows], first: int, last: int) -> tuple[dict[str, Rows
     return {name: found for name, found in evidence.items() if found}, within("HoldsAt")
 
 
-def windows(name: str, atoms: Sequence[GroundAtom], frames: int = FRAMES) -> Iterator[dict[str, Any]]:
+def windows(
+    name: str, atoms: Sequence[GroundAtom], frames: int = FRAMES
+) -> Iterator[dict[str, Any]]:
     """Yield the examples of a pair; none where it never meets. The last window may be shorter."""
     rows = table(atoms)
     if not rows["HoldsAt"]:
         return
     end = max(int(t) for pair in rows["Next"] for t in pair)
-    for first in range(0, end, frames):
+    for first in range(0, end + 1, frames):
         last = min(first + frames - 1, end)
         evidence, meetings = window(rows, first, last)
         yield {
             "id": f"{name}.{first}",
-            "group": name.split("-")[0],
+            "group": name.split("-", maxsplit=1)[0],
             "evidence": evidence,
             "truth": {"HoldsAt": meetings},
         }

@@ -39,7 +39,10 @@ Place = tuple[float, float]
 
 
 def below(rng: Random, n: int) -> int:
-    """Return a whole number from 0 to n - 1. (What rng.random() gives, no release of Python changes.)"""
+    """Return a whole number from 0 to n - 1.
+
+    Made of rng.random(), whose numbers no release of Python may change.
+    """
     return int(rng.random() * n)
 
 
@@ -183,8 +186,7 @@ def example(
     meet = f"Meet_{p}_{q}"
     times = range(first, first + WINDOW)
     evidence: dict[str, list[list[str | int]]] = {
-        event: [[person, f"{event.capitalize()}_{person}"] for person in (p, q)]
-        for event in EVENTS
+        event: [[person, f"{event.capitalize()}_{person}"] for person in (p, q)] for event in EVENTS
     }
     evidence["meet"] = [[p, q, meet]]
     evidence["Happens"] = [

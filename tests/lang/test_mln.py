@@ -301,6 +301,8 @@ ERRORS = [
     ("#include other.mln", 1, 10, "expected a file name in quotes"),
     ("# a comment?", 1, 1, "`#` begins an include"),
     # what is not supported yet
+    ("1 P(x) ^ x = concat(x, x)", 1, 14, "the built-in function concat is not supported yet"),
+    ("1 P(x) ^ substr(x, x)", 1, 10, "the built-in predicate substr is not supported yet"),
     ("State(time, val?)", 1, 16, f"arguments marked `?` are {LATER}"),
     ("1 [P(x)]", 1, 3, f"formulas in square brackets are {LATER}"),
 ]

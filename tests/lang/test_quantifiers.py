@@ -78,6 +78,10 @@ def test_variables_of_one_name_are_told_apart():
         ),
         ("1 (EXIST u P(u)) v !(EXIST w P(w))", [("!P(w)", [("u", "P(u)")])]),
         ("1 (EXIST u P(u)) <=> (EXIST u P(u))", [("!P(u1)", [("u2", "P(u2)")])] * 2),
+        (
+            "1 EXIST u (P(u) v (P(t) ^ P(3)))",
+            [("P(t)", [("u", "P(u)")]), ("P(3)", [("u", "P(u)")])],
+        ),
         ("1 EXIST u (P(u) v !P(u))", [("", [("u", "P(u)"), ("u", "!P(u)")])]),
         ("1 EXIST u (P(u) ^ !P(u))", []),
     ],
@@ -115,3 +119,13 @@ def test_what_must_be_there_or_is_not_takes_no_share():
         ("(EXIST u (P(u))) v P(3)", 1.0),
         ("!P(3) v !P(u)", 1.0),
     ]
+
+
+def test_lines_with_quantifiers_are_a_family():
+    lines = [f"{n} P(A{n}) => EXIST u (F(A{n}, u) ^ P(u))" for n in range(9)]
+    (family,) = parse(EVENTS + "\n".join(lines)).rules
+    assert family.text == "P(+c1) => (EXIST u (F(+c1, u) ^ P(u)))"
+    assert dict(family.types) == {"c1": "time", "u": "time"}
+    (clause,) = clauses(parse(EVENTS + "\n".join(lines)))
+    assert clause.template == ("c1",)
+    assert clause.domains == ()

@@ -1,0 +1,147 @@
+"""CAVIAR's pairs as examples: the windows, the order of frames, the errors, and learning from them."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onlinesrl.lang.database import parse_db
+from onlinesrl.lang.example import decode
+
+REPO = Path(__file__).parents[2]
+CAVIAR = REPO.parent / "shared" / "data" / "caviar"
+STREAM = REPO / "streams" / "meetings"
+SCRIPT = STREAM / "from_caviar.py"
+sys.path.insert(0, str(STREAM))
+
+import from_caviar  # noqa: E402
+import leave_one_movie_out as experiment  # noqa: E402
+
+DATABASE = """
+// what two people do in three frames
+Walking_ID1 = walking(ID1)
+Active_ID2 = active(ID2)
+Meet_ID1_ID1 = meet(ID1, ID1)
+Meet_ID1_ID2 = meet(ID1, ID2)
+Move_ID1_ID2 = move(ID1, ID2)
+StartTime(0)
+Next(1,0)
+Next(2,1)
+Happens(Walking_ID1,0)
+Happens(Active_ID2,2)
+Close(ID1,ID2,24,1)
+OrientationMove(ID1,ID2,2)
+HoldsAt(Move_ID1_ID2,0)
+HoldsAt(Meet_ID1_ID1,1)
+HoldsAt(Meet_ID1_ID2,1)
+HoldsAt(Meet_ID1_ID2,2)
+"""
+
+
+def convert(folder: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(SCRIPT), str(folder), str(out)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def windows(text: str, frames: int) -> list[dict[str, Any]]:
+    atoms = parse_db(text)
+    return list(from_caviar.windows("07-Talk.id1_id2", atoms, frames))
+
+
+def test_a_pair_becomes_windows() -> None:
+    functions = {
+        "walking": [["ID1", "Walking_ID1"]],
+        "active": [["ID2", "Active_ID2"]],
+        "meet": [["ID1", "ID2", "Meet_ID1_ID2"]],
+    }
+    assert windows(DATABASE, 2) == [
+        {
+            "id": "07-Talk.id1_id2.0",
+            "group": "07",
+            "evidence": {
+                **functions,
+                "Happens": [["Walking_ID1", 0]],
+                "Close": [["ID1", "ID2", 24, 1]],
+                "StartTime": [[0]],
+                "Next": [[0, 1]],
+            },
+            "truth": {"HoldsAt": [["Meet_ID1_ID2", 1]]},
+        },
+        {
+            "id": "07-Talk.id1_id2.2",
+            "group": "07",
+            "evidence": {
+                **functions,
+                "Happens": [["Active_ID2", 2]],
+                "OrientationMove": [["ID1", "ID2", 2]],
+            },
+            "truth": {"HoldsAt": [["Meet_ID1_ID2", 2]]},
+        },
+    ]
+
+
+def test_a_pair_that_never_meets_gives_nothing() -> None:
+    assert windows(DATABASE.replace("HoldsAt(Meet_ID1_ID2", "HoldsAt(Move_ID1_ID2"), 2) == []
+
+
+def test_an_atom_said_to_be_false_is_left_out() -> None:
+    [example] = windows(DATABASE.replace("Close(", "!Close("), 50)
+    assert "Close" not in example["evidence"]
+
+
+def test_a_bad_database_is_named(tmp_path: Path) -> None:
+    (tmp_path / "07-Talk.id1_id2.db").write_text("Next(1,0)\nNext(2,\n")
+    done = convert(tmp_path, tmp_path / "out")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"{tmp_path / '07-Talk.id1_id2.db'}:2:")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_without_databases_is_an_error(tmp_path: Path) -> None:
+    done = convert(tmp_path, tmp_path / "out")
+    assert done.returncode == 1
+    assert str(tmp_path) in done.stderr
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not CAVIAR.is_dir():
+        pytest.skip("the CAVIAR data is not at hand")
+    out = tmp_path_factory.mktemp("caviar") / "caviar.jsonl"
+    assert convert(CAVIAR, out).returncode == 0
+    return out
+
+
+def test_the_real_pairs(data: Path) -> None:
+    examples = [json.loads(line) for line in data.read_text().splitlines()]
+    meeting: Counter[str] = Counter()
+    for e in examples:
+        assert e["evidence"]["Next"][0][0] % from_caviar.FRAMES == 0
+        meeting[e["group"]] += len(e["truth"]["HoldsAt"])
+    assert len({e["id"] for e in examples}) == len(examples)
+    assert meeting == {
+        movie: 2 * frames
+        for movie, frames in {
+            "01": 468,
+            "02": 855,
+            "14": 123,
+            "20": 147,
+            "21": 26,
+            "24": 60,
+        }.items()
+    }
+
+
+@pytest.mark.parametrize("movie", ["20", "24"])
+def test_a_learner_beats_the_majority_and_the_untrained_rules(data: Path, movie: str) -> None:
+    examples = [decode(line) for line in data.read_bytes().splitlines()]
+    split = experiment.splits(examples)[movie]
+    mira = next(learner for learner in experiment.LEARNERS if learner.update == "mira")
+    trained = experiment.scores(experiment.trained(data, mira, 1.0, split), split)
+    untrained = experiment.scores(experiment.untrained(data), split)
+    assert trained.f1 > 0.75
+    assert max(untrained.f1, experiment.majority(split).f1) < 0.5
