@@ -269,6 +269,7 @@ class Program:
 
     ``types`` gives each type the constants that the file declares or uses, in order of first
     occurrence. ``predicates`` holds the relations of ``functions``, too, by the functions' names.
+    ``text`` is the whole model as one text, with included files in their places.
     """
 
     file: str
@@ -276,3 +277,4 @@ class Program:
     predicates: Mapping[str, Predicate]
     rules: tuple[Rule, ...]
     functions: Mapping[str, FunctionType] = field(default_factory=dict)
+    text: str = field(default="", repr=False, compare=False)

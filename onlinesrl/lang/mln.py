@@ -44,8 +44,8 @@ def parse(text: str, file: str = "<model>") -> Program:
     Raises ModelError at the first mistake, or feature that is not supported.
     """
     reader = _Reader()
-    _File(reader, source(text, file), (), (Path(file).resolve(),)).read()
-    return reader.program(file)
+    whole = _File(reader, source(text, file), (), (Path(file).resolve(),)).read()
+    return reader.program(file, whole)
 
 
 class _Reader:
@@ -57,14 +57,14 @@ class _Reader:
         self.rules: list[Rule] = []
         self.definite: list[Definite] = []
 
-    def program(self, file: str) -> Program:
+    def program(self, file: str, text: str) -> Program:
         types = {
             name: tuple(sorted(constants, key=constants.__getitem__))
             for name, constants in self.types.items()
         }
         predicates = self.declared.predicates
         rules = (*self.rules, *completions(self.definite, predicates))
-        return Program(file, types, predicates, rules, self.declared.functions)
+        return Program(file, types, predicates, rules, self.declared.functions, text)
 
     def occurs(self, type_: str, constant: str, place: tuple[int, ...]) -> None:
         """Note that a constant of a type stands at a place; places compare as in reading order."""
@@ -88,8 +88,9 @@ class _File:
         self._stack = stack
         self._checker = Checker(text, reader.declared)
 
-    def read(self) -> None:
-        """Add the file's statements to the program."""
+    def read(self) -> str:
+        """Add the file's statements to the program; return its text, of included files, too."""
+        lines = self._source.text.split("\n")
         parsed, families = fold(self._source.code(), self._source)
         for statement in parsed:
             match statement:
@@ -98,13 +99,14 @@ class _File:
                 case FunctionDeclaration():
                     self._add_function(statement)
                 case Include():
-                    self._include(statement)
+                    lines[statement.position.line - 1] = self._include(statement)
                 case _ if self._declares(statement):
                     self._add_predicate(statement)
                 case _:
                     self._add_rule(statement, families.get(statement.position.line))
+        return "\n".join(lines)
 
-    def _include(self, statement: Include) -> None:
+    def _include(self, statement: Include) -> str:
         path = Path(self._source.file).parent / statement.path
         if path.suffix in {".db", ".cpp"}:
             hint = "a database is evidence" if path.suffix == ".db" else "C++ cannot be linked in"
@@ -121,7 +123,7 @@ class _File:
             raise self._source.error(str(error), statement.position) from None
         prefix = (*self._prefix, statement.position.line)
         stack = (*self._stack, path.resolve())
-        _File(self._reader, source(text, str(path)), prefix, stack).read()
+        return _File(self._reader, source(text, str(path)), prefix, stack).read()
 
     def _add_constants(self, statement: Enumeration) -> None:
         self._reader.types.setdefault(statement.name, {})

@@ -1,0 +1,48 @@
+"""The README is kept true: its commands, and that every command of the tool is in it."""
+
+import re
+from pathlib import Path
+
+import yaml
+
+from onlinesrl.cli import app
+from onlinesrl.lang.example import decode
+from onlinesrl.schema import Config
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+
+
+def test_ci_calls_the_test_command_of_the_readme():
+    _, command = (block.strip() for block in blocks("sh"))
+    assert command.endswith(".venv/bin/pytest")
+    assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == command
+
+
+def test_both_commands_are_on_the_first_screen():
+    first, second = (README.index(block) for block in blocks("sh"))
+    assert README[: max(first, second)].count("\n") < 40
+
+
+def test_every_command_of_the_tool_is_documented():
+    names = [command.name or command.callback.__name__ for command in app.registered_commands]
+    assert len(names) > 5
+    assert [name for name in names if f"`onlinesrl {name}" not in README] == []
+
+
+def test_the_example_of_the_readme_is_one():
+    (line,) = blocks("json")
+    example = decode(line.encode())
+    assert example.truth == {"InField": [[3, "title"]]}
+
+
+def test_the_configuration_of_the_readme_has_only_keys_that_exist():
+    (text,) = blocks("yaml")
+    for key, value in yaml.safe_load(text).items():
+        field = Config.model_fields[key]
+        if isinstance(value, dict):
+            assert set(value) <= set(field.annotation.model_fields)
