@@ -7,7 +7,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ REPO = Path(__file__).parents[1]
 MODEL = REPO / "streams" / "citations" / "segmentation.mln"
 CITATIONS = REPO / "streams" / "citations" / "citations.jsonl"
 RESULTS = ("weights.mln", "predictions.jsonl", "metrics.jsonl", "deadletter.jsonl")
+RUNNING: set[int] = set()
 KEYS = {"model": str(MODEL), "query": "InField", "metrics": {"by": "field"}}
 
 
@@ -55,6 +56,7 @@ class Job:
                 with suppress(OSError):
                     sys.stdout.flush()
                 os._exit(code)
+        RUNNING.add(process)
         return process
 
     def _redirect(self) -> None:
@@ -75,7 +77,8 @@ class Job:
     @property
     def said(self) -> str:
         """What the last process wrote on standard error."""
-        return (self.folder / "stderr").read_text()
+        said = self.folder / "stderr"
+        return said.read_text() if said.exists() else ""
 
     @property
     def printed(self) -> str:
@@ -112,10 +115,9 @@ def wait(process: int, seconds: float = 60.0) -> int:
     while True:
         found, status = os.waitpid(process, os.WNOHANG)
         if found:
+            RUNNING.remove(process)
             return os.waitstatus_to_exitcode(status)
         if time.monotonic() > limit:
-            os.kill(process, signal.SIGKILL)
-            os.waitpid(process, 0)
             raise TimeoutError(f"child {process} was still running after {seconds} s")
         time.sleep(0.001)
 
@@ -143,10 +145,14 @@ def warm(citations: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> No
 
 
 @pytest.fixture
-def job(warm: None, tmp_path: Path) -> Callable[..., Job]:
+def job(warm: None, tmp_path: Path) -> Iterator[Callable[..., Job]]:
     """Makes jobs: `job(lines, name="job", **keys)`."""
 
     def make(lines: Iterable[bytes], name: str = "job", **keys: Any) -> Job:
         return Job(tmp_path / name, list(lines), **keys)
 
-    return make
+    yield make
+    while RUNNING:  # of a test that failed
+        process = RUNNING.pop()
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
