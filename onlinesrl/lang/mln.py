@@ -99,7 +99,9 @@ class _File:
                 case FunctionDeclaration():
                     self._add_function(statement)
                 case Include():
-                    lines[statement.position.line - 1] = self._include(statement)
+                    index = statement.position.line - 1
+                    before, after = (lines[index][place] for place in statement.around)
+                    lines[index] = "\n".join((before, self._include(statement), after))
                 case _ if self._declares(statement):
                     self._add_predicate(statement)
                 case _:

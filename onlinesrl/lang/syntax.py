@@ -74,9 +74,10 @@ class FunctionDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class Include:
-    """``#include "path"``."""
+    """``#include "path"``; ``around`` are the parts of its line before and after it."""
 
     path: str
+    around: tuple[slice, slice]
     position: Position
     last_line: int
 
@@ -127,7 +128,8 @@ def _statements(node: Tree[Token], code: str, source: Source) -> Iterator[Statem
             yield _function(node, source)
         case "include":
             (path,) = _tokens(node)
-            yield Include(unquote(path), position(path), node.meta.end_line)
+            around = slice(node.meta.column - 1), slice(node.meta.end_column - 1, None)
+            yield Include(unquote(path), around, position(path), node.meta.end_line)
         case _:
             yield from _sentences(node, code, source)
 

@@ -58,12 +58,12 @@ def test_an_included_file_is_read_in_its_place(tmp_path):
 def test_the_text_of_a_program_is_whole(tmp_path):
     main = files(
         tmp_path,
-        main='t = {A}\r\n/* x */ #include "parts/b.mln" // here\n1 P(D)\n',
+        main='t = {A}\r\n/* x\n */ #include "parts/b.mln" // here\n1 P(D)\n',
         parts__b='P(t) // a\n#include "c.mln"',
         parts__c="2 P(x)\n",
     )
     program = load(main)
-    assert program.text == "t = {A}\nP(t) // a\n2 P(x)\n\n1 P(D)\n"
+    assert program.text == ("t = {A}\n/* x\n */ \nP(t) // a\n\n2 P(x)\n\n\n // here\n1 P(D)\n")
     again = parse(program.text, str(main))
     assert (again.types, again.predicates) == (program.types, program.predicates)
     assert [rule.formula for rule in again.rules] == [rule.formula for rule in program.rules]
