@@ -252,3 +252,9 @@ def test_what_cannot_be_answered_is_said(tmp_path, model, query, said):
 def test_statistics_are_json(tmp_path):
     _, stats = answer(tmp_path, "P(t)\n1 P(x)\nQ(t)\n", "Q(A)\n", "P")
     assert json.loads(json.dumps(stats))["soft_clauses"] == 1
+
+
+def test_a_conditional_exclusion_is_no_group(tmp_path):
+    model = "t = {1,...,3}\nQ(s,t)\nP(s)\n!Q(x,y) v !Q(x,z) v y = z v y < z + 2.\n2 Q(x,y)\n"
+    found, _ = answer(tmp_path, model, "P(A)\n", "Q")
+    assert sum(found.values()) == 2  # 3 and 1 exclude each other, neighbours do not

@@ -183,6 +183,8 @@ def at_most_one(clause: Clause, predicate: Predicate) -> int | None:
     """Return the argument k where a hard clause says ``!P(.., x, ..) v !P(.., y, ..) v x = y``."""
     if not clause.hard or len(clause.literals) != 2 or len(clause.equalities) != 1:
         return None
+    if clause.comparisons or clause.computed or clause.exists:
+        return None
     first, second = clause.literals
     equal, left, right = clause.equalities[0]
     names = {predicate.name}
