@@ -213,7 +213,6 @@ def run(
             config.batch,
         )
         run_ = Run(learner, reader, folder, schedule, fingerprint, strict, config.limits.bad_share)
-        run_.model_text = learner.layout.plan.program.text
         try:
             run_.resume(saved)
             if not run_.finished:

@@ -19,6 +19,7 @@ from onlinesrl.ground.plan import (
     Plan,
     Scan,
     Step,
+    block,
     leaves,
 )
 from onlinesrl.kernels import ground as k
@@ -200,18 +201,12 @@ def _ints(values: Sequence[int]) -> Ints32:
 
 def block_layout(layout: Layout, plan: ClausePlan) -> tuple[list[int], int]:
     """Return the stride of each template variable within a block (0: part of the key) and its size."""
-    from onlinesrl.ground.plan import MAX_BLOCK
-
-    sizes = [len(layout.constants[plan.types[v]]) for v in plan.clause.template]
-    chosen, size = [], 1
-    for n in sizes:
-        chosen.append(n > 0 and size * n <= MAX_BLOCK)
-        size *= n if chosen[-1] else 1
-    strides, stride = [], size
-    for n, inside in zip(sizes, chosen, strict=True):
-        stride = stride // n if inside else stride
-        strides.append(stride if inside else 0)
-    return strides, size
+    inside = block(plan.clause, plan.types, layout.constants)
+    strides, size = [], 1
+    for v in reversed(plan.clause.template):
+        strides.append(size if v in inside else 0)
+        size *= len(layout.constants[plan.types[v]]) if v in inside else 1
+    return strides[::-1], size
 
 
 def encode_plan(layout: Layout) -> tuple[k.Plans, int]:

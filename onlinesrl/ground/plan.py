@@ -228,11 +228,23 @@ def _groups(
 NUMBER = ""  # the type of a computed variable that need not be a constant of the world
 
 
+def block(
+    clause: Clause, types: Mapping[str, str], declared: Mapping[str, Sequence[str]]
+) -> tuple[str, ...]:
+    """Return the template variables over small declared types: their weights lie side by side."""
+    chosen, size = [], 1
+    for v in clause.template:
+        n = len(declared.get(types[v], ()))
+        if n and size * n <= MAX_BLOCK:
+            chosen.append(v)
+            size *= n
+    return tuple(chosen)
+
+
 class _Compiler:
-    def __init__(self, program: Program, query: tuple[str, ...], groups: Mapping[str, Group]):
+    def __init__(self, program: Program, query: tuple[str, ...]):
         self.program = program
         self.query = query
-        self.groups = groups
 
     def types_of(self, clause: Clause) -> dict[str, str]:
         """Return the type of each variable of a clause."""
@@ -308,7 +320,7 @@ class _Compiler:
         self, clause: Clause, query: tuple[Literal, ...], types: Mapping[str, str]
     ) -> str | None:
         """Return the variable over which ground clauses differ by constant steps, if there is one."""
-        blocks = self.block(clause, types)
+        blocks = block(clause, types, self.program.types)
         fixed = {v for x in clause.literals if x not in query for v in _variables(x.atom.terms)}
         fixed |= {v for _, a, b in clause.equalities for v in _variables((a, b))}
         fixed |= {v for _, _, a, b in clause.comparisons for v in _variables((a, b))}
@@ -322,16 +334,6 @@ class _Compiler:
                 if v not in fixed and v not in clause.template
             ][-1:]
         return inner[0] if inner else None
-
-    def block(self, clause: Clause, types: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the template variables over small declared types: their weights lie side by side."""
-        chosen, size = [], 1
-        for v in clause.template:
-            declared = len(self.program.types.get(types[v], ()))
-            if declared and size * declared <= MAX_BLOCK:
-                chosen.append(v)
-                size *= declared
-        return tuple(chosen)
 
     def with_run(
         self, clause: Clause, steps: tuple[Step, ...], query: tuple[Literal, ...]
@@ -481,7 +483,7 @@ def compile_program(program: Program, query: Sequence[str], templates: Iterable[
     query = tuple(dict.fromkeys(query))
     all_clauses = clauses(program)
     groups, covered = _groups(program, query, all_clauses)
-    compiler = _Compiler(program, query, groups)
+    compiler = _Compiler(program, query)
     kept = [
         clause
         for number, clause in enumerate(all_clauses)

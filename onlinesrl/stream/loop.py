@@ -149,7 +149,6 @@ class Run:
         self.saves = 0
         self.seconds = 0.0
         self.finished = False
-        self.model_text = ""
         self.shown: deque[tuple[Example, Outcome]] = deque(maxlen=SHOWN)
         self.predictions = OutputFile(folder.predictions)
         self.lines = OutputFile(folder.metrics)
@@ -185,7 +184,7 @@ class Run:
         header = {
             "version": __version__,
             "fingerprint": dict(self.fingerprint),
-            "model": self.model_text,
+            "model": self.learner.layout.plan.program.text,
             "lengths": {name: file.length for name, file in self._outputs().items()},
             "learner": learner,
             "metrics": self.metrics.save(),
