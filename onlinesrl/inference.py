@@ -48,6 +48,7 @@ class QueryError(OnlinesrlError):
 class World:
     """A ground model with names: ``atoms`` are (predicate, arguments), ``shown`` those asked for.
 
+    Behind them ``model`` has the atoms that stand for conjunctions an existential quantifier asks for.
     Atoms that evidence fixes are hard unit clauses of ``model`` and in no other one; ``decided`` is the
     cost of the clauses that they decide.
     """
@@ -243,6 +244,7 @@ def decided_cost(model: ClauseModel, weights: Floats, fixed: dict[int, bool]) ->
 def network_lines(world: World) -> Iterator[str]:
     """Yield the ground network: ``weight literal v literal``, hard clauses with a final period."""
     names = [show_atom(*atom) for atom in world.atoms]
+    names += [f"Some_{n}" for n in range(1, world.model.n_atoms - len(names) + 1)]
     for clause in merged(world.model, world.weights):
         if len(clause.literals) == 1 and abs(clause.literals[0]) - 1 in world.fixed:
             continue
@@ -262,6 +264,11 @@ def infer(world: World, method: str, seed: int) -> tuple[list[str], dict[str, An
     clock = time.process_time()
     if method in MAP_METHODS:
         values, found = _map(world, method, seed)
+    elif method == "gibbs" and world.model.n_atoms > len(world.atoms):
+        raise QueryError(
+            "gibbs changes one atom at a time, which cannot make true what an EXIST asks of several; "
+            "use mcsat or exact"
+        )
     elif method in MARGINAL_METHODS:
         values, found = _marginals(world, method, seed)
     else:
@@ -270,7 +277,7 @@ def infer(world: World, method: str, seed: int) -> tuple[list[str], dict[str, An
     clauses = merged(world.model, world.weights)
     stats = {
         "method": method,
-        "atoms": world.model.n_atoms - len(world.fixed),
+        "atoms": len(world.atoms) - len(world.fixed),
         "soft_clauses": sum(c.weight is not None for c in clauses),
         "hard_clauses": sum(c.weight is None for c in clauses) - len(world.fixed),
         **found,

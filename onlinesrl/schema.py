@@ -234,11 +234,12 @@ class Config(_Section):
         """Return every key and its value, fit for JSON."""
         return self.model_dump(mode="json")
 
-    def fingerprint(self) -> dict[str, Any]:
+    def fingerprint(self, model: str) -> dict[str, Any]:
         """Return what two runs must share for one to go on from the other's checkpoint.
 
-        Keys are dotted, values fit JSON and stay equal when read back from it; the model and the
-        starting weights stand as the SHA-256 of their files. Raises OSError if one is gone.
+        Keys are dotted, values fit JSON and stay equal when read back from it. The ``model``'s text,
+        with what it includes, and the starting weights stand as SHA-256. Raises OSError if the file
+        of the weights is gone.
         """
         values = dict(leaves(self.as_dict()))
         for key in ("output", "batch", "checkpoint.every", "checkpoint.keep"):
@@ -248,8 +249,9 @@ class Config(_Section):
             values[key] = values[key] and sorted(set(values[key]))
         paths = self.source.path
         values["source.path"] = [str(p if p == STDIN else p.resolve()) for p in paths]
-        values["model"] = _digest(self.model)
-        values["learner.start"] = self.learner.start and _digest(self.learner.start)
+        start = self.learner.start
+        values["model"] = _digest(model.encode())
+        values["learner.start"] = start and _digest(start.read_bytes())
         return values
 
     def error(self, key: str, reason: str) -> ConfigError:
@@ -292,5 +294,5 @@ def show(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

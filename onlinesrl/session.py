@@ -137,9 +137,10 @@ def trained_learner(config: Config, trained: Path, margins: bool = False) -> Onl
 def _from_checkpoint(config: Config, path: Path, margins: bool) -> OnlineLearner:
     saved = load_checkpoint(path)
     learner = make_learner(config, margins=margins)
-    keys = ("model", "query")
+    current = config.fingerprint(learner.layout.plan.program.text)
     old, new = (
-        {k: f.get(k) for k in keys} for f in (saved.header["fingerprint"], config.fingerprint())
+        {key: fingerprint.get(key) for key in ("model", "query")}
+        for fingerprint in (saved.header["fingerprint"], current)
     )
     check_fingerprint(saved, mismatch(old, new))
     learner.restore(saved.header["learner"], saved.arrays)
@@ -196,7 +197,7 @@ def run(
         if fresh:
             folder.clear()
         saved = checkpoint.latest(folder.checkpoints, warn)
-        fingerprint = config.fingerprint()
+        fingerprint = config.fingerprint(learner.layout.plan.program.text)
         if saved is not None:
             check_fingerprint(saved, mismatch(saved.header["fingerprint"], fingerprint))
             summary = read_summary(folder)

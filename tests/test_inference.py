@@ -1,6 +1,8 @@
 """infer and ground, against the ground networks and the exact answers of other systems."""
 
 import json
+from itertools import product
+from math import exp, log
 from pathlib import Path
 
 import pytest
@@ -155,6 +157,48 @@ def test_a_hard_conjunction_makes_both_true(tmp_path):
         tmp_path, "H(t)\nS(t)\nE(t)\nH(x) ^ S(x).\n-5 H(x)\n-5 S(x)\n", "E(A)\nE(B)\n", "H,S"
     )
     assert set(found.values()) == {1.0}
+
+
+MEETING = "P(t)\nF(t, t)\nE(t)\n1.5 EXIST y (P(y) ^ F(x, y))\n-0.5 P(x)\n-0.2 F(x, y)\n"
+
+
+def test_an_existential_conjunction_of_open_atoms_is_scored_as_one_formula(tmp_path):
+    """Marginals by the definition: over all states of P and F, the formula once for each x."""
+    names, weight = [f"P({a})" for a in "AB"] + [f"F({a},{b})" for a in "AB" for b in "AB"], {}
+    for state in product([0, 1], repeat=6):
+        true = dict(zip(names, state, strict=True))
+        friends = sum(any(true[f"P({y})"] and true[f"F({x},{y})"] for y in "AB") for x in "AB")
+        weight[state] = exp(1.5 * friends - 0.5 * sum(state[:2]) - 0.2 * sum(state[2:]))
+    z = sum(weight.values())
+    expected = {
+        name: sum(w for state, w in weight.items() if state[n]) / z for n, name in enumerate(names)
+    }
+    found, stats = answer(tmp_path, MEETING, "E(A)\nE(B)\n", "P,F", "exact")
+    sampled, _ = answer(tmp_path, MEETING, "E(A)\nE(B)\n", "P,F", "mcsat")
+    best, cost = answer(tmp_path, MEETING, "E(A)\nE(B)\n", "P,F")
+
+    assert found == pytest.approx(expected, abs=1e-9)
+    assert stats["atoms"] == 6
+    assert stats["log_z"] == pytest.approx(log(z), abs=1e-9)
+    assert sampled == pytest.approx(expected, abs=0.1)
+    chosen = max(weight, key=weight.get)
+    assert cost["cost"] == pytest.approx(0.5 + 2 * 0.2)
+    assert (sum(chosen), sum(best.values())) == (3, 3)
+    with pytest.raises(inference.QueryError, match="use mcsat or exact"):
+        answer(tmp_path, MEETING, "E(A)\nE(B)\n", "P,F", "gibbs")
+
+
+def test_the_ground_network_defines_the_conjunctions_of_an_existential(tmp_path):
+    model = "P(t)\nQ(t)\nE(t)\n2 EXIST y (P(y) ^ Q(y))\n"
+    world = inference.load_world(
+        write(tmp_path, "m.mln", model), [write(tmp_path, "e.db", "E(A)\n")], ["P", "Q"]
+    )
+    assert sorted(inference.network_lines(world)) == [
+        "!P(A) v !Q(A) v Some_1.",
+        "2 Some_1",
+        "P(A) v !Some_1.",
+        "Q(A) v !Some_1.",
+    ]
 
 
 def test_soft_evidence_is_a_unit_clause_of_its_log_odds(tmp_path):

@@ -58,7 +58,7 @@ def _fixed(net: n.Network) -> list[tuple[list[int], int, float]]:
     return [
         ([atom + 1 if net.fixed[atom] == n.TRUE else -atom - 1], -1, 1.0)
         for atom in range(net.size[n.ATOMS])
-        if net.fixed[atom] != n.OPEN
+        if net.fixed[atom] in {n.FALSE, n.TRUE}
     ]
 
 
@@ -98,5 +98,5 @@ def network_of(model: ClauseModel) -> tuple[n.Network, Indices]:
     net.lit_start[: rows + 1] = model.start
     net.lit_atom[: len(model.literals)] = place[np.abs(model.literals) - 1]
     net.lit_positive[: len(model.literals)] = model.literals > 0
-    net.size[:] = model.n_atoms, len(first), rows, len(model.literals), rows
+    net.size[:] = model.n_atoms, len(first), rows, len(model.literals), rows, model.n_atoms
     return net, order

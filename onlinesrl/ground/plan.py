@@ -291,7 +291,7 @@ class _Compiler:
         for opened in (False, True):
             joins = [(x.atom, False) for x in evidence if x.positive]
             joins += [(x.atom, True) for x in query if opened and x.positive]
-            variants.append(_arrange(joins, list(checks), list(inner), inner, outer))
+            variants.append(_arrange(joins, list(checks), list(inner), inner, set(outer)))
         return ExistentialPlan(variants[0], variants[1], query)
 
     def steps(

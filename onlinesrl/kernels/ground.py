@@ -13,11 +13,13 @@ import numpy as np
 from onlinesrl.kernels.jit import inlined, kernel
 from onlinesrl.kernels.network import (
     ATOMS,
+    DEFINED,
     FALSE,
     GROUNDINGS,
     LITERALS,
     OPEN,
     ROWS,
+    SETTLED,
     TRUE,
     VARIABLES,
     Bytes,
@@ -30,7 +32,7 @@ from onlinesrl.kernels.network import (
 OK = 0
 GROW_ATOMS, GROW_ROWS, GROW_INDEX = 1, 2, 3
 TOO_MANY_ATOMS, TOO_MANY_GROUNDINGS, EVIDENCE_BREAKS_RULE = 11, 12, 13
-NOT_A_CLAUSE, SATISFIED = 18, 19
+SATISFIED = 19
 
 SCAN, ABSENT, DOMAIN, EQUAL, UNEQUAL = 0, 1, 2, 3, 4
 LESS, AT_MOST, SAME, OTHER, COMPUTE = 5, 6, 7, 8, 9  # on whole numbers
@@ -126,7 +128,14 @@ class Scratch(NamedTuple):
 
 
 def scratch(
-    queries: int, arguments: int, indexes: int, cells: int, depth: int, keys: int, rows: int
+    queries: int,
+    arguments: int,
+    indexes: int,
+    cells: int,
+    depth: int,
+    variables: int,
+    keys: int,
+    rows: int,
 ) -> Scratch:
     """Return working memory for so many query predicates, index cells, join steps and rows."""
     return Scratch(
@@ -137,7 +146,7 @@ def scratch(
         np.zeros(indexes + 1, np.int64),
         np.zeros(indexes + 1, np.int64),
         np.zeros(cells, np.int32),
-        np.zeros(depth, np.int64),
+        np.zeros(variables + 1, np.int64),
         np.zeros(depth, np.int64),
         np.zeros(depth, np.int64),
         np.zeros((rows, keys), np.int32),
@@ -383,6 +392,7 @@ def number_atoms(
         _place_variables(plans, batch, w, q, net, s)
         _fix(plans, batch, w, q, net, s)
     net.var_start[net.size[VARIABLES]] = net.size[ATOMS]
+    net.size[SETTLED] = net.size[ATOMS]
     return OK
 
 
@@ -560,25 +570,6 @@ def _emit_literals(
 
 
 @inlined
-def _append_disjunct(plans: Plans, batch: Batch, w: int, e: int, net: Network, s: Scratch) -> int:
-    """Append the one open literal of an existential's binding; 0 none, 1 one, -1 true, -2 several."""
-    found, atom_found, positive = 0, -1, np.uint8(0)
-    for x in range(plans.exist_literal_start[e], plans.exist_literal_start[e + 1]):
-        atom = _literal_atom(plans, batch, w, x, net, s)
-        if atom >= 0:
-            found += 1
-            atom_found, positive = atom, plans.literal_positive[x]
-        elif plans.literal_positive[x]:
-            return 0
-    if found != 1:
-        return -1 if found == 0 else -2
-    at = net.size[LITERALS]
-    net.lit_atom[at], net.lit_step[at], net.lit_positive[at] = atom_found, 0, positive
-    net.size[LITERALS] += 1
-    return 1
-
-
-@inlined
 def _literal_atom(plans: Plans, batch: Batch, w: int, x: int, net: Network, s: Scratch) -> int:
     """Return the atom of a query literal for the bound variables, -1: it is not open."""
     q, key = plans.literal_query[x], 0
@@ -588,11 +579,105 @@ def _literal_atom(plans: Plans, batch: Batch, w: int, x: int, net: Network, s: S
     return find_atom(batch, w, q, key, net, s)
 
 
-@kernel
-def _emit_existential(
-    plans: Plans, batch: Batch, w: int, e: int, base: int, net: Network, s: Scratch
+@inlined
+def _conjunction(
+    plans: Plans, batch: Batch, w: int, e: int, at: int, net: Network, s: Scratch
 ) -> int:
-    """Append a literal for each binding of an existential; OK, SATISFIED, GROW_ROWS, NOT_A_CLAUSE."""
+    """Write the open literals that an existential's binding asks for; how many, -1: it is false."""
+    n = 0
+    for x in range(plans.exist_literal_start[e], plans.exist_literal_start[e + 1]):
+        atom, positive = _literal_atom(plans, batch, w, x, net, s), plans.literal_positive[x]
+        if atom < 0 and positive:
+            return -1
+        new = atom >= 0
+        for p in range(at, at + n):
+            if net.lit_atom[p] == atom:
+                new = False
+                if net.lit_positive[p] != positive:
+                    return -1
+        if new:
+            net.lit_atom[at + n], net.lit_positive[at + n] = atom, positive
+            n += 1
+    return n
+
+
+@inlined
+def _append_binding(plans: Plans, batch: Batch, w: int, e: int, net: Network, s: Scratch) -> int:
+    """Append an existential's binding to a row; OK, SATISFIED, GROW_ROWS, GROW_ATOMS.
+
+    A conjunction of several literals gets an atom; ``_define`` says what it means.
+    """
+    at = net.size[LITERALS]
+    if at + plans.exist_literal_start[e + 1] - plans.exist_literal_start[e] >= len(net.lit_atom):
+        return GROW_ROWS
+    literals = _conjunction(plans, batch, w, e, at, net, s)
+    if literals < 0:
+        return OK
+    if literals == 0:
+        return SATISFIED
+    if literals > 1:
+        atom, v = net.size[ATOMS], net.size[VARIABLES]
+        if atom + 2 > len(net.var_of):
+            return GROW_ATOMS
+        net.var_of[atom], net.var_start[v + 1] = v, atom + 1
+        net.exactly[v], net.fixed[atom] = 0, DEFINED
+        net.size[ATOMS] += 1
+        net.size[VARIABLES] += 1
+        net.lit_atom[at], net.lit_positive[at] = atom, 1
+    net.lit_step[at] = 0
+    net.size[LITERALS] += 1
+    return OK
+
+
+@inlined
+def _define(plans: Plans, batch: Batch, w: int, c: int, e: int, net: Network, s: Scratch) -> int:
+    """Write the rows that define the next atom, if an existential's binding has one; OK, GROW_ROWS.
+
+    They are ``atom v !l1 v ... v !ln``, whose row is the atom's key, and ``!atom v l`` for each ``l``.
+    """
+    row, start = net.size[ROWS], net.size[LITERALS]
+    most = plans.exist_literal_start[e + 1] - plans.exist_literal_start[e]
+    if row + most + 2 > len(net.row_len) or start + 3 * most + 1 > len(net.lit_atom):
+        return GROW_ROWS
+    literals = _conjunction(plans, batch, w, e, start + 1, net, s)
+    if literals < 2:
+        return OK
+    atom, at = net.size[SETTLED], start + 1 + literals
+    net.key[atom] = row
+    net.lit_atom[start], net.lit_positive[start] = atom, 1
+    net.lit_start[row + 1] = at
+    for p in range(start + 1, start + 1 + literals):
+        net.lit_atom[at], net.lit_positive[at] = atom, 0
+        net.lit_atom[at + 1], net.lit_positive[at + 1] = net.lit_atom[p], net.lit_positive[p]
+        net.lit_positive[p] = 1 - net.lit_positive[p]
+        at += 2
+        net.lit_start[row + 1 + p - start] = at
+    net.lit_step[start:at] = 0
+    net.row_len[row : row + literals + 1] = 1
+    net.row_clause[row : row + literals + 1] = c
+    net.row_weight[row : row + literals + 1] = -1
+    net.row_step[row : row + literals + 1] = 0
+    net.row_sign[row : row + literals + 1] = 1.0
+    net.size[ROWS] += literals + 1
+    net.size[LITERALS] = at
+    net.size[GROUNDINGS] += literals + 1
+    net.size[SETTLED] += 1
+    return OK
+
+
+@kernel
+def _each_binding(
+    plans: Plans,
+    batch: Batch,
+    w: int,
+    c: int,
+    e: int,
+    base: int,
+    defining: bool,
+    net: Network,
+    s: Scratch,
+) -> int:
+    """Append an existential's bindings to a row, or define their atoms; OK, or what ended it."""
     variant = 2 * e + batch.listed[w]
     first = plans.exist_step_start[variant]
     steps = plans.exist_step_start[variant + 1] - first
@@ -606,13 +691,30 @@ def _emit_existential(
             depth += 1
             _open(plans, batch, w, first + depth, base + depth, s)
         else:
-            if net.size[LITERALS] + 1 >= len(net.lit_atom):
-                return GROW_ROWS
-            kind = _append_disjunct(plans, batch, w, e, net, s)
-            if kind < 0:
-                return SATISFIED if kind == -1 else NOT_A_CLAUSE
-            if steps == 0:
-                return OK
+            if defining:
+                status = _define(plans, batch, w, c, e, net, s)
+            else:
+                status = _append_binding(plans, batch, w, e, net, s)
+            if status != OK or steps == 0:
+                return status
+    return OK
+
+
+@inlined
+def _each_existential(
+    plans: Plans,
+    batch: Batch,
+    w: int,
+    c: int,
+    base: int,
+    defining: bool,
+    net: Network,
+    s: Scratch,
+) -> int:
+    for e in range(plans.exist_start[c], plans.exist_start[c + 1]):
+        status = _each_binding(plans, batch, w, c, e, base, defining, net, s)
+        if status != OK:
+            return int(status)
     return OK
 
 
@@ -657,12 +759,11 @@ def _emit(
         return GROW_ROWS
     count = _emit_literals(plans, batch, w, c, run, net, s)
     if count >= 0 and plans.exist_start[c] < plans.exist_start[c + 1]:
-        start = net.lit_start[row]
-        for e in range(plans.exist_start[c], plans.exist_start[c + 1]):
-            status = _emit_existential(plans, batch, w, e, depth, net, s)
-            if status != OK:
-                net.size[LITERALS] = start
-                return OK if status == SATISFIED else status
+        start, atoms, variables = net.lit_start[row], net.size[ATOMS], net.size[VARIABLES]
+        status = _each_existential(plans, batch, w, c, depth, False, net, s)
+        if status != OK:
+            net.size[LITERALS], net.size[ATOMS], net.size[VARIABLES] = start, atoms, variables
+            return OK if status == SATISFIED else status
         count = net.size[LITERALS] - start
     if count == 0 and plans.hard[c]:
         return EVIDENCE_BREAKS_RULE
@@ -680,6 +781,8 @@ def _emit(
                 net.row_step[row] = 1
     net.lit_start[row + 1] = net.size[LITERALS]
     net.size[ROWS] += 1
+    if net.size[SETTLED] < net.size[ATOMS]:
+        return _each_existential(plans, batch, w, c, depth, True, net, s)
     return OK
 
 

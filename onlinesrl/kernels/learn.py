@@ -21,6 +21,7 @@ from onlinesrl.kernels.ground import (
 from onlinesrl.kernels.jit import inlined, kernel
 from onlinesrl.kernels.network import (
     ATOMS,
+    DEFINED,
     FALSE,
     OPEN,
     ROWS,
@@ -33,6 +34,7 @@ from onlinesrl.kernels.network import (
     Network,
     broken_group,
     clause_true,
+    define,
     soft_score,
     violated_hard,
 )
@@ -217,6 +219,7 @@ def read_truth(
             if atom < 0 or net.fixed[atom] == FALSE:
                 return TRUTH_NOT_OPEN, (q << 32) | i
             truth[atom] = 1
+    define(net, truth)
     v = broken_group(net, truth)
     if v >= 0:
         return TRUTH_BREAKS_GROUP, v
@@ -298,7 +301,7 @@ def learn_world(
     rule, sigma, scalar = settings.rule, settings.sigma, weights.scalar
     rho = 0.0
     for a in range(net.size[ATOMS]):
-        rho += truth[a] != rival[a]
+        rho += net.fixed[a] != DEFINED and truth[a] != rival[a]
     n = _gap(net, weights, truth, rival)
     value, delta = weights.value, weights.delta
     norm, dot, margin = 0.0, 0.0, rho
@@ -311,8 +314,6 @@ def learn_world(
     s_t = scale(rule, t)
     loss = max(0.0, margin - s_t * dot)
     c, alpha = step(rule, t, margin, dot, norm, sigma, settings.eta)
-    if rho == 0.0:
-        c, alpha = 0.0, 0.0
     scalar[PRIMAL] += loss
     if shrinks(rule):
         scalar[PRIMAL] += 0.5 * sigma * s_t * s_t * scalar[NORM]

@@ -9,6 +9,10 @@ Atoms stand in *variables*: the atoms of an exactly-one or at-most-one group are
 several values, any other atom is a variable of two. Variable ``v`` holds the atoms
 ``var_start[v] : var_start[v+1]``; its value 0 is "none of them", value ``i`` its ``i``-th atom.
 So atom ``a`` of variable ``v`` has the value slot ``a + v + 1`` among all values of the world.
+
+Behind the query atoms stand DEFINED ones, each for a conjunction that an existential quantifier asks
+for: ``d <=> l1 ^ ... ^ ln`` as hard clauses. The key of ``d`` is the row of ``d v !l1 v ... v !ln``.
+They take no part in losses, counts and predictions.
 """
 
 from typing import NamedTuple
@@ -23,18 +27,18 @@ Ints32 = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float64]
 
-OPEN, FALSE, TRUE = 0, 1, 2
+OPEN, FALSE, TRUE, DEFINED = 0, 1, 2, 3
 
 
 class Network(NamedTuple):
     """Scratch memory for one world's ground network; ``size`` says how much of it is in use."""
 
-    size: Ints  # atoms, variables, rows, literals, ground clauses
+    size: Ints  # atoms, variables, rows, literals, ground clauses, atoms with their definitions
     var_of: Ints32  # [atom]
     var_start: Ints32  # [variable + 1]
     exactly: Bytes  # [variable] 1: one of its atoms must be true
-    fixed: Bytes  # [atom] OPEN, or FALSE or TRUE by evidence
-    key: Ints  # [atom] its number among all groundings of its predicate (listed worlds)
+    fixed: Bytes  # [atom] OPEN; FALSE or TRUE by evidence; DEFINED by hard clauses on open atoms
+    key: Ints  # [atom] its number among its predicate's groundings (listed worlds); see DEFINED
     row_len: Ints32  # [row]
     row_clause: Ints32  # [row]
     row_weight: Ints  # [row] first weight, -1 for a hard clause
@@ -46,14 +50,14 @@ class Network(NamedTuple):
     lit_positive: Bytes  # [literal]
 
 
-ATOMS, VARIABLES, ROWS, LITERALS, GROUNDINGS = 0, 1, 2, 3, 4
+ATOMS, VARIABLES, ROWS, LITERALS, GROUNDINGS, SETTLED = 0, 1, 2, 3, 4, 5
 
 
 def network(atoms: int, rows: int, literals: int) -> Network:
     """Return an empty network with room for so many atoms, rows and literals."""
     i32, u8 = np.int32, np.uint8
     return Network(
-        np.zeros(5, np.int64),
+        np.zeros(6, np.int64),
         np.zeros(atoms, i32),
         np.zeros(atoms + 1, i32),
         np.zeros(atoms, u8),
@@ -78,6 +82,16 @@ def clause_true(net: Network, row: int, k: int, state: Bytes) -> bool:
         if state[net.lit_atom[p] + k * net.lit_step[p]] == net.lit_positive[p]:
             return True
     return False
+
+
+@inlined
+def define(net: Network, state: Bytes) -> None:
+    """Give the defined atoms the values that follow from the others."""
+    for a in range(net.size[ATOMS] - 1, -1, -1):
+        if net.fixed[a] != DEFINED:
+            return
+        state[a] = 0
+        state[a] = not clause_true(net, net.key[a], 0, state)
 
 
 @kernel

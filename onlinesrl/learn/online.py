@@ -166,8 +166,9 @@ class OnlineLearner:
     def _scratch(self) -> None:
         atoms, rows, tables = self.room["atoms"], self.room["rows"], self.room["tables"]
         plans = self.weights.plans
-        depth = 2 + int(np.diff(plans.step_start).max(initial=0))
-        depth = max([depth, *(len(p.types) + 1 for p in self.layout.plan.clauses)])
+        steps = (np.diff(plans.step_start), np.diff(plans.exist_step_start))
+        depth = 2 + sum(int(each.max(initial=0)) for each in steps)
+        variables = max((len(p.types) for p in self.layout.plan.clauses), default=0)
         self.net = network.network(atoms, rows, 4 * rows)
         self.structure = elimination.structure_memory(atoms, rows, tables, 4 * tables)
         self.scratch = ground.scratch(
@@ -176,6 +177,7 @@ class OnlineLearner:
             len(plans.index_slot),
             self.room["index"],
             depth,
+            variables,
             self.weights.arrays.key.shape[1] - 1,
             rows,
         )
@@ -497,10 +499,6 @@ class OnlineLearner:
             ),
             ground.TOO_MANY_ATOMS: lambda: (
                 f"more query atoms than limits.max_atoms ({self.inference.max_atoms})"
-            ),
-            ground.NOT_A_CLAUSE: lambda: (
-                "an EXIST over a conjunction of several open atoms is not supported, in the rule "
-                + clauses[detail].text
             ),
             ground.TOO_MANY_GROUNDINGS: lambda: (
                 "more ground clauses than inference.max_groundings "

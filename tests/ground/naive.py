@@ -1,7 +1,8 @@
 """The reference grounder: every assignment of every clause's variables, by the definition.
 
-Atoms are ``(predicate, constants)``, their constants strings. Of the package it uses only
-the normal form of the rules.
+Atoms are ``(predicate, constants)``, their constants strings. A conjunction of several literals that
+an existential quantifier asks for stands in a clause like an atom, as the set of its literals. Of the
+package it uses only the normal form of the rules.
 """
 
 from collections import Counter
@@ -12,11 +13,12 @@ from typing import NamedTuple
 from onlinesrl.ground.model import ClauseModel
 from onlinesrl.lang.ast import Constant, Program, Variable
 from onlinesrl.lang.example import Example, ValuedAtom
-from onlinesrl.lang.normal import Clause, clauses
+from onlinesrl.lang.normal import Clause, Existential, clauses
 from tests.infer.models import clause_model
+from tests.lang.semantics import COMPARE, calculate
 
 Atom = tuple[str, tuple[str, ...]]
-Literals = frozenset[tuple[bool, Atom]]
+Literals = frozenset[tuple[bool, "Atom | Literals"]]
 
 
 class Soft(NamedTuple):
@@ -95,40 +97,86 @@ class World:
 
     def groundings(self, clause: Clause) -> Iterator[tuple[tuple[str, ...], Literals]]:
         """Yield the template's constants and the literals left of each undecided grounding."""
-        assert not (clause.exists or clause.comparisons or clause.computed), "not in this reference"
-        types = dict(clause.domains) | {
+        for value in self._bindings(clause, {}):
+            literals = self._left(clause, value)
+            if literals is not None:
+                yield tuple(value[name] for name in clause.template), literals
+
+    def _bindings(self, body: Clause | Existential, value: dict[str, str]) -> Iterator[dict]:
+        """Extend a binding to the variables of a clause or an existential, where its conditions hold."""
+        own = body.variables if isinstance(body, Existential) else None
+        types = dict(body.domains) | {
             term.name: kind
-            for literal in clause.literals
+            for literal in body.literals
             for term, kind in zip(
                 literal.atom.terms,
                 self.program.predicates[literal.atom.predicate].types,
                 strict=True,
             )
-            if isinstance(term, Variable)
+            if isinstance(term, Variable) and (own is None or term.name in own)
         }
         for constants in product(*(self.domains[kind] for kind in types.values())):
-            value = dict(zip(types, constants, strict=True))
-            literals = self._left(clause, value)
-            if literals is not None:
-                yield tuple(value[name] for name in clause.template), literals
+            complete = self._computed(body, value | dict(zip(types, constants, strict=True)))
+            if complete is not None:
+                yield complete
+
+    def _computed(self, body: Clause | Existential, value: dict[str, str]) -> dict | None:
+        """Compute what is computed; None where a condition fails or compares what is no integer."""
+        for variable, op, left, right in body.computed:
+            sides = _number(_constant(left, value)), _number(_constant(right, value))
+            result = None if None in sides else calculate(op, *sides)
+            if result is None or _number(value.setdefault(variable.name, str(result))) != result:
+                return None
+        compared = [x for _, _, *sides in body.comparisons for x in sides]
+        return None if None in [_number(_constant(x, value)) for x in compared] else value
 
     def _left(self, clause: Clause, value: dict[str, str]) -> Literals | None:
         """Return the query literals of a grounding, None where the evidence makes it true."""
-
-        def constant(term):
-            return term.name if isinstance(term, Constant) else value[term.name]
-
-        left: set[tuple[bool, Atom]] = set()
-        for equal, a, b in clause.equalities:
-            if (constant(a) == constant(b)) == equal:
+        left: set = set()
+        for truth in self._parts(clause, value):
+            if truth is True:
                 return None
-        for literal in clause.literals:
-            atom = literal.atom.predicate, tuple(map(constant, literal.atom.terms))
-            if atom in self.atoms:
-                left.add((literal.positive, atom))
-            elif (atom in self.true) == literal.positive:
-                return None
+            if truth is not False:
+                left.add(truth)
+        for each in clause.exists:
+            for complete in self._bindings(each, value):
+                parts = [x for x in self._parts(each, complete) if x is not True]
+                if not parts:
+                    return None
+                if False not in parts and not tautology(frozenset(parts)):
+                    left.add(parts[0] if len({*parts}) == 1 else (True, frozenset(parts)))
         return frozenset(left)
+
+    def _parts(self, body: Clause | Existential, value: dict[str, str]) -> Iterator:
+        """Yield the truth of each part of a clause or conjunction, or the literal that it hangs on."""
+        for equal, a, b in body.equalities:
+            yield (_constant(a, value) == _constant(b, value)) == equal
+        for positive, op, *sides in body.comparisons:
+            yield COMPARE[op](*(_number(_constant(x, value)) for x in sides)) == positive
+        for literal in body.literals:
+            atom = literal.atom.predicate, tuple(_constant(x, value) for x in literal.atom.terms)
+            if atom in self.atoms:
+                yield literal.positive, atom
+            else:
+                yield (atom in self.true) == literal.positive
+
+
+def _constant(term: Constant | Variable, value: Mapping[str, str]) -> str:
+    return term.name if isinstance(term, Constant) else value[term.name]
+
+
+def _number(constant: str) -> int | None:
+    return int(constant) if constant.lstrip("-").isdigit() else None
+
+
+def holds(literals: Literals, state: set[Atom]) -> bool:
+    """Tell whether a clause is true in a state."""
+    return any(
+        all(holds(frozenset({x}), state) for x in atom) == positive
+        if isinstance(atom, frozenset)
+        else (atom in state) == positive
+        for positive, atom in literals
+    )
 
 
 def tautology(literals: Literals) -> bool:
@@ -140,13 +188,24 @@ def model(world: World, soft: Mapping[Soft, float]) -> tuple[ClauseModel, list[A
     """Return the world's ground model, a weight for each of ``soft``, and its atoms by number."""
     atoms = sorted(world.atoms)
     number = {atom: n + 1 for n, atom in enumerate(atoms)}
-    clauses_ = [(-1, 1.0, literals) for literals in sorted(world.hard(), key=sorted)]
+    clauses_ = [(-1, 1.0, literals) for literals in sorted(world.hard(), key=_order)]
     clauses_ += [(n, 1.0, x.literals) for n, x in enumerate(soft) if not tautology(x.literals)]
+    for atom in sorted(
+        {a for *_, x in clauses_ for _, a in x if isinstance(a, frozenset)}, key=_order
+    ):
+        number[atom] = len(number) + 1
+        clauses_.append((-1, 1.0, frozenset({(True, atom), *((not p, a) for p, a in atom)})))
+        clauses_ += [(-1, 1.0, frozenset({(False, atom), literal})) for literal in atom]
     signed = [
         (n, sign, [number[a] if positive else -number[a] for positive, a in literals])
         for n, sign, literals in clauses_
     ]
-    return clause_model(len(atoms), signed), atoms
+    return clause_model(len(number), signed), atoms
+
+
+def _order(literals: Literals) -> list[str]:
+    """What sorts sets of literals, the same in every process."""
+    return sorted(f"{p}{_order(a) if isinstance(a, frozenset) else a}" for p, a in literals)
 
 
 def _values(atoms) -> Iterator[tuple[Atom, bool]]:

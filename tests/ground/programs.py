@@ -83,14 +83,40 @@ def _rule(draw: st.DrawFn, evidence: dict[str, list[str]], query: dict[str, list
     }
     hard = draw(st.integers(0, 3)) == 0
     plus = set() if hard or not variables else draw(st.sets(st.sampled_from(sorted(variables))))
+    sums = draw(st.integers(0, 4)) == 0
+    for kinds, terms in zip((types[name] for name in names), arguments, strict=True):
+        if sums and terms and terms[0] in NUMBERED[kinds[0]] and terms[0] not in plus:
+            terms[0] += draw(st.sampled_from(["", " + 1", " - 9"]))
     literals = [
         f"{draw(st.sampled_from(['', '!']))}{name}{_spelled(terms, plus)}"
         for name, terms in zip(names, arguments, strict=True)
     ]
     if variables and draw(st.integers(0, 2)) == 0:
         literals.append(draw(_comparison(variables)))
+    if draw(st.integers(0, 2)) == 0:
+        literals.append(draw(_existential(types, variables)))
     formula = draw(_joined(literals, hard))
     return f"{formula}." if hard else f"{draw(st.sampled_from(['0.5 ', '-1 ', '']))}{formula}"
+
+
+@st.composite
+def _existential(draw: st.DrawFn, types: dict[str, list[str]], outer: dict[str, str]) -> str:
+    """A conjunction over variables of its own and of the rule."""
+    names = draw(st.lists(st.sampled_from(sorted(types)), min_size=1, max_size=3))
+    used = {kind: [v for v in sorted(outer) if outer[v] == kind] for kind in KINDS}
+    own = {f"{kind[0]}{n}": kind for kind in KINDS for n in (7, 8)}
+    parts, bound = [], {}
+    for name in names:
+        terms = []
+        for kind in types[name]:
+            terms.append(draw(st.sampled_from([*used[kind], f"{kind[0]}7", f"{kind[0]}8"])))
+            bound |= {terms[-1]: kind} if terms[-1] in own else {}
+        parts.append(f"{draw(st.sampled_from(['', '', '!']))}{name}{_spelled(terms, set())}")
+    if not bound:
+        return f"({' ^ '.join(parts)})"
+    if draw(st.integers(0, 2)) == 0:
+        parts.append(draw(_comparison(outer | bound)))
+    return f"(EXIST {','.join(sorted(bound))} ({' ^ '.join(parts)}))"
 
 
 def _term(kind: str) -> st.SearchStrategy[str]:
@@ -103,9 +129,16 @@ def _spelled(terms: list[str], plus: set[str]) -> str:
 
 @st.composite
 def _comparison(draw: st.DrawFn, variables: dict[str, str]) -> str:
+    """Of constants, of whole numbers, or with a sum, whose groundings count where it is one."""
     left = draw(st.sampled_from(sorted(variables)))
-    same = [name for name, kind in variables.items() if kind == variables[left]]
-    right = draw(st.sampled_from([*sorted(same), *SPELLED[variables[left]]]))
+    same = sorted(name for name, kind in variables.items() if kind == variables[left])
+    if draw(st.integers(0, 2)) == 0:
+        op, right = (
+            draw(st.sampled_from(["<", "<=", ">", ">="])),
+            draw(st.sampled_from([*same, "3"])),
+        )
+        return f"{left} {draw(st.sampled_from(['', '+ 1 ', '* 2 ', '- 8 ']))}{op} {right}"
+    right = draw(st.sampled_from([*same, *SPELLED[variables[left]]]))
     return f"{left} {draw(st.sampled_from(['=', '!=']))} {right}"
 
 
