@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.kafka.broker import broker, broker_process, own_broker, topic  # noqa: F401 - fixtures
+
 REPO = Path(__file__).parents[1]
 MODEL = REPO / "streams" / "citations" / "segmentation.mln"
 CITATIONS = REPO / "streams" / "citations" / "citations.jsonl"
