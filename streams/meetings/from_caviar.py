@@ -4,8 +4,11 @@ usage: python streams/meetings/from_caviar.py DIR OUT
 
 DIR holds a database a pair, MOVIE-NAME.idN_idM.db: what each of the two does in each frame, how near
 they are, and when they meet. OUT gets the pairs that meet at some time, in the order of their names,
-cut into windows of 50 frames, the number of the movie as the group. Frames keep their numbers; Next
-goes from a frame to the one after it (in the databases the later frame stands first).
+cut into windows of 200 frames, the number of the movie as the group. Frames keep their numbers; Next
+goes from a frame to the one after it (in the databases the later frame stands first). Of the four
+distances that Close is given for, the smallest and the largest are kept. Arrived says that a person
+stands idle who came walking or running: windows begin in the middle of things, and the frames before
+one are seen too.
 """
 
 import argparse
@@ -18,9 +21,11 @@ from typing import Any
 from onlinesrl.errors import LocatedError
 from onlinesrl.lang.database import GroundAtom, parse_db
 
-FRAMES = 50
+FRAMES = 200
+CLOSE = (24, 34)
 FUNCTIONS = ("walking", "running", "active", "inactive", "enter", "exit")
-TIMED = ("Happens", "Close", "OrientationMove", "StartTime")
+MOVES = ("walking", "running", "enter")
+TIMED = ("Happens", "Close", "OrientationMove", "Arrived", "StartTime")
 
 Rows = list[list[str | int]]
 
@@ -28,6 +33,20 @@ Rows = list[list[str | int]]
 def row(atom: GroundAtom) -> list[str | int]:
     """Return an atom's arguments, numbers as numbers."""
     return [int(value) if value.isdecimal() else value for value in atom.arguments]
+
+
+def arrived(rows: dict[str, Rows]) -> Rows:
+    """Return the person and frame of everybody who stands idle and came there moving."""
+    who = {value: (name, person) for name in FUNCTIONS for person, value in rows.get(name, [])}
+    last: dict[str | int, str] = {}
+    found: Rows = []
+    for event, t in sorted(rows.get("Happens", []), key=lambda r: int(r[1])):
+        name, person = who[event]
+        if name != "inactive":
+            last[person] = name
+        elif last.get(person) in MOVES:
+            found.append([person, t])
+    return found
 
 
 def table(atoms: Sequence[GroundAtom]) -> dict[str, Rows]:
@@ -38,6 +57,8 @@ def table(atoms: Sequence[GroundAtom]) -> dict[str, Rows]:
     rows["meet"] = [r for r in rows.get("meet", []) if r[0] != r[1]]
     meetings = {value for _, _, value in rows["meet"]}
     rows["HoldsAt"] = [r for r in rows.get("HoldsAt", []) if r[0] in meetings]
+    rows["Close"] = [r for r in rows.get("Close", []) if r[2] in CLOSE]
+    rows["Arrived"] = arrived(rows)
     return rows
 
 
