@@ -15,6 +15,7 @@ from onlinesrl.errors import ModelError, StorageError
 from onlinesrl.ground.plan import Plan, compile_program
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Mpe
+from onlinesrl.infer.walksat import WalkSat
 from onlinesrl.lang import mln
 from onlinesrl.lang import weights as weight_files
 from onlinesrl.lang.ast import Program
@@ -77,6 +78,7 @@ def make_learner(
         Inference(
             whole=ilp,
             exact=Mpe(Ilp(inference.solver, max_nodes=inference.max_nodes)),
+            fallback=WalkSat() if inference.unsolved == "fallback" else None,
             presolve=inference.presolve == "exact",
             audit_every=inference.audit_every,
             max_groundings=inference.max_groundings,
@@ -212,7 +214,17 @@ def run(
             config.metrics.every,
             config.batch,
         )
-        run_ = Run(learner, reader, folder, schedule, fingerprint, strict, config.limits.bad_share)
+        run_ = Run(
+            learner,
+            reader,
+            folder,
+            schedule,
+            fingerprint,
+            strict,
+            config.limits.bad_share,
+            config.limits.crashes,
+            settle=config.inference.unsolved == "stop",
+        )
         try:
             run_.resume(saved)
             if not run_.finished:

@@ -242,20 +242,33 @@ def test_strict_stops_at_the_first_with_the_state_before_it(
     assert run.results() == clean.results()
 
 
-def test_too_many_bad_examples_end_the_run(stream: Callable[..., Job]) -> None:
-    lines = [GOOD[0]] * 150 + [b"{\n"] * 30 + [GOOD[1]] * 20
-    run = stream(lines, limits={"bad_share": 0.1, "max_atoms": 40}, batch=1)
-    assert run.run() == 65
-    assert "17 of 167 examples are bad, more than limits.bad_share (0.1) allows" in run.said
-    assert run.run() == 65
-    assert "going on from checkpoint-000000000001.ckpt, 167 examples" in run.said
-    assert run.run("--set", "limits.bad_share=0.5") == 0
+@pytest.mark.parametrize(
+    ("good", "bad", "seen"), [(100, 40, "28 of 128"), (8, 1, "1 of 9"), (0, 1, "1 of 1")]
+)
+def test_too_many_bad_examples_end_the_run_at_one_place_whatever_the_batch(
+    stream: Callable[..., Job], good: int, bad: int, seen: str
+) -> None:
+    """At every 128th example, or where the source ends."""
+    lines = [GOOD[0]] * good + [b"{\n"] * bad + [GOOD[1]] * 60 * (good == 100)
     patient = stream(lines, "patient")
     assert patient.run() == 0
-    assert {**run.results(), "deadletter.jsonl": b""} == {
-        **patient.results(),
-        "deadletter.jsonl": b"",
-    }
+    for batch in (1, 50, 1000):
+        run = stream(
+            lines, f"batch{batch}", limits={"bad_share": 0.1, "max_atoms": 40}, batch=batch
+        )
+        assert run.run() == 65
+        said = f"{seen} examples are bad, more than limits.bad_share (0.1) allows"
+        assert said in run.said
+        assert run.run() == 65
+        assert said in run.said
+        assert f"{seen.rpartition(' ')[2]} examples\n{said}" in run.said
+        assert run.run("--set", "limits.bad_share=1.0") == 0
+        found, expected = run.results(), patient.results()
+        folders = [bytes(each.folder) for each in (run, patient)]
+        assert found.pop("deadletter.jsonl") == expected.pop("deadletter.jsonl").replace(
+            *folders[::-1]
+        )
+        assert found == expected
 
 
 def test_a_damaged_file_ends_the_run_with_its_place(stream: Callable[..., Job]) -> None:
