@@ -41,7 +41,7 @@ from onlinesrl.kernels.updates import scale, shrinks, step
 GROW_WEIGHTS, GROW_TABLES, GROW_OUTPUT = 4, 5, 6
 EXTERNAL, OVER_LIMIT, AUDIT = 8, 9, 10
 TRUTH_NOT_OPEN, TRUTH_BREAKS_GROUP, TRUTH_BREAKS_RULE, INFEASIBLE = 14, 15, 16, 17
-OVERFLOW = 18
+OVERFLOW = 24
 HUGE = 1e150  # no sum of an update may be larger, so that its squares and averages are finite too
 
 ELIMINATION, ILP = 0, 1

@@ -240,3 +240,11 @@ def test_completions_are_whole_formulas():
             text = show(program.rules[-1].formula)
             again = parse(f"t = {{A, B}}\n{DECLARED}S(t, t)\nt f(t)\n{text}.")
             assert again.rules[0].formula == program.rules[-1].formula
+
+
+@pytest.mark.parametrize(
+    "rules", ["1e999 P(x)", "P(x)\n-2e100 P(A)", "\n".join(["1e999 P(A)"] * 20)]
+)
+def test_a_weight_that_no_sum_could_hold_is_refused(rules):
+    with pytest.raises(ModelError, match=r"a weight is at most 1e\+100"):
+        parse(f"P(t)\n{rules}\n")
