@@ -27,7 +27,7 @@ from onlinesrl.stream import checkpoint
 from onlinesrl.stream.examples import Reader
 from onlinesrl.stream.files import FileSource
 from onlinesrl.stream.folder import RunFolder
-from onlinesrl.stream.loop import Run, Schedule, check_fingerprint
+from onlinesrl.stream.loop import Run, Schedule, Stopper, check_fingerprint
 
 Warn = Callable[[str], None]
 
@@ -191,8 +191,16 @@ def run(
 ) -> dict[str, Any]:
     """Learn online from the configured source, from its last checkpoint if there is one.
 
-    Returns the summary, which is also written with the weights and the report.
+    Returns the summary, which is also written with the weights and the report. A first signal to
+    stop, whenever it comes, leaves it at the examples at hand and what is written of them.
     """
+    with Stopper() as stopper:
+        return _run(config, fresh, strict, import_seconds, say, stopper)
+
+
+def _run(  # noqa: PLR0913, PLR0917 - those of run
+    config: Config, fresh: bool, strict: bool, import_seconds: float, say: Warn, stopper: Stopper
+) -> dict[str, Any]:
     learner, reader = new_learner(config), make_reader(config)
     with RunFolder(config.output) as folder:
         if fresh:
@@ -229,7 +237,7 @@ def run(
             run_.resume(saved)
             if not run_.finished:
                 with Progress() as progress:
-                    run_.run(_Watcher(progress, run_.seconds))
+                    run_.run(_Watcher(progress, run_.seconds), stopper)
         finally:
             run_.close()
         if not run_.finished:

@@ -85,13 +85,13 @@ class Stopper:
     """SIGINT and SIGTERM: the first asks to stop after the examples at hand, the second stops at once.
 
     While the run is ``waiting`` for its source, which may have nothing for hours, the first raises
-    Stopped. ``told`` is called at the first.
+    Stopped. It calls ``told``, too.
     """
 
-    def __init__(self, told: Callable[[], object]) -> None:
+    def __init__(self) -> None:
         self.asked = False
         self.waiting = False
-        self.told = told
+        self.told: Callable[[], object] = lambda: None
 
     def __enter__(self) -> Stopper:
         self.old = {s: signal.signal(s, self._ask) for s in (signal.SIGINT, signal.SIGTERM)}
@@ -211,10 +211,11 @@ class Run:
 
     # the loop ------------------------------------------------------------------------------------
 
-    def run(self, watcher: Watcher) -> None:
+    def run(self, watcher: Watcher, stopper: Stopper) -> None:
         """Take the source to its end, or until a signal asks to stop; save in either case."""
         self.started = time.monotonic()
-        with rare_collections(), Stopper(self.crash.excuse) as stopper:
+        stopper.told = self.crash.excuse
+        with rare_collections():
             saved_at = self.started
             source = self.reader.read(self.position)
             self.check_share()
