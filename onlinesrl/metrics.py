@@ -58,6 +58,7 @@ class Metrics:
     unlabelled: int = 0
     certified: int = 0
     audited: int = 0
+    unsolved: int = 0
     total: Counts = field(default_factory=Counts)
     window: Counts = field(default_factory=Counts)
     routes: dict[str, int] = field(default_factory=dict)
@@ -70,6 +71,7 @@ class Metrics:
         self.unlabelled += tally.predicted - tally.labelled
         self.certified += tally.certified
         self.audited += tally.audited
+        self.unsolved += tally.unsolved
         self.total.add(tally.labelled, tally.counts)
         self.window.add(tally.labelled, tally.counts)
         for route, n in tally.routes.items():
@@ -92,6 +94,7 @@ class Metrics:
             "routes": {route: n for route, n in self.routes.items() if n},
             "certified": self.certified,
             "audited": self.audited,
+            "unsolved": self.unsolved,
             "window": {"examples": self.window.labelled, **self.window.scores()},
         }
 

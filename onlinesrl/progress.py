@@ -224,7 +224,11 @@ def _summary_lines(summary: Snapshot) -> list[tuple[str, str]]:
             "Weights",
             _show(get("weights"), "{:,}") + _show(get("dropped_weights") or None, ", {:,} dropped"),
         ),
-        ("Solver", ", ".join(routes)),
+        (
+            "Solver",
+            ", ".join(routes)
+            + _show(get("unsolved") or None, "; {:,} ended at inference.max_nodes, unproven"),
+        ),
         ("Results", str((get("config") or {}).get("output", ""))),
     ]
 

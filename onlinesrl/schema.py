@@ -36,6 +36,19 @@ LOSSES: Mapping[str, tuple[Literal["ml", "pl"], ...]] = {
 }
 """The losses each update takes; the first is its default."""
 
+FREE = (
+    "output",
+    "batch",
+    "checkpoint.every",
+    "checkpoint.keep",
+    "source.max_bytes",
+    "inference.max_nodes",
+    "inference.unsolved",
+    "limits.bad_share",
+    "limits.crashes",
+)
+"""The keys that may change while a run is stopped."""
+
 _TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smh])")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -156,13 +169,18 @@ class Learner(_Section):
 
 
 class Inference(_Section):
-    """How the most probable state is found, and how far a search may go."""
+    """How the most probable state is found, and how far a search may go.
+
+    A search that ends at ``max_nodes`` (nodes of branch and bound; null: never) without proof makes
+    its example bad (``skip``), ends the run (``stop``), or leaves it with the best state found.
+    """
 
     presolve: Literal["exact", "none"] = "exact"
     solver: Literal["highs", "cbc"] = "highs"
     audit_every: Natural = 0
     max_groundings: Count = 1_000_000
     max_nodes: Count | None = None
+    unsolved: Literal["fallback", "skip", "stop"] = "fallback"
 
 
 class Checkpoint(_Section):
@@ -208,10 +226,14 @@ class Metrics(_Section):
 
 
 class Limits(_Section):
-    """What an example, and a stream, may be before it is refused."""
+    """What an example, and a stream, may be before it is refused.
+
+    An example that ``crashes`` processes in succession died in is bad; 0: none is for that.
+    """
 
     bad_share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.1
     max_atoms: Count = 1_000_000
+    crashes: Natural = 3
 
 
 class Config(_Section):
@@ -242,9 +264,8 @@ class Config(_Section):
         of the weights is gone.
         """
         values = dict(leaves(self.as_dict()))
-        for key in ("output", "batch", "checkpoint.every", "checkpoint.keep"):
+        for key in FREE:
             del values[key]
-        del values["source.max_bytes"], values["limits.bad_share"]
         for key in ("source.only", "source.without"):
             values[key] = values[key] and sorted(set(values[key]))
         paths = self.source.path

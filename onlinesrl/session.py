@@ -15,6 +15,7 @@ from onlinesrl.errors import ModelError, StorageError
 from onlinesrl.ground.plan import Plan, compile_program
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Mpe
+from onlinesrl.infer.walksat import WalkSat
 from onlinesrl.lang import mln
 from onlinesrl.lang import weights as weight_files
 from onlinesrl.lang.ast import Program
@@ -26,7 +27,7 @@ from onlinesrl.stream import checkpoint
 from onlinesrl.stream.examples import Reader
 from onlinesrl.stream.files import FileSource
 from onlinesrl.stream.folder import RunFolder
-from onlinesrl.stream.loop import Run, Schedule, check_fingerprint
+from onlinesrl.stream.loop import Run, Schedule, Stopper, check_fingerprint
 
 Warn = Callable[[str], None]
 
@@ -77,6 +78,7 @@ def make_learner(
         Inference(
             whole=ilp,
             exact=Mpe(Ilp(inference.solver, max_nodes=inference.max_nodes)),
+            fallback=WalkSat() if inference.unsolved == "fallback" else None,
             presolve=inference.presolve == "exact",
             audit_every=inference.audit_every,
             max_groundings=inference.max_groundings,
@@ -190,8 +192,16 @@ def run(
 ) -> dict[str, Any]:
     """Learn online from the configured source, from its last checkpoint if there is one.
 
-    Returns the summary, which is also written with the weights and the report.
+    Returns the summary, which is also written with the weights and the report. A first signal to
+    stop, whenever it comes, leaves it at the examples at hand and what is written of them.
     """
+    with Stopper() as stopper:
+        return _run(config, fresh, strict, import_seconds, say, stopper)
+
+
+def _run(  # noqa: PLR0913, PLR0917 - those of run
+    config: Config, fresh: bool, strict: bool, import_seconds: float, say: Warn, stopper: Stopper
+) -> dict[str, Any]:
     learner, reader = new_learner(config), make_reader(config)
     with RunFolder(config.output) as folder:
         if fresh:
@@ -213,12 +223,22 @@ def run(
             config.metrics.every,
             config.batch,
         )
-        run_ = Run(learner, reader, folder, schedule, fingerprint, strict, config.limits.bad_share)
+        run_ = Run(
+            learner,
+            reader,
+            folder,
+            schedule,
+            fingerprint,
+            strict,
+            config.limits.bad_share,
+            config.limits.crashes,
+            settle=config.inference.unsolved == "stop",
+        )
         try:
             run_.resume(saved)
             if not run_.finished:
                 with Progress() as progress:
-                    run_.run(_Watcher(progress, run_.seconds))
+                    run_.run(_Watcher(progress, run_.seconds), stopper)
         finally:
             run_.close()
         if not run_.finished:

@@ -7,6 +7,7 @@ import sys
 import time
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ MODEL = REPO / "streams" / "citations" / "segmentation.mln"
 CITATIONS = REPO / "streams" / "citations" / "citations.jsonl"
 RESULTS = ("weights.mln", "predictions.jsonl", "metrics.jsonl", "deadletter.jsonl")
 RUNNING: set[int] = set()
+TRIED: Counter[str] = Counter()
 KEYS = {"model": str(MODEL), "query": "InField", "metrics": {"by": "field"}}
 
 
@@ -122,6 +124,18 @@ def wait(process: int, seconds: float = 60.0) -> int:
         if time.monotonic() > limit:
             raise TimeoutError(f"child {process} was still running after {seconds} s")
         time.sleep(0.001)
+
+
+@pytest.fixture
+def tally() -> Counter[str]:
+    """Counts, over all tests, the kills, bad inputs and faults that were tried."""
+    return TRIED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if TRIED:
+        tried = ", ".join(f"{n} {what}" for what, n in sorted(TRIED.items()))
+        terminalreporter.write_line(f"tried: {tried}")
 
 
 @pytest.fixture(scope="session")

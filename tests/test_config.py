@@ -117,12 +117,12 @@ learner:
   sigma: -1e-3
   start: models
 sigma: 2
-inference: {presolve: yes, audit_every: -1, max_nodes: 1.5, max_groundings: true}
+inference: {presolve: yes, audit_every: -1, max_nodes: 1.5, max_groundings: true, unsolved: no}
 checkpoint:
   every: 30 seconds
   keep: null
 metrics: [a]
-limits: {bad_share: .inf}
+limits: {bad_share: .inf, crashes: -1}
 seed: 99999999999999999999999
 batch: 0
 """
@@ -148,11 +148,13 @@ batch: 0
         "run.yaml:16:41: inference.audit_every: expected at least 0, found -1",
         "run.yaml:16:56: inference.max_nodes: expected a whole number, found 1.5",
         "run.yaml:16:77: inference.max_groundings: expected a whole number, found true",
+        "run.yaml:16:93: inference.unsolved: expected 'fallback', 'skip' or 'stop', found 'no'",
         "run.yaml:18:10: checkpoint.every: expected a number of examples, or a time such as "
         "30s or 5m, found '30 seconds'",
         "run.yaml:19:9: checkpoint.keep: expected a whole number, found nothing",
         "run.yaml:20:10: metrics: expected a section of keys, found ['a']",
         "run.yaml:21:21: limits.bad_share: expected a finite number, found inf",
+        "run.yaml:21:36: limits.crashes: expected at least 0, found -1",
         "run.yaml:22:7: seed: expected at most 9.22337e+18, found 99999999999999999999999",
         "run.yaml:23:8: batch: expected at least 1, found 0",
     ]
@@ -293,6 +295,9 @@ def test_the_configuration_is_frozen(folder: Path) -> None:
         "checkpoint.keep=9",
         "source.max_bytes=10",
         "limits.bad_share=1",
+        "limits.crashes=0",
+        "inference.max_nodes=7",
+        "inference.unsolved=stop",
     ],
 )
 def test_what_a_resumed_run_may_change(folder: Path, harmless: str) -> None:

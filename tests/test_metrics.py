@@ -22,6 +22,7 @@ class Tally:
     predicted: int
     certified: int = 0
     audited: int = 0
+    unsolved: int = 0
     routes: dict[str, int] = field(default_factory=dict)
     by_class: dict[str, list[int]] = field(default_factory=dict)
 
@@ -38,6 +39,7 @@ def tallies(draw: st.DrawFn) -> Tally:
         predicted,
         predicted * draw(st.integers(0, 1)),
         predicted * draw(st.integers(0, 1)),
+        draw(st.integers(0, 1)),
         {"elimination": 0, "ilp": 0, route: predicted},
         draw(classes) if labelled else {},
     )
@@ -56,6 +58,7 @@ def together(parts: list[Tally]) -> Tally:
         np.sum([p.counts for p in parts], axis=0),
         *(sum(getattr(p, name) for p in parts) for name in ("labelled", "predicted", "certified")),
         sum(p.audited for p in parts),
+        sum(p.unsolved for p in parts),
         routes,
         classes,
     )
@@ -98,7 +101,7 @@ def test_scores_of_nothing_are_none() -> None:
 def test_scores_of_known_counts() -> None:
     metrics = Metrics()
     by = {"author": np.array([4, 1, 1]), "title": np.array([2, 0, 2]), "none": np.array([0, 0, 0])}
-    metrics.add(Tally([6, 1, 3, 10, 7, 4, 1], 2, 3, 3, 1, {"elimination": 3}, by), 4)
+    metrics.add(Tally([6, 1, 3, 10, 7, 4, 1], 2, 3, 3, 1, 0, {"elimination": 3}, by), 4)
     assert metrics.snapshot() == {
         "examples": 4,
         "labelled": 2,
@@ -118,6 +121,7 @@ def test_scores_of_known_counts() -> None:
         "routes": {"elimination": 3},
         "certified": 3,
         "audited": 1,
+        "unsolved": 0,
         "window": {
             "examples": 2,
             "f1": 12 / 16,

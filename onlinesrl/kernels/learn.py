@@ -43,6 +43,8 @@ from onlinesrl.kernels.updates import scale, shrinks, step
 GROW_WEIGHTS, GROW_TABLES, GROW_OUTPUT = 4, 5, 6
 EXTERNAL, OVER_LIMIT, AUDIT = 8, 9, 10
 TRUTH_NOT_OPEN, TRUTH_BREAKS_GROUP, TRUTH_BREAKS_RULE, INFEASIBLE = 14, 15, 16, 17
+OVERFLOW = 24
+HUGE = 1e150  # no sum of an update may be larger, so that its squares and averages are finite too
 
 ELIMINATION, ILP = 0, 1
 HITS, FALSE_ALARMS, MISSES, UNITS, RIGHT_UNITS, HAMMING, EXACT = 0, 1, 2, 3, 4, 5, 6
@@ -293,11 +295,27 @@ def _gap(net: Network, weights: Weights, truth: Bytes, rival: Bytes) -> int:
     return n
 
 
+@inlined
+def _in_range(weights: Weights, n: int, c: float) -> bool:
+    """Tell whether a step of ``c`` along ``delta`` leaves the touched weights finite."""
+    value, delta, s = weights.value, weights.delta, weights.scalar[S]
+    for j in range(n):
+        i = weights.touched[j]
+        if not abs(value[i, 1] + c * delta[i]) <= HUGE:
+            return False
+        if not abs(value[i, 2] + c * delta[i] * s) <= HUGE:
+            return False
+    return True
+
+
 @kernel
 def learn_world(
     net: Network, weights: Weights, truth: Bytes, rival: Bytes, settings: Settings
 ) -> float:
-    """Make one update towards the truth and away from the rival; returns the loss g_t(w_t)."""
+    """Make one update towards the truth and away from the rival; returns the loss g_t(w_t).
+
+    NaN: some number would not be finite, or NaN; nothing has been changed.
+    """
     rule, sigma, scalar = settings.rule, settings.sigma, weights.scalar
     rho = 0.0
     for a in range(net.size[ATOMS]):
@@ -314,20 +332,25 @@ def learn_world(
     s_t = scale(rule, t)
     loss = max(0.0, margin - s_t * dot)
     c, alpha = step(rule, t, margin, dot, norm, sigma, settings.eta)
-    scalar[PRIMAL] += loss
+    primal = scalar[PRIMAL] + loss
     if shrinks(rule):
-        scalar[PRIMAL] += 0.5 * sigma * s_t * s_t * scalar[NORM]
-    scalar[LOSS] += loss
-    scalar[DUAL] += alpha * margin
-    scalar[NORM] += 2.0 * c * dot + c * c * norm
+        primal += 0.5 * sigma * s_t * s_t * scalar[NORM]
+    length = scalar[NORM] + (2.0 * c * dot + c * c * norm)
+    dual = scalar[DUAL] + alpha * margin
+    fits = abs(primal) <= HUGE and abs(length) <= HUGE and abs(dual) <= HUGE
+    fits = fits and _in_range(weights, n, c)
     for j in range(n):
         i = weights.touched[j]
-        if c != 0.0 and delta[i] != 0.0:
+        if fits and c != 0.0 and delta[i] != 0.0:
             value[i, 1] += c * delta[i]
             value[i, 2] += c * delta[i] * scalar[S]
             weights.uses[i] += 1
         delta[i] = 0.0
         weights.mark[i] = 0
+    if not fits:
+        return np.nan
+    scalar[PRIMAL], scalar[NORM], scalar[DUAL] = primal, length, dual
+    scalar[LOSS] += loss
     scalar[S] += scale(rule, t + 1)
     scalar[T] = t
     return loss
@@ -524,6 +547,8 @@ def run_batch(
             out.margin[w] = margin(net, st, state, weights, out.score[w])
         if update:
             out.loss[w] = learn_world(net, weights, state.truth, state.rival, settings)
+            if np.isnan(out.loss[w]):
+                out.status[w] = OVERFLOW
             if weights.size[0] > settings.max_weights:
                 return w, OVER_LIMIT
     return len(batch.listed), OK

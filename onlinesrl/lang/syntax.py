@@ -11,7 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING, TypeAlias
 
 from onlinesrl.errors import LocatedError
-from onlinesrl.lang.ast import Atom, Formula, Implies, Position, Variable
+from onlinesrl.lang.ast import MAX_WEIGHT, Atom, Formula, Implies, Position, Variable
 from onlinesrl.lang.complaints import complaint
 from onlinesrl.lang.formulas import Binder, Converter, Mention, leaf, position
 from onlinesrl.lang.source import Source
@@ -143,6 +143,9 @@ def _sentences(node: Tree[Token], code: str, source: Source) -> Iterator[Sentenc
             position(marks["PERIOD"]),
             "drop the weight to make the rule hard, or the period to make it soft",
         )
+    weight = float(marks["WEIGHT"]) if "WEIGHT" in marks else None
+    if weight is not None and abs(weight) > MAX_WEIGHT:
+        raise source.error(f"a weight is at most {MAX_WEIGHT:g}", position(node))
     (formula,) = (each for each in node.children if getattr(each, "type", None) not in _MARKS)
     stars = _stars(node)
     if len(stars) > MAX_STARS:
@@ -152,7 +155,7 @@ def _sentences(node: Tree[Token], code: str, source: Source) -> Iterator[Sentenc
         converter = Converter(node, source, signs)
         yield Sentence(
             formula=(converted := _convert(formula, converter, source)),
-            weight=float(marks["WEIGHT"]) if "WEIGHT" in marks else None,
+            weight=weight,
             hard="PERIOD" in marks,
             mentions=tuple(converter.mentions),
             binders=tuple(converter.binders),

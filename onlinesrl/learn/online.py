@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from onlinesrl.ground.encode import Layout
 from onlinesrl.ground.model import ClauseModel, Floats, Indices
 from onlinesrl.ground.pack import AtomNames, Packer, World, show_atom
 from onlinesrl.ground.plan import Plan
-from onlinesrl.infer.engine import Infeasible, MapEngine, RankingEngine, Solution
+from onlinesrl.infer.engine import Infeasible, MapEngine, RankingEngine, Solution, Unsolved
 from onlinesrl.kernels import elimination, ground, network, updates
 from onlinesrl.kernels import learn as k
 from onlinesrl.lang.example import Constant, Example
@@ -36,6 +37,8 @@ UPDATES = {
 }
 ROUTES = {k.ELIMINATION: "elimination", k.ILP: "ilp"}
 AUDIT_TOLERANCE = 1e-6
+UNSOLVED = 32
+"""The status of a world that was left because a search ended at its limit; see kernels.learn."""
 
 
 class AuditError(OnlinesrlError):
@@ -58,11 +61,14 @@ class Inference:
     """How MPE problems are solved and how large they may be.
 
     ``whole`` is the engine for problems given to it whole (``presolve: none``, audits), ``exact`` the
-    one for worlds that the kernel's elimination finds too wide.
+    one for worlds that the kernel's elimination finds too wide. Where a search of these ends at its
+    limit without proof, the example is bad; or, with ``fallback``, it is predicted with the best state
+    found, by this engine where there was none, and learned from only if its rival is proven.
     """
 
     whole: RankingEngine
     exact: MapEngine
+    fallback: MapEngine | None = None
     presolve: bool = True
     audit_every: int = 0
     max_groundings: int = 1_000_000
@@ -82,10 +88,14 @@ class Prediction(msgspec.Struct, omit_defaults=True):
 
 
 class Outcome(msgspec.Struct):
-    """What became of one example: its prediction, or the reason why it is bad."""
+    """What became of one example: its prediction, or the reason why it is bad.
+
+    ``unsolved``: it is put aside because a search ended at its limit, not for what it says.
+    """
 
     prediction: Prediction | None
     error: str | None = None
+    unsolved: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,6 +107,7 @@ class Tally:
     predicted: int
     certified: int
     audited: int
+    unsolved: int  # a search ended at its limit, whether the example was put aside or not
     routes: Mapping[str, int]
     by_class: Mapping[str, Indices]  # hits, false alarms, misses
 
@@ -256,7 +267,7 @@ class OnlineLearner:
         batch, worlds = self.packer.batch(learning), self.packer.worlds
         self.out = self._output(batch)
         self.audits = dict[int, float]()
-        self.uncertified = set[int]()
+        self.unsolved = set[int]()
         self._run(batch, worlds, learning)
         self._check_audits(worlds)
         for w, outcome in enumerate(self._outcomes(batch, worlds)):
@@ -364,13 +375,13 @@ class OnlineLearner:
         arrays, labelled = self.weights.arrays, bool(batch.labelled[w])
         engine = self.inference.exact if self.inference.presolve else self.inference.whole
         try:
-            predicted = engine.solve(model, self._current(used, *k.mean(arrays)))
+            predicted = self._solve(engine, w, model, self._current(used, *k.mean(arrays)))
         except Infeasible:
             self.out.status[w] = k.INFEASIBLE
             return
+        if predicted is None:
+            return
         self.state.predicted[: model.n_atoms] = predicted.state
-        if not predicted.certified:
-            self.uncertified.add(w)
         self._margin(model, used, predicted, w)
         route = k.ILP if predicted.route == "ilp" else k.ELIMINATION
         while not k.record(
@@ -389,6 +400,29 @@ class OnlineLearner:
         if learning and labelled:
             self._learn_outside(model, used, engine, w)
 
+    def _solve(
+        self,
+        engine: MapEngine,
+        w: int,
+        model: ClauseModel,
+        weights: Floats,
+        bonus: Floats | None = None,
+    ) -> Solution | None:
+        """Solve a world, or fall back; None, with the world's status set, where it is left."""
+        fallback = self.inference.fallback
+        try:
+            found = engine.solve(model, weights, bonus=bonus)
+            if found.certified:
+                return found
+        except Unsolved:
+            found = None
+        self.unsolved.add(w)
+        if fallback is not None:
+            with suppress(Unsolved):
+                return found or fallback.solve(model, weights, bonus=bonus)
+        self.out.status[w] = UNSOLVED
+        return None
+
     def _current(self, used: Indices, cu: float, cv: float) -> Floats:
         value = self.weights.arrays.value[used]
         return value[:, 0] + cu * value[:, 1] + cv * value[:, 2]
@@ -398,14 +432,15 @@ class OnlineLearner:
         k.set_bonus(self.net, self.state, settings.augmented)
         scale = updates.scale(settings.rule, self.weights.updates + 1)
         bonus = self.state.bonus[: model.n_atoms].copy()
-        rival = engine.solve(model, self._current(used, scale, 0.0), bonus=bonus)
-        if not rival.certified:
-            self.uncertified.add(w)
+        rival = self._solve(engine, w, model, self._current(used, scale, 0.0), bonus)
+        if rival is None or not rival.certified:
             return
         self.state.rival[: model.n_atoms] = rival.state
         self.out.loss[w] = k.learn_world(
             self.net, arrays, self.state.truth, self.state.rival, settings
         )
+        if math.isnan(self.out.loss[w]):
+            self.out.status[w] = k.OVERFLOW
 
     def _audit(self, w: int) -> None:
         """Solve a world whole by the ILP, with the averaged weights; see ``_check_audits``."""
@@ -417,6 +452,8 @@ class OnlineLearner:
             whole = self.inference.whole.solve(model, weights)
         except Infeasible:
             self.audits[w] = -math.inf
+        except Unsolved:
+            return
         else:
             if whole.certified:
                 self.audits[w] = whole.score + constant - model.score(none, weights)
@@ -434,9 +471,10 @@ class OnlineLearner:
     def _margin(self, model: ClauseModel, used: Indices, best: Solution, w: int) -> None:
         if self.margins:
             weights = self._current(used, *k.mean(self.weights.arrays))
-            second = self.inference.whole.second_best(model, weights, best.state)
-            if second is not None:
-                self.out.margin[w] = best.score - second.score
+            with suppress(Unsolved):
+                second = self.inference.whole.second_best(model, weights, best.state)
+                if second is not None:
+                    self.out.margin[w] = best.score - second.score
 
     # outcomes ------------------------------------------------------------------------------
 
@@ -448,7 +486,8 @@ class OnlineLearner:
         outcomes = []
         for w, world in enumerate(worlds):
             if status[w] != ground.OK:
-                outcomes.append(Outcome(None, printable(self._reason(batch, w))))
+                reason = printable(self._reason(batch, w))
+                outcomes.append(Outcome(None, reason, status[w] == UNSOLVED))
                 continue
             example = world.example
             outcomes.append(
@@ -457,7 +496,7 @@ class OnlineLearner:
                         example.id,
                         self._atoms(batch, w, slice(starts[w], starts[w + 1]), queries, keys),
                         scores[w],
-                        w not in self.uncertified,
+                        w not in self.unsolved,
                         example.group,
                         hamming[w] if example.truth is not None else None,
                         margins[w],
@@ -494,6 +533,11 @@ class OnlineLearner:
             ),
             k.TRUTH_BREAKS_RULE: lambda: f"the truth breaks the hard rule {clauses[detail].text}",
             k.INFEASIBLE: lambda: "no state satisfies the hard rules",
+            k.OVERFLOW: lambda: (
+                "its update is beyond the range of numbers: learner.sigma is too small, or the "
+                "weights are too large"
+            ),
+            UNSOLVED: lambda: "the search ended at inference.max_nodes without a proven answer",
             ground.EVIDENCE_BREAKS_RULE: lambda: (
                 "the evidence breaks the hard rule " + clauses[detail].text
             ),
@@ -528,8 +572,9 @@ class OnlineLearner:
             counts=self.out.counts[good].sum(axis=0),
             labelled=int(np.sum(batch.labelled[good])),
             predicted=int(good.sum()),
-            certified=int(good.sum()) - len(self.uncertified),
+            certified=int(good.sum()) - sum(bool(good[w]) for w in self.unsolved),
             audited=len(self.audits),
+            unsolved=len(self.unsolved),
             routes={ROUTES[n]: int(routes[n]) for n in ROUTES},
             by_class=self._by_class(batch, good),
         )

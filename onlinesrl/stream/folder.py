@@ -166,6 +166,7 @@ class RunFolder:
         self.metrics = path / "metrics.jsonl"
         self.deadletter = path / "deadletter.jsonl"
         self.checkpoints = path / "checkpoints"
+        self.started = path / "started"
         self.weights = path / "weights.mln"
         self.summary = path / "summary.json"
         self.report = path / "report.html"
@@ -180,7 +181,7 @@ class RunFolder:
                 for found in self.checkpoints.glob(pattern):
                     found.unlink()
             sync_folder(self.checkpoints)
-            for file in (self.predictions, self.metrics, self.deadletter):
+            for file in (self.predictions, self.metrics, self.deadletter, self.started):
                 file.unlink(missing_ok=True)
             for file in (self.weights, self.summary, self.report):
                 file.unlink(missing_ok=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import hashlib
+import json
 import signal
 import time
 from collections import deque
@@ -21,6 +23,7 @@ from onlinesrl.lang.example import Example
 from onlinesrl.learn.online import OnlineLearner, Outcome
 from onlinesrl.metrics import Metrics
 from onlinesrl.stream import checkpoint
+from onlinesrl.stream.crash import CrashNote
 from onlinesrl.stream.deadletter import DeadLetters
 from onlinesrl.stream.examples import Reader
 from onlinesrl.stream.files import Record
@@ -28,7 +31,8 @@ from onlinesrl.stream.folder import OutputFile, RunFolder
 
 Item: TypeAlias = tuple[Record, Example | ExampleError]
 SHOWN = 8
-BAD_GRACE = 100
+SHARE_EVERY = 128
+"""The share of bad examples is looked at after so many, and at the source's end."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -63,6 +67,7 @@ class Schedule:
     def room(self, examples: int) -> int:
         """Return how many examples may be taken before something is due: at most a batch."""
         due = [self.batch, (1 << examples.bit_length()) - examples]
+        due.append(SHARE_EVERY - examples % SHARE_EVERY)
         due += [n - examples % n for n in (self.metrics_every, self.checkpoint_examples) if n]
         return min(due)
 
@@ -80,12 +85,13 @@ class Stopper:
     """SIGINT and SIGTERM: the first asks to stop after the examples at hand, the second stops at once.
 
     While the run is ``waiting`` for its source, which may have nothing for hours, the first raises
-    Stopped.
+    Stopped. It calls ``told``, too.
     """
 
     def __init__(self) -> None:
         self.asked = False
         self.waiting = False
+        self.told: Callable[[], object] = lambda: None
 
     def __enter__(self) -> Stopper:
         self.old = {s: signal.signal(s, self._ask) for s in (signal.SIGINT, signal.SIGTERM)}
@@ -99,6 +105,7 @@ class Stopper:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
+        self.told()
         if self.waiting:
             raise Stopped
 
@@ -123,8 +130,9 @@ def rare_collections() -> Iterator[None]:
 class Run:
     """One run over a source, from its start or from its last checkpoint.
 
-    Raises DataError (exit 65) with ``strict`` at the first bad example, or when more than
-    ``bad_share`` of them are bad; StorageError when anything cannot be written.
+    Raises DataError (exit 65) with ``strict`` at the first bad example, with ``settle`` at the first
+    that a search leaves unsolved, or when more than ``bad_share`` of them are bad; StorageError when
+    anything cannot be written. An example that ``crashes`` processes died in is bad.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a run is made of
@@ -136,6 +144,8 @@ class Run:
         fingerprint: Mapping[str, Any],
         strict: bool = False,
         bad_share: float = 1.0,
+        crashes: int = 0,
+        settle: bool = False,
     ):
         self.learner = learner
         self.reader = reader
@@ -144,6 +154,7 @@ class Run:
         self.fingerprint = fingerprint
         self.strict = strict
         self.bad_share = bad_share
+        self.settle = settle
         self.metrics = Metrics()
         self.position: dict[str, Any] | None = None
         self.saves = 0
@@ -153,6 +164,9 @@ class Run:
         self.predictions = OutputFile(folder.predictions)
         self.lines = OutputFile(folder.metrics)
         self.dead = DeadLetters(folder.deadletter)
+        text = json.dumps([__version__, dict(fingerprint)], sort_keys=True)
+        run = hashlib.sha256(text.encode()).hexdigest()
+        self.crash = CrashNote(folder.started, run, crashes)
 
     # from and to a checkpoint ------------------------------------------------------------------
 
@@ -197,15 +211,23 @@ class Run:
 
     # the loop ------------------------------------------------------------------------------------
 
-    def run(self, watcher: Watcher) -> None:
+    def run(self, watcher: Watcher, stopper: Stopper) -> None:
         """Take the source to its end, or until a signal asks to stop; save in either case."""
         self.started = time.monotonic()
-        with rare_collections(), Stopper() as stopper:
+        stopper.told = self.crash.excuse
+        with rare_collections():
             saved_at = self.started
             source = self.reader.read(self.position)
+            self.check_share()
             while batch := self.take(source, stopper):
                 records, examples = [r for r, _ in batch], [e for _, e in batch]
-                outcomes, tally = self.learner.step(examples)
+                number = self.metrics.examples
+                condemned = self.crash.condemned(number)
+                if condemned is None:
+                    with self.crash.trying(number, len(batch)):
+                        outcomes, tally = self.learner.step(examples)
+                else:
+                    outcomes, tally = self.learner.step([ExampleError(condemned)])
                 self.write(records, examples, outcomes)
                 self.metrics.add(tally, len(records))
                 self.position = records[-1].position
@@ -213,11 +235,13 @@ class Run:
                 self.report_metrics()
                 self.check_share()
                 now = time.monotonic()
-                if self.save_due(now - saved_at):
+                if condemned is not None or self.save_due(now - saved_at):
                     self.save()
+                    self.crash.passed(self.metrics.examples)
                     watcher.saved()
                     saved_at = now
             if not stopper.asked:
+                self.check_share(at_end=True)
                 self.finish()
         self.save()
         self.seconds += time.monotonic() - self.started
@@ -243,8 +267,11 @@ class Run:
         return batch
 
     def room(self) -> int:
-        """Return the next micro-batch's size; with ``strict`` nothing is learned past a bad one."""
-        return 1 if self.strict else self.schedule.room(self.metrics.examples)
+        """Return the next micro-batch's size; nothing is learned past what may end the run."""
+        if self.strict or self.settle:
+            return 1
+        examples = self.metrics.examples
+        return self.crash.room(examples, self.schedule.room(examples))
 
     def save_due(self, seconds: float) -> bool:
         """Tell whether a checkpoint is due: by count, or by time since the last."""
@@ -264,7 +291,7 @@ class Run:
         """Write predictions and dead letters in the order of the records."""
         for record, example, outcome in zip(records, examples, outcomes, strict=True):
             if outcome.prediction is None:
-                self.refuse(record, example, outcome.error or "")
+                self.refuse(record, example, outcome)
             else:
                 self.predictions.write(_encode(outcome.prediction) + b"\n")
         labelled = (
@@ -274,19 +301,22 @@ class Run:
         )
         self.shown.extend(reversed(list(islice(labelled, SHOWN))))
 
-    def refuse(self, record: Record, example: Example | ExampleError, reason: str) -> None:
-        """Put a bad example aside; with ``strict`` save and stop before it. Raises DataError."""
-        name = str(example.id) if isinstance(example, Example) else None
-        if self.strict:
+    def refuse(self, record: Record, example: Example | ExampleError, outcome: Outcome) -> None:
+        """Put a bad example aside, or save and stop before it. Raises DataError."""
+        name, reason = None, outcome.error or ""
+        if isinstance(example, Example):
+            name = str(example.id)
+        if self.strict or (self.settle and outcome.unsolved):
             self.save()
             of = f" (example {name})" if name else ""
             raise DataError(f"{record.file}:{record.line}: {reason}{of}")
         self.dead.append(record, reason, name)
 
-    def check_share(self) -> None:
-        """Raise DataError, after a checkpoint, when too many examples are bad."""
+    def check_share(self, at_end: bool = False) -> None:
+        """Raise DataError, after a checkpoint, when it is time to look and too many are bad."""
         bad, examples = self.metrics.bad, self.metrics.examples
-        if examples >= BAD_GRACE and bad > self.bad_share * examples:
+        due = at_end or examples % SHARE_EVERY == 0
+        if due and bad > self.bad_share * examples:
             self.save()
             raise DataError(
                 f"{bad} of {examples} examples are bad, more than limits.bad_share "
@@ -314,7 +344,8 @@ class Run:
         self.metrics.next_window()
 
     def close(self) -> None:
-        """Close the outputs."""
+        """Close the outputs and the note of crashes."""
+        self.crash.close()
         for file in self._outputs().values():
             file.close()
 

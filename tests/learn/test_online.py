@@ -220,10 +220,10 @@ def test_an_audit_without_proof_proves_nothing() -> None:
 
 def test_uncertified_rivals_are_not_learned_from() -> None:
     engine = Liar(Mpe(Brute()), unsure)
-    learner = with_engines(Inference(engine, engine, presolve=False))
+    learner = with_engines(Inference(engine, engine, engine, presolve=False))
     outcomes, tally = learner.step(examples(3))
     assert [o.prediction.certified for o in outcomes if o.prediction] == [False] * 3
-    assert (tally.certified, learner.weights.updates) == (0, 0)
+    assert (tally.certified, tally.unsolved, learner.weights.updates) == (0, 3, 0)
 
 
 @pytest.mark.parametrize("presolve", [True, False])

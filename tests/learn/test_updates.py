@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from textbook import CERTIFIED, RULES, Round, Vector, minimiser, objective, textbook
@@ -16,6 +16,8 @@ from onlinesrl.infer.brute import Brute
 from onlinesrl.kernels import learn as k
 from onlinesrl.kernels import updates
 from onlinesrl.lang import mln
+from onlinesrl.lang.ast import MAX_WEIGHT
+from onlinesrl.lang.example import decode
 from onlinesrl.learn.online import Hyper, Inference, OnlineLearner
 
 WEIGHTS, ATOMS = 5, 4
@@ -28,6 +30,21 @@ class Pair:
     model: ClauseModel
     truth: NDArray[np.uint8]
     rival: NDArray[np.uint8]
+
+    @classmethod
+    def of_one(cls, truth: int, rival: int) -> "Pair":
+        """One atom, one unit clause."""
+        indices = np.array([0, 1], np.int64)
+        model = ClauseModel(
+            n_atoms=1,
+            start=indices,
+            literals=np.ones(1, np.int32),
+            weight_index=np.zeros(1, np.int64),
+            sign=np.ones(1),
+            group=np.full(1, -1, np.int32),
+            exactly=np.zeros(0, np.bool_),
+        )
+        return cls(model, np.array([truth], np.uint8), np.array([rival], np.uint8))
 
     def round(self) -> Round:
         delta = np.zeros(WEIGHTS)
@@ -113,6 +130,49 @@ def test_the_lazy_learner_is_the_dense_one(
         close(take(learner, each), step.loss, scale * ATOMS * 20)
         close(current(learner), base + step.weights, scale)
         close(learner.weights.averaged()[:WEIGHTS], base + step.average, scale)
+
+
+positive = st.floats(0, exclude_min=True, allow_infinity=False)
+wild_weights = st.lists(st.floats(-MAX_WEIGHT, MAX_WEIGHT), min_size=WEIGHTS, max_size=WEIGHTS).map(
+    np.array
+)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(st.lists(pairs(), min_size=1, max_size=12), positive, positive, wild_weights)
+@example([Pair.of_one(1, 0)] * 3, 5e-324, 1.7e308, np.zeros(WEIGHTS))
+@example([Pair.of_one(1, 0)] * 3, 1e-149, 1e149, np.zeros(WEIGHTS))
+@example([Pair.of_one(1, 0)] * 3, 1.7e308, 5e-324, np.full(WEIGHTS, -MAX_WEIGHT))
+def test_no_update_makes_a_weight_that_is_not_finite(
+    rule: str, seen: list[Pair], sigma: float, eta: float, base: Vector
+) -> None:
+    """Whatever the constants and the starting weights: what cannot be done is left, whole."""
+    learner = new_learner(rule, sigma, eta, base)
+    arrays = learner.weights.arrays
+    for each in seen:
+        before = [arrays.value.tobytes(), arrays.uses.tobytes(), arrays.scalar.tobytes()]
+        if np.isnan(take(learner, each)):
+            after = [arrays.value.tobytes(), arrays.uses.tobytes(), arrays.scalar.tobytes()]
+            assert after == before
+        assert not arrays.delta.any()
+        assert not arrays.mark.any()
+        for found in (arrays.value, arrays.scalar, current(learner), learner.weights.averaged()):
+            assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("presolve", [True, False])
+def test_an_update_out_of_range_is_a_bad_example(presolve: bool) -> None:
+    plan = compile_program(mln.parse("Q(x)\nP(x)\nQ(x) => P(x)\n", "rules.mln"), ["P"])
+    engines = Inference(Brute(), Brute(), Brute(), presolve=presolve)
+    learner = OnlineLearner(plan, Hyper("subgradient", "ml", 5e-324), engines)
+    bad = decode(b'{"id": 1, "evidence": {"Q": [["a"]]}, "truth": {"P": [["a"]]}}')
+    outcomes, tally = learner.step([bad, bad])
+    assert [o.error for o in outcomes] == [
+        "its update is beyond the range of numbers: learner.sigma is too small, or the weights are "
+        "too large"
+    ] * 2
+    assert (tally.predicted, learner.weights.updates) == (0, 0)
 
 
 @pytest.mark.parametrize("rule", CERTIFIED)

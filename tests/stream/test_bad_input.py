@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ BAD: dict[str, tuple[bytes, str]] = {
         b'{"x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n",
         "not an example: ",
     ),
-    "a long line": (line(example(99, id="x" * 300_000)), "longer than source.max_bytes (250000)"),
+    "10 MB": (line(example(99, id="x" * 10_000_000)), "longer than source.max_bytes (250000)"),
     "an empty object": (b"{}\n", "required field `id`"),
     "an array": (b"[]\n", "Expected `object`, got `array`"),
     "two values": (line(example(99))[:-1] + b" {}\n", "trailing characters"),
@@ -129,6 +130,49 @@ BAD: dict[str, tuple[bytes, str]] = {
         line(example(99, query={"InField": []}, truth={"InField": [["\x1b[2J", "title"]]})),
         "truth atom InField(\\x1b[2J, title) is not an open atom",
     ),
+    "nothing but a word": (b"undefined\n", "JSON is malformed"),
+    "null": (b"null\n", "Expected `object`, got `null`"),
+    "a number": (b"7\n", "Expected `object`, got `int`"),
+    "a string": (b'"InField(0, title)"\n', "Expected `object`, got `str`"),
+    "no text at all": (b"\x00\x00\x00\n", "JSON is malformed"),
+    "UTF-16": (line(example(99))[:-1].decode().encode("utf-16") + b"\n", "not an example: "),
+    "a byte order mark within": (b"\xef\xbb\xbf" + line(example(99)), "not an example: "),
+    "UTF-8 of a surrogate": (
+        evidence(Odd=[["@"]]).replace(b"@", b"\xed\xa0\x80"),
+        "not an example: ",
+    ),
+    "overlong UTF-8": (evidence(Odd=[["@"]]).replace(b"@", b"\xc0\xaf"), "not an example: "),
+    "a control character": (evidence(Odd=[["@"]]).replace(b"@", b"\x01"), "not an example: "),
+    "a string without end": (line(example(99))[:-3] + b'": "\n', "not an example: "),
+    "minus infinity": (evidence(Odd=[[-float("inf")]]), "JSON is malformed"),
+    "a number with a zero before it": (
+        evidence(Odd=[["@"]]).replace(b'"@"', b"007"),
+        "JSON is malformed",
+    ),
+    "single quotes": (line(example(99)).replace(b'"', b"'"), "JSON is malformed"),
+    "a comma too many": (line(example(99)).replace(b"]]}", b"]],}", 1), "JSON is malformed"),
+    "a comment": (line(example(99))[:-1] + b" // c\n", "trailing characters"),
+    "an id that is null": (line({**example(99), "id": None}), "got `null` - at `$.id`"),
+    "an id that is a list": (line(example(99, id=[1])), "got `array` - at `$.id`"),
+    "a group that is a number": (line(example(99, group=3)), "got `int` - at `$.group`"),
+    "evidence that is a list": (line(example(99, evidence=[])), "got `array` - at `$.evidence`"),
+    "truth that is a text": (line(example(99, truth="title")), "got `str` - at `$.truth`"),
+    "a constant that is a list": (evidence(Odd=[[[1]]]), "got `array` - at `$.evidence[...]"),
+    "a constant that is null": (evidence(Odd=[[None]]), "got `null` - at `$.evidence[...]"),
+    "an atom with an unknown key": (
+        evidence(Odd=[{"args": [1], "sign": 0}]),
+        "unknown field `sign`",
+    ),
+    "a value that is a text": (evidence(Odd=[{"args": [1], "value": "0"}]), "got `str`"),
+    "a value out of range": (evidence(Odd=[{"args": [1], "value": 1e308}]), "has value 1e+308"),
+    "an unknown query predicate": (
+        line(example(99, query={"Field": [[0, "title"]]})),
+        "unknown query predicate in query Field; the model has InField",
+    ),
+    "a query of another arity": (
+        line(example(99, query={"InField": [[0]]})),
+        "InField takes 2 arguments, found 1",
+    ),
     "too many atoms": (evidence(Odd=[[n] for n in range(20)]), "limits.max_atoms (40)"),
     "too many facts": (evidence(Odd=[[0]] * 41), "limits.max_atoms is 40"),
     "too many ground clauses": (
@@ -165,7 +209,9 @@ def replayed(letter: dict[str, Any]) -> bytes:
     return letter["text"].encode() if "text" in letter else base64.b64decode(letter["base64"])
 
 
-def test_the_whole_corpus_leaves_what_is_learned_as_it_is(stream: Callable[..., Job]) -> None:
+def test_the_whole_corpus_leaves_what_is_learned_as_it_is(
+    stream: Callable[..., Job], tally: Counter[str]
+) -> None:
     corpus = [bad for bad, _ in BAD.values()]
     lines, bad_at = list(GOOD[:3]), []
     for bad in corpus:
@@ -177,6 +223,8 @@ def test_the_whole_corpus_leaves_what_is_learned_as_it_is(stream: Callable[..., 
     assert clean.run() == 0, clean.said
     for name in ("weights.mln", "predictions.jsonl"):
         assert run.results()[name] == clean.results()[name]
+    tally["bad inputs"] += len(BAD)
+    assert len(BAD) >= 60
     letters = run.lines("deadletter.jsonl")
     assert [letter["line"] for letter in letters] == bad_at
     for letter, (name, (bad, reason)) in zip(letters, BAD.items(), strict=True):
@@ -242,20 +290,33 @@ def test_strict_stops_at_the_first_with_the_state_before_it(
     assert run.results() == clean.results()
 
 
-def test_too_many_bad_examples_end_the_run(stream: Callable[..., Job]) -> None:
-    lines = [GOOD[0]] * 150 + [b"{\n"] * 30 + [GOOD[1]] * 20
-    run = stream(lines, limits={"bad_share": 0.1, "max_atoms": 40}, batch=1)
-    assert run.run() == 65
-    assert "17 of 167 examples are bad, more than limits.bad_share (0.1) allows" in run.said
-    assert run.run() == 65
-    assert "going on from checkpoint-000000000001.ckpt, 167 examples" in run.said
-    assert run.run("--set", "limits.bad_share=0.5") == 0
+@pytest.mark.parametrize(
+    ("good", "bad", "seen"), [(100, 40, "28 of 128"), (8, 1, "1 of 9"), (0, 1, "1 of 1")]
+)
+def test_too_many_bad_examples_end_the_run_at_one_place_whatever_the_batch(
+    stream: Callable[..., Job], good: int, bad: int, seen: str
+) -> None:
+    """At every 128th example, or where the source ends."""
+    lines = [GOOD[0]] * good + [b"{\n"] * bad + [GOOD[1]] * 60 * (good == 100)
     patient = stream(lines, "patient")
     assert patient.run() == 0
-    assert {**run.results(), "deadletter.jsonl": b""} == {
-        **patient.results(),
-        "deadletter.jsonl": b"",
-    }
+    for batch in (1, 50, 1000):
+        run = stream(
+            lines, f"batch{batch}", limits={"bad_share": 0.1, "max_atoms": 40}, batch=batch
+        )
+        assert run.run() == 65
+        said = f"{seen} examples are bad, more than limits.bad_share (0.1) allows"
+        assert said in run.said
+        assert run.run() == 65
+        assert said in run.said
+        assert f"{seen.rpartition(' ')[2]} examples\n{said}" in run.said
+        assert run.run("--set", "limits.bad_share=1.0") == 0
+        found, expected = run.results(), patient.results()
+        folders = [bytes(each.folder) for each in (run, patient)]
+        assert found.pop("deadletter.jsonl") == expected.pop("deadletter.jsonl").replace(
+            *folders[::-1]
+        )
+        assert found == expected
 
 
 def test_a_damaged_file_ends_the_run_with_its_place(stream: Callable[..., Job]) -> None:

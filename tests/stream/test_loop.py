@@ -99,7 +99,7 @@ def test_the_last_labelled_examples_are_shown_whatever_the_batches(
     lines = [*citations[:12], *[b"{\n"] * 40]
     shown = []
     for batch in (1, 64):
-        run = job(lines, f"batch{batch}", batch=batch)
+        run = job(lines, f"batch{batch}", batch=batch, limits={"bad_share": 1.0})
         assert run.run() == 0, run.said
         shown.append(checkpoint.load(run.checkpoints()[-1]).header["shown"])
     assert shown[0] == shown[1]

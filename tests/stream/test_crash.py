@@ -1,0 +1,218 @@
+"""An example that kills its process is found out, put aside, and does no harm to its neighbours."""
+
+import faulthandler
+import json
+import os
+import random
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from conftest import Job
+
+from onlinesrl.errors import ExampleError, StorageError
+from onlinesrl.learn.online import OnlineLearner
+from onlinesrl.stream.crash import CrashNote
+
+DEATHS = [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT]
+
+
+def deadly(poison: str, number: signal.Signals) -> Callable[[], None]:
+    """Make this process die in the middle of the micro-batch that has this example."""
+
+    def install() -> None:
+        faulthandler.disable()
+        step = OnlineLearner.step
+
+        def stepping(self, examples, *arguments, **options):
+            for place, each in enumerate(examples):
+                if not isinstance(each, ExampleError) and each.id == poison:
+                    step(self, examples[:place], *arguments, **options)
+                    os.kill(os.getpid(), number)
+            return step(self, examples, *arguments, **options)
+
+        OnlineLearner.step = stepping
+
+    return install
+
+
+def ids(lines: Sequence[bytes]) -> list[str]:
+    return [json.loads(line)["id"] for line in lines]
+
+
+@pytest.mark.parametrize("number", DEATHS)
+@pytest.mark.parametrize("place", [0, 21, 39])
+def test_an_example_that_kills_is_put_aside_after_three_deaths(
+    job: Callable[..., Job],
+    citations: list[bytes],
+    tally: Counter[str],
+    number: signal.Signals,
+    place: int,
+) -> None:
+    lines = citations[:40]
+    run = job(lines, checkpoint={"every": 7})
+    without = job([*lines[:place], b"{\n", *lines[place + 1 :]], "without")
+    assert without.run() == 0
+    poison = ids(lines)[place]
+    ends = [run.run(first=deadly(poison, number)) for _ in range(4)]
+    assert ends == [-number] * 3 + [0], run.said
+    assert run.run(first=deadly(poison, number)) == 0
+    [letter] = run.lines("deadletter.jsonl")
+    assert letter["reason"] == "3 processes in succession died in this example (limits.crashes)"
+    assert (letter["line"], letter["id"], letter["text"]) == (
+        place + 1,
+        poison,
+        lines[place].decode().rstrip("\n"),
+    )
+    for name in ("weights.mln", "predictions.jsonl", "metrics.jsonl"):
+        assert run.results()[name] == without.results()[name]
+    tally["kills"] += 3
+
+
+def test_two_examples_that_kill_and_a_patience_of_one(
+    job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    run = job(citations[:40], checkpoint={"every": "1h"}, limits={"crashes": 1})
+    bad = [ids(citations)[n] for n in (25, 26)]
+
+    def both() -> None:
+        for poison in bad:
+            deadly(poison, signal.SIGKILL)()
+
+    ends = [run.run(first=both) for _ in range(6)]
+    assert ends[-1] == 0, ends
+    assert [letter["id"] for letter in run.lines("deadletter.jsonl")] == bad
+    assert len(run.lines("predictions.jsonl")) == 38
+
+
+def test_without_a_limit_nothing_is_put_aside(
+    job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    run = job(citations[:20], checkpoint={"every": 3}, limits={"crashes": 0})
+    poison = deadly(ids(citations)[10], signal.SIGKILL)
+    assert {run.run(first=poison) for _ in range(6)} == {-signal.SIGKILL}
+    assert not (run.output / "started").exists()
+    assert run.run() == 0
+    assert run.lines("deadletter.jsonl") == []
+
+
+def test_deaths_elsewhere_of_another_run_or_after_a_signal_are_no_fault(
+    job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    run = job(citations[:20], checkpoint={"every": "1h"})
+    poisons = [deadly(name, signal.SIGKILL) for name in ids(citations)[:20]]
+    rng = random.Random(0)
+    for _ in range(3):
+        for n in rng.sample((5, 11, 16), 3):
+            assert run.run(first=poisons[n]) == -signal.SIGKILL
+    for sigma in ("0.01", "0.02"):
+        for _ in range(2):
+            assert run.run("--set", f"learner.sigma={sigma}", first=poisons[0]) < 0
+            shutil.rmtree(run.output / "checkpoints")
+
+    def stopped() -> None:
+        poisons[0]()
+        step = OnlineLearner.step
+
+        def stepping(self, *arguments, **options):
+            os.kill(os.getpid(), signal.SIGTERM)
+            return step(self, *arguments, **options)
+
+        OnlineLearner.step = stepping
+
+    for _ in range(4):
+        assert run.run(first=stopped) == -signal.SIGKILL
+    assert run.run() == 0
+    assert run.lines("deadletter.jsonl") == []
+
+
+def test_an_error_that_nobody_expected_counts_as_a_death(
+    job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    def install() -> None:
+        step = OnlineLearner.step
+
+        def stepping(self, examples, *arguments, **options):
+            if any(getattr(each, "id", None) == ids(citations)[9] for each in examples):
+                raise IndexError("a defect")
+            return step(self, examples, *arguments, **options)
+
+        OnlineLearner.step = stepping
+
+    run = job(citations[:20])
+    assert [run.run(first=install) for _ in range(4)] == [1, 1, 1, 0]
+    [letter] = run.lines("deadletter.jsonl")
+    assert letter["id"] == ids(citations)[9]
+
+
+# the note itself --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def note(tmp_path: Path) -> Callable[..., CrashNote]:
+    def make(run: str = "run", most: int = 3) -> CrashNote:
+        return CrashNote(tmp_path / "started", run, most)
+
+    return make
+
+
+def die(note: CrashNote, number: int, count: int) -> None:
+    note.trying(number, count).__enter__()
+    note.close()
+
+
+def test_suspects_are_taken_one_at_a_time_and_no_others(note: Callable[..., CrashNote]) -> None:
+    die(note(), 10, 4)
+    after = note()
+    assert [after.room(n, 64) for n in (0, 9, 10, 13, 14)] == [10, 1, 1, 1, 64]
+    for n in range(10, 14):
+        assert after.condemned(n) is None
+        with after.trying(n, 1):
+            pass
+    assert after.room(10, 64) == 64
+
+
+def test_a_death_before_the_suspects_forgets_them(note: Callable[..., CrashNote]) -> None:
+    for place in (10, 10, 3, 10, 10):
+        die(note(), place, 1)
+        assert note().condemned(10) is None
+    die(note(), 10, 1)
+    assert note().condemned(10)
+    assert note("another").condemned(10) is None
+
+
+def test_a_process_that_starts_and_dies_does_not_count(note: Callable[..., CrashNote]) -> None:
+    die(note(), 10, 1)
+    for _ in range(5):
+        note().close()
+    die(note(), 10, 1)
+    assert note().condemned(10) is None
+    die(note(), 10, 1)
+    assert note().condemned(10)
+
+
+def test_deaths_after_a_signal_do_not_count(note: Callable[..., CrashNote]) -> None:
+    for _ in range(5):
+        asked = note()
+        asked.excuse()
+        die(asked, 10, 1)
+    assert note().condemned(10) is None
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"\xff" * 300, b'{"run": "run", "deaths": "9"}'])
+def test_a_note_that_cannot_be_read_says_nothing(
+    note: Callable[..., CrashNote], tmp_path: Path, text: bytes
+) -> None:
+    (tmp_path / "started").write_bytes(text)
+    assert note().room(0, 64) == 64
+    die(note(), 10, 1)
+    assert note().room(0, 64) == 10
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk always full")
+def test_a_note_that_cannot_be_written_stops_the_run() -> None:
+    with pytest.raises(StorageError, match="/dev/full: cannot write: No space left"):
+        CrashNote(Path("/dev/full"), "run", 3)
