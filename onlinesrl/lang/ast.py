@@ -10,9 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-MAX_WEIGHT = 1e100
-"""How large a weight in a file may be, so that what is made of it stays finite."""
-
 
 @dataclass(frozen=True, slots=True)
 class Position:

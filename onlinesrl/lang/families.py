@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import count
+from math import isfinite
 
 from onlinesrl.lang.ast import (
-    MAX_WEIGHT,
     Arithmetic,
     Atom,
     Constant,
@@ -124,7 +124,7 @@ def _families(code: str, unfit: Set[str]) -> list[Family]:
     names: dict[str, str] = {}
     for number, line in enumerate(code.split("\n"), start=1):
         weighted = _LINE.fullmatch(line)
-        if weighted is None or abs(float(weighted[1])) > MAX_WEIGHT:
+        if weighted is None or not isfinite(float(weighted[1])):
             continue
         pieces = _HOLE.split(weighted[2])
         spellings = pieces[1::2]

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import product
+from math import isfinite
 from typing import TYPE_CHECKING, TypeAlias
 
 from onlinesrl.errors import LocatedError
-from onlinesrl.lang.ast import MAX_WEIGHT, Atom, Formula, Implies, Position, Variable
+from onlinesrl.lang.ast import Atom, Formula, Implies, Position, Variable
 from onlinesrl.lang.complaints import complaint
 from onlinesrl.lang.formulas import Binder, Converter, Mention, leaf, position
 from onlinesrl.lang.source import Source
@@ -144,8 +145,8 @@ def _sentences(node: Tree[Token], code: str, source: Source) -> Iterator[Sentenc
             "drop the weight to make the rule hard, or the period to make it soft",
         )
     weight = float(marks["WEIGHT"]) if "WEIGHT" in marks else None
-    if weight is not None and abs(weight) > MAX_WEIGHT:
-        raise source.error(f"a weight is at most {MAX_WEIGHT:g}", position(node))
+    if weight is not None and not isfinite(weight):
+        raise source.error("a weight is at most 1.8e308", position(node))
     (formula,) = (each for each in node.children if getattr(each, "type", None) not in _MARKS)
     stars = _stars(node)
     if len(stars) > MAX_STARS:

@@ -245,7 +245,7 @@ def test_completions_are_whole_formulas():
 MANY = "\n".join(f"{'1e999' if n == 15 else 2} P(A{n})" for n in range(20))
 
 
-@pytest.mark.parametrize("rules", ["1e999 P(x)", "2 P(x)\n-2e100 P(A)", MANY])
-def test_a_weight_that_no_sum_could_hold_is_refused(rules):
-    with pytest.raises(ModelError, match=r"a weight is at most 1e\+100"):
+@pytest.mark.parametrize("rules", ["1e999 P(x)", "2 P(x)\n-2e308 P(A)", MANY])
+def test_a_weight_that_no_number_can_hold_is_refused(rules):
+    with pytest.raises(ModelError, match=r"a weight is at most 1\.8e308"):
         parse(f"P(t)\n{rules}\n")

@@ -44,7 +44,7 @@ def kill_after(process: int, seconds: float) -> None:
 def test_kills_at_random_moments_leave_no_trace(
     job: Callable[..., Job], citations: list[bytes], tally: Counter[str], learner: str
 ) -> None:
-    lines = mixed(citations, 40, learner)
+    lines = mixed(citations, 30, learner)
     broken = job(
         lines, learner=LEARNERS[learner], checkpoint={"every": 7}, limits={"bad_share": 1.0}
     )
@@ -52,7 +52,7 @@ def test_kills_at_random_moments_leave_no_trace(
     assert broken.run() == 0, broken.said
     seconds = time.monotonic() - started
     expected = broken.results()
-    assert len(broken.lines("deadletter.jsonl")) == len(lines) - 40
+    assert len(broken.lines("deadletter.jsonl")) == len(lines) - 30
     rng, kills = random.Random(learner), 0
     while kills < KILLS:
         shutil.rmtree(broken.output)
@@ -98,7 +98,7 @@ class Killer:
 def test_a_kill_at_every_system_call_of_a_run_leaves_no_trace(
     job: Callable[..., Job], citations: list[bytes], tally: Counter[str]
 ) -> None:
-    broken = job(mixed(citations, 16, "calls"), checkpoint={"every": 7}, limits={"bad_share": 1.0})
+    broken = job(mixed(citations, 8, "calls"), checkpoint={"every": 5}, limits={"bad_share": 1.0})
     victim, code = 0, -signal.SIGKILL
     while code == -signal.SIGKILL:
         victim += 1
