@@ -64,6 +64,12 @@ def run(
     set_: Overrides = [],  # noqa: B006 - typer's way
     fresh: Annotated[bool, typer.Option(help="Start over: forget an earlier run.")] = False,
     strict: Annotated[bool, typer.Option(help="Stop at the first bad example.")] = False,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="end|forever|N", help="Where to stop: a number is of examples in all."
+        ),
+    ] = None,
 ) -> None:
     """Learn online from a stream; goes on from the last checkpoint where there is one."""
     settings = _load(config, set_)
@@ -75,8 +81,19 @@ def run(
     def say(message: str) -> None:
         print(message, file=sys.stderr)
 
-    summary = session.run(settings, fresh, strict, seconds, say)
+    options = session.Options(fresh, strict, _until(until))
+    summary = session.run(settings, options, seconds, say)
     print_summary(summary, sys.stdout)
+
+
+def _until(text: str | None) -> str | int | None:
+    if text is not None and text.isdecimal() and int(text) > 0:
+        return int(text)
+    if text not in {None, "end", "forever"}:
+        raise typer.BadParameter(
+            "expected end, forever or a number of examples", param_hint="--until"
+        )
+    return text
 
 
 @app.command()

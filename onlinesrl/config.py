@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
@@ -134,6 +134,10 @@ def _explain(tree: Tree, detail: Any) -> LocatedError:
         return tree.key_place(key[:-1]).problem(f"{name}: missing; expected {what}")
     words = _WORDS[detail["type"]].format(**context) if detail["type"] in _WORDS else detail["msg"]
     reason = context.get("error", words)
+    if (
+        isinstance(detail["input"], dict) and "error" in context
+    ):  # a section says which key is wrong
+        return tree.key_place(key).problem(f"{name}.{reason}")
     return tree.value_place(key).problem(f"{name}: {reason}, found {show(detail['input'])}")
 
 
@@ -151,7 +155,9 @@ def _fields(section: Key) -> Mapping[Any, Any]:
     """Return the known keys of a section."""
     model: Any = Config
     for part in section:
-        model = model.model_fields[part].annotation
+        annotation = model.model_fields[part].annotation
+        sections = (annotation, *get_args(annotation))  # an optional one is a union
+        model = next(kind for kind in sections if hasattr(kind, "model_fields"))
     fields: Mapping[Any, Any] = model.model_fields
     return fields
 

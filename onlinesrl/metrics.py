@@ -57,6 +57,7 @@ class Metrics:
     bad: int = 0
     unlabelled: int = 0
     certified: int = 0
+    tombstones: int = 0
     audited: int = 0
     unsolved: int = 0
     total: Counts = field(default_factory=Counts)
@@ -94,6 +95,7 @@ class Metrics:
             "routes": {route: n for route, n in self.routes.items() if n},
             "certified": self.certified,
             "audited": self.audited,
+            **({"tombstones": self.tombstones} if self.tombstones else {}),
             "unsolved": self.unsolved,
             "window": {"examples": self.window.labelled, **self.window.scores()},
         }

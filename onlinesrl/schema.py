@@ -9,7 +9,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -18,6 +18,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PrivateAttr,
+    SecretStr,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -49,6 +50,8 @@ FREE = (
 )
 """The keys that may change while a run is stopped."""
 
+_REPLACEABLE = {"source.bootstrap", "source.patience", "source.gaps", "sink.bootstrap"}
+"""What says how to get at the data, and not which they are."""
 _TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smh])")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -118,18 +121,103 @@ class _Section(BaseModel):
         return {} if values is None else values
 
 
-class Source(_Section):
-    """Where the examples come from: files and folders in the order given, or ``-`` (quoted)."""
+class Security(_Section):
+    """How to be let in by Kafka: kafka-python's own keys, passed on as they are."""
 
-    path: Annotated[Inputs, Field(description="the files of examples, or - for standard input")]
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    ssl_cafile: Name | None = None
+    ssl_certfile: Name | None = None
+    ssl_keyfile: Name | None = None
+    ssl_password: SecretStr | None = None
+    ssl_check_hostname: bool = True
+    sasl_mechanism: Name | None = None
+    sasl_plain_username: Name | None = None
+    sasl_plain_password: SecretStr | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """Return what a client is given."""
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        return {
+            name: value.get_secret_value() if isinstance(value, SecretStr) else value
+            for name, value in values.items()
+            if value is not None
+        }
+
+
+class Labels(_Section):
+    """Truth that comes after its example: on ``topic``, or further down the stream."""
+
+    topic: Name | None = None
+    pending: Count = 10_000
+
+
+class Sink(_Section):
+    """Where predictions go: ``predictions.jsonl`` in the run folder, or a topic."""
+
+    kind: Literal["file", "kafka"] = "file"
+    topic: Name | None = None
+    bootstrap: Name | None = None
+    security: Security | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.kind == "kafka" and self.topic is None:
+            raise ValueError("topic: missing; expected the topic that predictions go to")
+        return self
+
+
+class Source(_Section):
+    """Where the examples come from.
+
+    Of kind file: files and folders in the order given, or ``-`` (quoted). Of kind kafka: a topic;
+    ``group`` is told how far the checkpoints are, and members of a ``shared`` group divide the
+    partitions. ``order: journal`` notes the order in which records of several partitions were taken.
+    """
+
+    kind: Literal["file", "kafka"] = "file"
+    path: Inputs | None = None
+    bootstrap: Name | None = None
+    topic: Name | None = None
+    group: Name | None = None
+    shared: bool = False
+    order: Literal["journal", "arrival"] = "journal"
+    start: Literal["beginning", "end"] = "beginning"
+    gaps: Literal["stop", "skip"] = "stop"
+    patience: str = "5m"
+    security: Security = Security()
     only: Names | None = None
     without: Names | None = None
     max_bytes: Count = 8_000_000
 
+    @property
+    def patience_seconds(self) -> float:
+        """For how long brokers may be away."""
+        return _seconds(self.patience) or 0.0
+
+    @field_validator("patience")
+    @classmethod
+    def _time(cls, patience: str) -> str:
+        if _seconds(patience) is None:
+            raise ValueError("expected a time such as 30s or 5m")
+        return patience
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.kind == "file" and self.path is None:
+            raise ValueError(
+                "path: missing; expected the files of examples, or - for standard input"
+            )
+        if self.kind == "kafka" and (self.bootstrap is None or self.topic is None):
+            missing = "topic" if self.topic is None else "bootstrap"
+            raise ValueError(f"{missing}: missing; a source of kind kafka has one")
+        if self.shared and self.group is None:
+            raise ValueError("group: missing; a shared source is shared with the group's members")
+        return self
+
     @field_validator("path")
     @classmethod
-    def _alone(cls, path: tuple[Path, ...]) -> tuple[Path, ...]:
-        if STDIN in path and len(path) > 1:
+    def _alone(cls, path: tuple[Path, ...] | None) -> tuple[Path, ...] | None:
+        if path is not None and STDIN in path and len(path) > 1:
             raise ValueError("- (standard input) cannot be one of several")
         return path
 
@@ -243,6 +331,8 @@ class Config(_Section):
     query: Annotated[Names, Field(description="the predicates to predict")]
     source: Annotated[Source, Field(description="a section with the path of the examples")]
     output: AnyPath
+    labels: Labels | None = None
+    sink: Sink = Sink()
     learner: Learner = Learner()
     inference: Inference = Inference()
     checkpoint: Checkpoint = Checkpoint()
@@ -268,7 +358,10 @@ class Config(_Section):
             del values[key]
         for key in ("source.only", "source.without"):
             values[key] = values[key] and sorted(set(values[key]))
-        paths = self.source.path
+        for key in list(values):
+            if key.startswith(("source.security", "sink.security")) or key in _REPLACEABLE:
+                del values[key]
+        paths = self.source.path or ()
         values["source.path"] = [str(p if p == STDIN else p.resolve()) for p in paths]
         start = self.learner.start
         values["model"] = _digest(model.encode())

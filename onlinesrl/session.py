@@ -6,12 +6,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from onlinesrl.config import Config, mismatch
-from onlinesrl.errors import ModelError, StorageError
+from onlinesrl.errors import ExampleError, ModelError, StorageError
 from onlinesrl.ground.plan import Plan, compile_program
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Mpe
@@ -19,15 +21,17 @@ from onlinesrl.infer.walksat import WalkSat
 from onlinesrl.lang import mln
 from onlinesrl.lang import weights as weight_files
 from onlinesrl.lang.ast import Program
+from onlinesrl.lang.example import Example
 from onlinesrl.learn.online import Hyper, Inference, OnlineLearner, Outcome
 from onlinesrl.metrics import Metrics
 from onlinesrl.progress import Progress
 from onlinesrl.results import read_summary, write_results
 from onlinesrl.stream import checkpoint
 from onlinesrl.stream.examples import Reader
-from onlinesrl.stream.files import FileSource
+from onlinesrl.stream.files import FileSource, Record
 from onlinesrl.stream.folder import RunFolder
-from onlinesrl.stream.loop import Run, Schedule, Stopper, check_fingerprint
+from onlinesrl.stream.labels import Labels
+from onlinesrl.stream.loop import Rebalanced, Run, Schedule, Sink, Stopper, check_fingerprint
 
 Warn = Callable[[str], None]
 
@@ -160,11 +164,54 @@ def load_checkpoint(path: Path) -> checkpoint.Checkpoint:
     return found
 
 
-def make_reader(config: Config) -> Reader:
-    """Return the reader of the configured source."""
-    paths = [str(p) for p in config.source.path]
-    source = FileSource(paths, config.source.max_bytes)
-    return Reader(source, config.query, config.source.only, config.source.without)
+def make_reader(config: Config, to_end: bool = True, journal: Path | None = None) -> Reader:
+    """Return the reader of the configured source; ``journal`` notes the order of its records."""
+    source, labels = config.source, config.labels
+    return Reader(
+        _kafka_source(config, to_end, journal)
+        if source.kind == "kafka"
+        else FileSource([str(p) for p in source.path or ()], source.max_bytes),
+        config.query,
+        source.only,
+        source.without,
+        labels is not None,
+    )
+
+
+def _kafka_source(config: Config, to_end: bool, journal: Path | None) -> Any:
+    from onlinesrl.stream.broker import Broker
+    from onlinesrl.stream.kafka_source import KafkaSource, Reading
+    from onlinesrl.stream.shared_source import SharedSource
+
+    source, labels = config.source, config.labels
+    topics = [source.topic, labels.topic if labels else None]
+    reading = Reading(
+        [topic for topic in topics if topic is not None],
+        source.group,
+        source.start == "end",
+        to_end,
+        source.gaps == "skip",
+        source.patience_seconds,
+        source.max_bytes,
+    )
+    broker = Broker(source.bootstrap or "", source.security.settings())
+    if source.shared:
+        return SharedSource(broker, reading, warn)
+    return KafkaSource(broker, reading, journal if source.order == "journal" else None, warn)
+
+
+def _kafka_sink(config: Config) -> Sink | None:
+    if config.sink.kind == "file":
+        return None
+    from onlinesrl.stream.broker import Broker
+    from onlinesrl.stream.kafka_sink import KafkaSink
+
+    source, sink = config.source, config.sink
+    bootstrap = sink.bootstrap or source.bootstrap
+    if bootstrap is None:
+        raise config.error("sink", "bootstrap: missing; expected host:port of Kafka")
+    broker = Broker(bootstrap, (sink.security or source.security).settings())
+    return KafkaSink(broker, sink.topic or "", source.patience_seconds, warn)
 
 
 # the main job --------------------------------------------------------------------------------------
@@ -187,64 +234,100 @@ class _Watcher:
         self.progress.saved()
 
 
-def run(
-    config: Config, fresh: bool, strict: bool, import_seconds: float, say: Warn
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Options:
+    """What the command line says of a run.
+
+    ``until`` is "end" (what is there when it begins), "forever", or a number of examples in all; None:
+    forever where the source is live.
+    """
+
+    fresh: bool = False
+    strict: bool = False
+    until: str | int | None = None
+
+
+def run(config: Config, options: Options, import_seconds: float, say: Warn) -> dict[str, Any]:
     """Learn online from the configured source, from its last checkpoint if there is one.
 
     Returns the summary, which is also written with the weights and the report. A first signal to
     stop, whenever it comes, leaves it at the examples at hand and what is written of them.
     """
     with Stopper() as stopper:
-        return _run(config, fresh, strict, import_seconds, say, stopper)
+        return _run(config, options, import_seconds, say, stopper)
 
 
-def _run(  # noqa: PLR0913, PLR0917 - those of run
-    config: Config, fresh: bool, strict: bool, import_seconds: float, say: Warn, stopper: Stopper
+def _run(
+    config: Config, options: Options, import_seconds: float, say: Warn, stopper: Stopper
 ) -> dict[str, Any]:
-    learner, reader = new_learner(config), make_reader(config)
+    learner, compile_seconds = new_learner(config), 0.0
+    fingerprint = config.fingerprint(learner.layout.plan.program.text)
     with RunFolder(config.output) as folder:
-        if fresh:
+        if options.fresh:
             folder.clear()
-        saved = checkpoint.latest(folder.checkpoints, warn)
-        fingerprint = config.fingerprint(learner.layout.plan.program.text)
-        if saved is not None:
-            check_fingerprint(saved, mismatch(saved.header["fingerprint"], fingerprint))
-            summary = read_summary(folder)
-            if saved.header["finished"] and summary and summary["finished"]:
-                say(f"{config.output}: this run is finished; --fresh starts it over")
-                return summary
-            say(f"going on from {saved.path.name}, {saved.header['metrics']['examples']} examples")
-        compile_seconds = compile_kernels(learner, say)
-        schedule = Schedule(
-            config.checkpoint.examples,
-            config.checkpoint.seconds,
-            config.checkpoint.keep,
-            config.metrics.every,
-            config.batch,
-        )
-        run_ = Run(
-            learner,
-            reader,
-            folder,
-            schedule,
-            fingerprint,
-            strict,
-            config.limits.bad_share,
-            config.limits.crashes,
-            settle=config.inference.unsolved == "stop",
-        )
-        try:
-            run_.resume(saved)
-            if not run_.finished:
-                with Progress() as progress:
-                    run_.run(_Watcher(progress, run_.seconds), stopper)
-        finally:
-            run_.close()
+        reader = make_reader(config, options.until == "end", folder.order)
+        with closing(reader.source):
+            while True:
+                saved = _accepted(folder, reader.source)
+                if saved is None:
+                    folder.order.unlink(missing_ok=True)
+                else:
+                    check_fingerprint(saved, mismatch(saved.header["fingerprint"], fingerprint))
+                    summary = read_summary(folder)
+                    if saved.header["finished"] and summary and summary["finished"]:
+                        say(f"{config.output}: this run is finished; --fresh starts it over")
+                        return summary
+                    examples = saved.header["metrics"]["examples"]
+                    say(f"going on from {saved.path.name}, {examples} examples")
+                compile_seconds += compile_kernels(learner, say)
+                run_ = _make_run(config, options, learner, reader, folder)
+                with closing(run_), suppress(Rebalanced):
+                    run_.resume(saved)
+                    if not run_.finished:
+                        with Progress() as progress:
+                            run_.run(_Watcher(progress, run_.seconds), stopper)
+                    break
+                say("the group divides its partitions anew")
+                learner = new_learner(config)
         if not run_.finished:
             say(f"stopped after {run_.metrics.examples} examples; run it again to go on")
         timing = {"import_seconds": import_seconds, "compile_seconds": compile_seconds}
         return write_results(config, run_, timing)
+
+
+def _accepted(folder: RunFolder, source: Any) -> checkpoint.Checkpoint | None:
+    """Return the newest checkpoint that the source lets the run go on from, if there is one."""
+
+    def accepts(saved: checkpoint.Checkpoint) -> bool:
+        return bool(source.accepts(saved.header["position"], saved.number))
+
+    return checkpoint.latest(folder.checkpoints, warn, accepts)
+
+
+def _make_run(
+    config: Config, options: Options, learner: OnlineLearner, reader: Reader, folder: RunFolder
+) -> Run:
+    schedule = Schedule(
+        config.checkpoint.examples,
+        config.checkpoint.seconds,
+        config.checkpoint.keep,
+        config.metrics.every,
+        config.batch,
+    )
+    return Run(
+        learner,
+        reader,
+        folder,
+        schedule,
+        config.fingerprint(learner.layout.plan.program.text),
+        options.strict,
+        config.limits.bad_share,
+        config.limits.crashes,
+        settle=config.inference.unsolved == "stop",
+        until=options.until if isinstance(options.until, int) else None,
+        labels=Labels(config.labels.pending) if config.labels else None,
+        sink=_kafka_sink(config),
+    )
 
 
 def compile_kernels(learner: OnlineLearner, say: Warn) -> float:
@@ -275,13 +358,22 @@ def predictions(learner: OnlineLearner, config: Config, metrics: Metrics) -> Ite
         batch.clear()
         places.clear()
 
-    for record, example in make_reader(config).read():
+    for record, example in _examples(config):
         batch.append(example)
         places.append(f"{record.file}:{record.line}")
         if len(batch) == config.batch:
             yield from step()
     if batch:
         yield from step()
+
+
+def _examples(config: Config) -> Iterator[tuple[Record, Example | ExampleError]]:
+    """Read the configured source as far as it goes now."""
+    reader = make_reader(config)
+    with closing(reader.source):
+        for item in reader.read(reader.source.open(None)):
+            if item is not None and isinstance(item[1], Example | ExampleError):
+                yield item[0], item[1]
 
 
 def evaluate(config: Config, trained: Path) -> dict[str, Any]:
@@ -302,7 +394,7 @@ def check(config: Config, most: int) -> tuple[list[str], bool]:
         f"model: {len(plan.program.rules)} rules, {len(plan.clauses)} clauses to ground, "
         f"{len(plan.groups)} groups"
     ]
-    first = list(islice(make_reader(config).read(), most))
+    first = list(islice(_examples(config), most))
     examples = [example for _, example in first]
     places = [f"{record.file}:{record.line}" for record, _ in first]
     outcomes, tally = learner.step(examples, learning=False)

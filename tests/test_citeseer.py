@@ -144,7 +144,7 @@ def test_audits_agree_and_change_nothing(citeseer, examples):
 
 def test_checkpoint_and_weights_file_score_the_same(citeseer, tmp_path):
     keys = {"output": tmp_path / "out", "source__without": "face"}
-    session.run(config(citeseer, **keys), fresh=True, strict=True, import_seconds=0.0, say=print)
+    session.run(config(citeseer, **keys), session.Options(fresh=True, strict=True), 0.0, print)
     held_out = config(citeseer, source__only="face")
 
     of_checkpoint = session.evaluate(held_out, tmp_path / "out")

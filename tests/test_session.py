@@ -20,7 +20,7 @@ def config_of(job: Job, *overrides: str) -> Config:
 def run(job: Job, *overrides: str) -> dict[str, Any]:
     """Run in this process; return the summary."""
     said: list[str] = []
-    return session.run(config_of(job, *overrides), False, False, 0.0, said.append)
+    return session.run(config_of(job, *overrides), session.Options(), 0.0, said.append)
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,15 @@ class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     dup_of: Constant | None = None
 
 
+class Label(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The truth of an example that came, or comes, without it."""
+
+    id: Constant
+    truth: Atoms
+
+
 _decoder = msgspec.json.Decoder(Example)
+_label_decoder = msgspec.json.Decoder(Label)
 
 
 def decode(line: bytes) -> Example:
@@ -52,6 +60,15 @@ def decode(line: bytes) -> Example:
     if line.count(b":") != _keys(example):
         json.loads(line, object_pairs_hook=_distinct)
     return example
+
+
+def decode_label(line: bytes) -> Label:
+    """Return the truth of a JSON line. Raises ExampleError with the reason."""
+    try:
+        json.loads(line, object_pairs_hook=_distinct)
+        return _label_decoder.decode(line)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ExampleError(f"not a label: {error}") from None
 
 
 def _keys(example: Example) -> int:

@@ -98,19 +98,27 @@ def load(path: Path) -> Checkpoint:
             raise DamagedCheckpoint(f"{path}: cannot be read: {error}") from error
 
 
-def latest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
-    """Return the newest intact checkpoint; None only when the folder has none at all.
+def latest(
+    folder: Path,
+    warn: Callable[[str], None],
+    accepts: Callable[[Checkpoint], bool] = lambda found: True,
+) -> Checkpoint | None:
+    """Return the newest intact checkpoint that is accepted; None where no intact one is, or none at all.
 
     Each damaged one passed over is told to `warn`. Raises StorageError when all are damaged, for
     starting empty would hide that, or when one cannot be opened.
     """
-    found = _numbered(folder)
+    found, refused = _numbered(folder), False
     for number in sorted(found, reverse=True):
         try:
-            return load(found[number])
+            intact = load(found[number])
         except DamagedCheckpoint as error:
             warn(f"damaged checkpoint passed over: {error}")
-    if found:
+            continue
+        if accepts(intact):
+            return intact
+        refused = True
+    if found and not refused:
         raise StorageError(
             f"{folder}: none of the {len(found)} checkpoints is intact; restore one from a copy, "
             f"or start over with --fresh"

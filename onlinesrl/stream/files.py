@@ -10,7 +10,7 @@ import io
 import stat
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
@@ -32,8 +32,10 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     """The bytes of one example and where they stood.
 
     `value` is the line without its end (`kind` "json") or the whole file ("db"), without a UTF-8
-    byte order mark at the start of the file. `line` counts from 1, blank lines too. Where the
-    example is longer than the source's limit, `too_long` is set and `value` is its first part.
+    byte order mark at the start of the file; of Kafka it is the message, and "tombstone" one without
+    a value, `file` its topic and partition, `line` its offset. Else `line` counts from 1, blank lines
+    too. Where the example is longer than the source's limit, `too_long` is set and `value` is its
+    first part.
     `index` is the file's number in the source, `offset` the bytes of it consumed so far.
     """
 
@@ -42,7 +44,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     line: int
     index: int
     offset: int
-    kind: Literal["json", "db"] = "json"
+    kind: Literal["json", "db", "tombstone"] = "json"
     too_long: bool = False
 
     @property
@@ -59,6 +61,8 @@ class FileSource:
     `too_long`; its rest is read but not held. Raises StorageError for paths that do not exist and
     folders without examples.
     """
+
+    live, shared = False, False
 
     def __init__(self, paths: Sequence[Path | str], max_bytes: int = MAX_BYTES) -> None:
         self.files = [file for path in paths for file in _expand(path)]
@@ -77,6 +81,32 @@ class FileSource:
         for index in range(first, len(self.files)):
             yield from self._file(index, line, offset)
             line = offset = 0
+
+    def open(self, position: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Return where reading begins: at the position, None at the start."""
+        return position
+
+    def after(self, position: dict[str, Any] | None, records: Sequence[Record]) -> dict[str, Any]:
+        """Return the position after records that stood next."""
+        return records[-1].position
+
+    def during(self, work: Callable[[], Any]) -> Any:
+        """Do work of the run's."""
+        return work()
+
+    def lag(self) -> dict[str, int]:
+        """Return how far the ends of live partitions are ahead: there are none."""
+        return {}
+
+    def accepts(self, position: dict[str, Any] | None, number: int) -> bool:
+        """Tell whether a run may go on from its checkpoint."""
+        return True
+
+    def acknowledge(self, position: dict[str, Any] | None, number: int) -> None:
+        """Take note that a checkpoint holds the position."""
+
+    def close(self) -> None:
+        """Let go of what is open: files are closed when they have been read."""
 
     def _start(self, position: dict[str, Any] | None) -> tuple[int, int, int]:
         if position is None:

@@ -165,6 +165,7 @@ class RunFolder:
         self.predictions = path / "predictions.jsonl"
         self.metrics = path / "metrics.jsonl"
         self.deadletter = path / "deadletter.jsonl"
+        self.order = path / "order.jsonl"
         self.checkpoints = path / "checkpoints"
         self.started = path / "started"
         self.weights = path / "weights.mln"
@@ -181,7 +182,7 @@ class RunFolder:
                 for found in self.checkpoints.glob(pattern):
                     found.unlink()
             sync_folder(self.checkpoints)
-            for file in (self.predictions, self.metrics, self.deadletter, self.started):
+            for file in (self.predictions, self.metrics, self.deadletter, self.order, self.started):
                 file.unlink(missing_ok=True)
             for file in (self.weights, self.summary, self.report):
                 file.unlink(missing_ok=True)

@@ -13,13 +13,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from types import FrameType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
 from onlinesrl import __version__
-from onlinesrl.errors import DataError, ExampleError, OnlinesrlError
-from onlinesrl.lang.example import Example
+from onlinesrl.errors import DataError, ExampleError, OnlinesrlError, UnavailableError
+from onlinesrl.lang.example import Example, Label
 from onlinesrl.learn.online import OnlineLearner, Outcome
 from onlinesrl.metrics import Metrics
 from onlinesrl.stream import checkpoint
@@ -28,8 +28,9 @@ from onlinesrl.stream.deadletter import DeadLetters
 from onlinesrl.stream.examples import Reader
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.folder import OutputFile, RunFolder
+from onlinesrl.stream.labels import Labels
 
-Item: TypeAlias = tuple[Record, Example | ExampleError]
+Item: TypeAlias = tuple[Record, Example | ExampleError | Label | None]
 SHOWN = 8
 SHARE_EVERY = 128
 """The share of bad examples is looked at after so many, and at the source's end."""
@@ -40,6 +41,47 @@ class MismatchError(OnlinesrlError):
     """A checkpoint is of another configuration."""
 
     exit_code = 78
+
+
+class Rebalanced(Exception):
+    """The partitions of a group are divided anew: go on from the last checkpoint that it has taken."""
+
+
+class Work(NamedTuple):
+    """An example to take, from which record, and if it was there before, without its truth."""
+
+    record: Record
+    example: Example | ExampleError
+    late: bool
+
+
+class Sink(Protocol):
+    """Where predictions go, if not to a file: see ``kafka_sink``."""
+
+    @property
+    def due(self) -> bool:
+        """Tell whether it is time to flush."""
+        ...
+
+    def open(self, state: Mapping[str, Any] | None) -> None:
+        """Connect, to go on from a state."""
+        ...
+
+    def write(self, key: str, value: bytes, record: Record) -> None:
+        """Add a prediction."""
+        ...
+
+    def flush(self, offsets: Mapping[Any, Any] | None = None, member: Any = None) -> None:
+        """Make durable what was added."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint is to hold."""
+        ...
+
+    def close(self) -> None:
+        """Disconnect."""
+        ...
 
 
 class Watcher(Protocol):
@@ -84,8 +126,8 @@ class Stopped(Exception):
 class Stopper:
     """SIGINT and SIGTERM: the first asks to stop after the examples at hand, the second stops at once.
 
-    While the run is ``waiting`` for its source, which may have nothing for hours, the first raises
-    Stopped. It calls ``told``, too.
+    While the run is ``waiting`` for a file or a pipe, which may have nothing for hours, the first
+    raises Stopped. It calls ``told``, too.
     """
 
     def __init__(self) -> None:
@@ -146,6 +188,9 @@ class Run:
         bad_share: float = 1.0,
         crashes: int = 0,
         settle: bool = False,
+        until: int | None = None,
+        labels: Labels | None = None,
+        sink: Sink | None = None,
     ):
         self.learner = learner
         self.reader = reader
@@ -155,6 +200,10 @@ class Run:
         self.strict = strict
         self.bad_share = bad_share
         self.settle = settle
+        self.until = until
+        self.labels = labels
+        self.sink = sink
+        self.sink_state: dict[str, Any] | None = None
         self.metrics = Metrics()
         self.position: dict[str, Any] | None = None
         self.saves = 0
@@ -185,12 +234,17 @@ class Run:
         self.finished = header["finished"]
         self.shown.extend(msgspec.convert(header["shown"], list[tuple[Example, Outcome]]))
         self.saves = saved.number
+        self.sink_state = header.get("sink")
+        if self.labels is not None:
+            self.labels.restore(header["labels"])
 
     def _outputs(self) -> dict[str, OutputFile]:
         return {"predictions": self.predictions, "metrics": self.lines, "deadletter": self.dead}
 
     def save(self) -> None:
-        """Make the outputs durable, then write state and position as one file."""
+        """Make the outputs durable, then write state and position as one file. Raises Rebalanced."""
+        if self.sink is not None and not self.reader.source.shared:
+            self.sink.flush()
         for file in self._outputs().values():
             file.flush()
         learner, arrays = self.learner.save()
@@ -207,7 +261,24 @@ class Run:
             "finished": self.finished,
             "shown": msgspec.to_builtins(list(self.shown)),
         }
+        if self.sink is not None:
+            header["sink"] = self.sink.state()
+        if self.labels is not None:
+            header["labels"] = self.labels.save()
         checkpoint.save(self.folder.checkpoints, self.saves, header, arrays, self.schedule.keep)
+        self.saved_position = self.position
+        self.acknowledge()
+
+    def acknowledge(self) -> None:
+        """Tell the source of the checkpoint; where it is shared, along with the predictions."""
+        source = self.reader.source
+        if self.sink is None or not source.shared:
+            source.acknowledge(self.position, self.saves)
+            return
+        try:
+            self.sink.flush(*source.offsets_of(self.position, self.saves))
+        except UnavailableError as error:
+            raise Rebalanced from error
 
     # the loop ------------------------------------------------------------------------------------
 
@@ -215,66 +286,118 @@ class Run:
         """Take the source to its end, or until a signal asks to stop; save in either case."""
         self.started = time.monotonic()
         stopper.told = self.crash.excuse
+        self.open()
         with rare_collections():
             saved_at = self.started
-            source = self.reader.read(self.position)
+            items = self.reader.read(self.position)
             self.check_share()
-            while batch := self.take(source, stopper):
-                records, examples = [r for r, _ in batch], [e for _, e in batch]
-                number = self.metrics.examples
-                condemned = self.crash.condemned(number)
-                if condemned is None:
-                    with self.crash.trying(number, len(batch)):
-                        outcomes, tally = self.learner.step(examples)
-                else:
-                    outcomes, tally = self.learner.step([ExampleError(condemned)])
-                self.write(records, examples, outcomes)
-                self.metrics.add(tally, len(records))
-                self.position = records[-1].position
+            while (batch := self.take(items, stopper)) is not None:
+                condemned = self.learn(batch)
                 watcher.update(self.line, self.metrics.examples)
-                self.report_metrics()
-                self.check_share()
+                if self.sink is not None and self.sink.due and not self.reader.source.shared:
+                    self.sink.flush()
                 now = time.monotonic()
-                if condemned is not None or self.save_due(now - saved_at):
+                if condemned or self.save_due(now - saved_at):
                     self.save()
                     self.crash.passed(self.metrics.examples)
                     watcher.saved()
                     saved_at = now
-            if not stopper.asked:
+            if not stopper.asked and not self.enough:
                 self.check_share(at_end=True)
                 self.finish()
         self.save()
         self.seconds += time.monotonic() - self.started
 
+    def open(self) -> None:
+        """Connect to what is live; where a new run begins there is saved before anything is learned."""
+        source = self.reader.source
+        self.position = source.open(self.position)
+        if self.sink is not None:
+            self.sink.open(self.sink_state)
+        self.saved_position = self.position
+        if self.saves == 0 and (source.live or self.sink is not None):
+            self.save()
+
+    def learn(self, batch: Sequence[Item]) -> bool:
+        """Take what was read; tells whether an example of it was found to kill processes."""
+        if not batch:
+            return False
+        work, condemned = self.work(batch), None
+        if work:
+            number = self.metrics.examples
+            condemned = self.crash.condemned(number)
+            if condemned is not None:
+                outcomes, tally = self.learner.step([ExampleError(condemned)])
+            else:
+                examples = [example for _, example, _ in work]
+                with self.crash.trying(number, len(work)):
+                    outcomes, tally = self.reader.source.during(lambda: self.learner.step(examples))
+            self.write(work, outcomes)
+            self.metrics.add(tally, len(work))
+        self.position = self.reader.source.after(self.position, [record for record, _ in batch])
+        if work:
+            self.report_metrics()
+            self.check_share()
+        return condemned is not None
+
+    def work(self, batch: Sequence[Item]) -> list[Work]:
+        """Return the examples of what was read, those among them whose truth has come."""
+        work = []
+        for record, item in batch:
+            if item is None:
+                self.metrics.tombstones += 1
+            elif isinstance(item, Label):
+                example = self.labels.join(item) if self.labels is not None else None
+                if example is not None:
+                    work.append(Work(record, example, True))
+            elif isinstance(item, Example) and self.labels is not None:
+                work.append(Work(record, self.labels.meet(item), False))
+            else:
+                work.append(Work(record, item, False))
+        return work
+
+    @property
+    def enough(self) -> bool:
+        """Tell whether as many examples have been taken as were asked for."""
+        return self.until is not None and self.metrics.examples >= self.until
+
     def finish(self) -> None:
-        """Write the last line of metrics, unless it is there already."""
-        self.finished = True
+        """Write the last line of metrics, unless it is there already; a live source may have more."""
+        self.finished = not self.reader.source.live
         if self.metrics.examples and not self.schedule.metrics_due(self.metrics.examples):
             self.write_metrics()
 
-    def take(self, source: Iterator[Item], stopper: Stopper) -> list[Item]:
-        """Read the next micro-batch, up to where something is due; less of it when asked to stop.
+    def take(self, items: Iterator[Item | None], stopper: Stopper) -> list[Item] | None:
+        """Read the next micro-batch, up to where something is due; None: that was all.
 
-        What a signal makes it lose is read again later: the position is that of the last example
-        learned from.
+        It is less where a live source has no more just now, and when asked to stop. What a signal
+        makes it lose is read again later: the position is that of the last example learned from.
         """
         batch: list[Item] = []
         with suppress(Stopped):
-            stopper.waiting = True
-            if not stopper.asked:
-                batch.extend(islice(source, self.room()))
+            stopper.waiting = not self.reader.source.live
+            if not stopper.asked and not self.enough:
+                for item in islice(items, self.room()):
+                    if item is None:
+                        return batch
+                    batch.append(item)
             stopper.waiting = False
-        return batch
+        return batch or None
 
     def room(self) -> int:
         """Return the next micro-batch's size; nothing is learned past what may end the run."""
         if self.strict or self.settle:
             return 1
         examples = self.metrics.examples
-        return self.crash.room(examples, self.schedule.room(examples))
+        room = self.schedule.room(examples)
+        if self.until is not None:
+            room = min(room, self.until - examples)
+        return self.crash.room(examples, room)
 
     def save_due(self, seconds: float) -> bool:
         """Tell whether a checkpoint is due: by count, or by time since the last."""
+        if self.position is self.saved_position:
+            return False
         every, interval = self.schedule.checkpoint_examples, self.schedule.checkpoint_seconds
         if every is not None:
             return self.metrics.examples % every == 0
@@ -282,21 +405,21 @@ class Run:
 
     # writing -------------------------------------------------------------------------------------
 
-    def write(
-        self,
-        records: Sequence[Record],
-        examples: Sequence[Example | ExampleError],
-        outcomes: Sequence[Outcome],
-    ) -> None:
-        """Write predictions and dead letters in the order of the records."""
-        for record, example, outcome in zip(records, examples, outcomes, strict=True):
-            if outcome.prediction is None:
+    def write(self, work: Sequence[Work], outcomes: Sequence[Outcome]) -> None:
+        """Write predictions, once an example, and dead letters in the order of the records."""
+        for (record, example, late), outcome in zip(work, outcomes, strict=True):
+            prediction = outcome.prediction
+            if prediction is None:
                 self.refuse(record, example, outcome)
+            elif late:
+                continue
+            elif self.sink is None:
+                self.predictions.write(_encode(prediction) + b"\n")
             else:
-                self.predictions.write(_encode(outcome.prediction) + b"\n")
+                self.sink.write(str(prediction.id), _encode(prediction), record)
         labelled = (
             (e, o)
-            for e, o in zip(reversed(examples), reversed(outcomes), strict=True)
+            for (_, e, _), o in zip(reversed(work), reversed(outcomes), strict=True)
             if isinstance(e, Example) and e.truth is not None and o.prediction is not None
         )
         self.shown.extend(reversed(list(islice(labelled, SHOWN))))
@@ -331,6 +454,7 @@ class Run:
             "updates": self.learner.weights.updates,
             "weights": len(self.learner.weights),
             "dropped_weights": self.learner.weights.dropped,
+            **(self.labels.counts() if self.labels is not None else {}),
         }
 
     def report_metrics(self) -> None:
@@ -344,7 +468,9 @@ class Run:
         self.metrics.next_window()
 
     def close(self) -> None:
-        """Close the outputs and the note of crashes."""
+        """Close the outputs and the note of crashes; the source stays open."""
+        if self.sink is not None:
+            self.sink.close()
         self.crash.close()
         for file in self._outputs().values():
             file.close()

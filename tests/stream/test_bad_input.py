@@ -239,7 +239,7 @@ def test_the_whole_corpus_leaves_what_is_learned_as_it_is(
 
 def learned(run: Job) -> tuple[Any, bytes]:
     """Run in this process; return every weight by name, and what the certificate is made of."""
-    session.run(load(run.config), False, False, 0.0, lambda message: None)
+    session.run(load(run.config), session.Options(), 0.0, lambda message: None)
     weights = inspect.table(run.output)
     return list(weights.entries()), weights.arrays.scalar.tobytes()
 

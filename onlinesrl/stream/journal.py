@@ -1,0 +1,45 @@
+"""The order in which records of several partitions were taken, so that it can be taken again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+from onlinesrl.stream.folder import OutputFile, storage_errors
+
+Stretch: TypeAlias = tuple[str, int, int]
+"""A partition, and the first and the last offset of consecutive records of it."""
+
+
+class Journal:
+    """A file with a stretch a line, in the order taken.
+
+    A stretch is on the disk before its first record is learned from. All methods raise StorageError.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = OutputFile(path)
+        with storage_errors(path, "read"):
+            written = path.read_bytes()
+        self._file.truncate(written.rfind(b"\n") + 1)  # a line cut short was never acted upon
+
+    def append(self, stretches: Iterable[Stretch]) -> None:
+        """Add stretches, durably."""
+        for stretch in stretches:
+            self._file.write(json.dumps(stretch).encode() + b"\n")
+        self._file.flush()
+
+    def after(self, offsets: Mapping[str, int]) -> Iterator[Stretch]:
+        """Yield the stretches that end after a position, which is each partition's next offset."""
+        with storage_errors(self.path, "read"):
+            lines = self.path.read_bytes().splitlines()
+        for name, first, last in map(json.loads, lines):
+            if last >= offsets.get(name, 0):
+                yield name, first, last
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

@@ -1,0 +1,320 @@
+"""Examples from Kafka: each record once, in an order that can be repeated, from where the checkpoint says.
+
+The position is kept in the checkpoint alone; what is committed to a consumer group is for monitoring.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka.consumer.fetcher import ConsumerRecord
+from kafka.errors import KafkaError, KafkaTimeoutError, LogTruncationError, OffsetOutOfRangeError
+
+from onlinesrl.errors import DataError, UnavailableError
+from onlinesrl.stream.broker import ANSWER_MS, Broker, name_of, place_of
+from onlinesrl.stream.files import Record
+from onlinesrl.stream.journal import Journal
+
+POLL_MS = 100
+MOST_RECORDS = 500
+LOOK_SECONDS = 10.0
+"""How often the brokers are asked whether all is as it seems."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What to read and how.
+
+    ``topics`` are all read alike. ``from_end`` starts a new run behind what is there; ``to_end`` ends
+    a run where the partitions ended when it began. ``skip_gaps`` goes on where records are gone that
+    were not read. ``patience`` is for how many seconds brokers may be away.
+    """
+
+    topics: Sequence[str]
+    group: str | None = None
+    from_end: bool = False
+    to_end: bool = False
+    skip_gaps: bool = False
+    patience: float = 300.0
+    max_bytes: int = 8_000_000
+
+
+class KafkaSource:
+    """The records of all partitions of some topics; ``read`` yields None when there is none just now.
+
+    The order in which records of several partitions are taken is noted in the file ``journal``.
+
+    A position is ``{"topics": identity by name, "offsets": next offset by partition}``. Methods raise
+    UnavailableError where brokers are away or a topic is missing, and DataError where a topic is not
+    the one that was read before, or records of it are gone.
+    """
+
+    live, shared = True, False
+
+    def __init__(
+        self, broker: Broker, reading: Reading, journal: Path | None, say: Callable[[str], None]
+    ) -> None:
+        self.broker = broker
+        self.reading = reading
+        self.journal: Journal | None = None
+        self._journal = journal
+        self.say = say
+        self.max_bytes = reading.max_bytes
+        self.consumer: Any = None
+        self.offsets: dict[str, int] = {}
+        self.lost = 0
+        self._targets: dict[TopicPartition, int] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        self._looked = self._heard = time.monotonic()
+        self._suspects: set[TopicPartition] = set()
+
+    # where to begin ------------------------------------------------------------------------------
+
+    def open(self, position: dict[str, Any] | None) -> dict[str, Any]:
+        """Connect, and return where reading begins: at the position, or as configured."""
+        found = self.broker.topics(self.reading.topics)
+        identities = {topic: identity for topic, (identity, _) in found.items()}
+        if position is not None:
+            self._compare(position["topics"], identities)
+        self.identities = identities
+        self._connect()
+        places = [
+            TopicPartition(topic, n) for topic, (_, numbers) in found.items() for n in numbers
+        ]
+        with self.broker.explained():
+            starts = self.consumer.beginning_offsets(places, timeout_ms=ANSWER_MS)
+            self._ends = self.consumer.end_offsets(places, timeout_ms=ANSWER_MS)
+        fresh = self._ends if self.reading.from_end and position is None else starts
+        self.offsets = {name_of(place): fresh[place] for place in places}
+        self.offsets |= position["offsets"] if position is not None else {}
+        if self.reading.to_end:
+            self._targets = dict(self._ends)
+        self._seek()
+        if self._journal is not None and len(places) > 1:
+            self.journal = Journal(self._journal)
+        return {"topics": identities, "offsets": dict(self.offsets)}
+
+    def _connect(self) -> None:
+        self.close_consumer()
+        self.consumer = self.broker.client(
+            KafkaConsumer,
+            group_id=self.reading.group,
+            auto_offset_reset="none",
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+            allow_auto_create_topics=False,
+            fetch_max_wait_ms=POLL_MS,
+            max_partition_fetch_bytes=max(1 << 20, self.max_bytes + (1 << 16)),
+        )
+
+    def _seek(self) -> None:
+        """Put the consumer where ``offsets`` says."""
+        places = {place_of(name): offset for name, offset in self.offsets.items()}
+        self.consumer.assign(list(places))
+        for place, offset in places.items():
+            self.consumer.seek(place, offset)
+        self._heard = self._looked = time.monotonic()
+
+    def _compare(self, old: Mapping[str, str], new: Mapping[str, str]) -> None:
+        for topic, identity in new.items():
+            if old.get(topic, identity) != identity:
+                raise DataError(
+                    f"the topic {topic} is not the one read before: it was deleted and created anew; "
+                    "read another topic, or start over with --fresh"
+                )
+
+    # reading -------------------------------------------------------------------------------------
+
+    def read(self, position: dict[str, Any] | None = None) -> Iterator[Record | None]:
+        """Yield the records from where ``open`` said; None: none is there just now."""
+        if self.journal is not None:
+            for name, _, last in self.journal.after(dict(self.offsets)):
+                yield from self._again(place_of(name), last)
+        while True:
+            polled = self._poll()
+            if polled:
+                yield from self._taken(polled)
+            elif self._drained():
+                return
+            else:
+                yield None
+
+    def _taken(self, polled: dict[TopicPartition, list[ConsumerRecord]]) -> Iterator[Record]:
+        places = sorted(polled)
+        if self.journal is not None:
+            self.journal.append(
+                (name_of(place), polled[place][0].offset, polled[place][-1].offset)
+                for place in places
+            )
+        for place in places:
+            for record in polled[place]:
+                yield self._record(record)
+
+    def _again(self, place: TopicPartition, last: int) -> Iterator[Record | None]:
+        """Yield the records of a partition up to an offset, and leave the others waiting."""
+        others = [other for other in self.consumer.assignment() if other != place]
+        self.consumer.pause(*others)
+        while self.consumer.position(place) <= last:
+            records = self._poll().get(place, [])
+            for record in records:
+                if record.offset <= last:
+                    yield self._record(record)
+            if not records:
+                yield None
+        self.consumer.seek(place, last + 1)
+        self.consumer.resume(*others)
+
+    def _record(self, record: ConsumerRecord) -> Record:
+        name = name_of(TopicPartition(record.topic, record.partition))
+        self.offsets[name] = record.offset + 1
+        value = record.value if record.value is not None else b""
+        return Record(
+            value[: self.max_bytes],
+            name,
+            record.offset,
+            record.partition,
+            record.offset + 1,
+            "tombstone" if record.value is None else "json",
+            len(value) > self.max_bytes,
+        )
+
+    def _poll(self) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Return the records that are there, by partition, and see to it that none stay away."""
+        polled: dict[TopicPartition, list[ConsumerRecord]] = {}
+        try:
+            polled = self.consumer.poll(POLL_MS, max_records=MOST_RECORDS)
+        except OffsetOutOfRangeError as error:
+            self._gap(error.args[0])
+        except LogTruncationError as error:
+            raise DataError(f"records that were read are gone: {error}") from error
+        except KafkaError as error:
+            self.say(f"Kafka: {error}")
+        now = time.monotonic()
+        if polled:
+            self._heard = now
+        if now - self._looked >= LOOK_SECONDS:
+            self._look(now)
+            self._looked = time.monotonic()
+        return polled
+
+    def _gap(self, asked: Mapping[TopicPartition, int]) -> None:
+        """Go on behind records that are gone, where that is wished."""
+        with self.broker.explained():
+            starts = self.consumer.beginning_offsets(list(asked), timeout_ms=ANSWER_MS)
+        for place, offset in asked.items():
+            name, start = name_of(place), starts[place]
+            if offset > start:
+                raise DataError(
+                    f"{name} ends before offset {offset}, which is the next: it is not the one read "
+                    "before; read another topic, or start over with --fresh"
+                )
+            gone = f"{name}: the records {offset} to {start - 1} are gone before they were read"
+            if not self.reading.skip_gaps:
+                raise DataError(
+                    f"{gone}; source.gaps: skip goes on behind them, and a longer retention time "
+                    "keeps it from happening again"
+                )
+            self.say(gone)
+            self.lost += start - offset
+            self.offsets[name] = start
+            self.consumer.seek(place, start)
+
+    def _look(self, now: float) -> None:
+        """Ask whether brokers are there, topics the same, and partitions as still as they seem."""
+        try:
+            self._ends = self.consumer.end_offsets(
+                list(self.consumer.assignment()), timeout_ms=ANSWER_MS // 2
+            )
+            found = self.broker.topics(self.reading.topics)
+        except (KafkaTimeoutError, UnavailableError) as error:
+            away = now - self._heard
+            if away > self.reading.patience:
+                raise UnavailableError(
+                    f"Kafka at {self.broker.bootstrap} has been away for {away:.0f} s"
+                ) from error
+            self.say(f"Kafka at {self.broker.bootstrap} does not answer; waiting for it")
+            return
+        self._compare(self.identities, {topic: identity for topic, (identity, _) in found.items()})
+        behind = {
+            place
+            for place, end in self._ends.items()
+            if self.consumer.position(place) < end and place not in self.consumer.paused()
+        }
+        silent = now - self._heard >= LOOK_SECONDS
+        stalled, self._suspects = behind & self._suspects if silent else set(), behind
+        if not behind or not silent:
+            self._heard = now
+        if stalled:
+            names = ", ".join(sorted(map(name_of, stalled)))
+            self.say(f"no records of {names} though there are some; connecting anew")
+            self._reconnect()
+
+    def _reconnect(self) -> None:
+        paused = self.consumer.paused()
+        self._connect()
+        self._seek()
+        self.consumer.pause(*paused)
+
+    def _drained(self) -> bool:
+        """Tell whether everything has been read that was there when the run began."""
+        return self.reading.to_end and all(
+            self.consumer.position(place) >= end for place, end in self._targets.items()
+        )
+
+    # what the run asks ---------------------------------------------------------------------------
+
+    def after(self, position: dict[str, Any], records: Sequence[Record]) -> dict[str, Any]:
+        """Return the position after records that stood next."""
+        return position | {
+            "offsets": position["offsets"] | {record.file: record.offset for record in records}
+        }
+
+    def lag(self) -> dict[str, int]:
+        """Return how many offsets each partition's end is ahead, as far as is known."""
+        if self.consumer is None:
+            return {}
+        ends = {
+            place: self.consumer.highwater(place) or self._ends.get(place, 0)
+            for place in self.consumer.assignment()
+        }
+        return {
+            name_of(place): max(0, end - self.offsets.get(name_of(place), end))
+            for place, end in sorted(ends.items())
+        }
+
+    def during(self, work: Callable[[], Any]) -> Any:
+        """Do work of the run's."""
+        return work()
+
+    def accepts(self, position: dict[str, Any], number: int) -> bool:
+        """Tell whether a run may go on from its checkpoint."""
+        return True
+
+    def acknowledge(self, position: dict[str, Any], number: int) -> None:
+        """Tell the group, for those who watch it, that a checkpoint holds the position."""
+        if self.reading.group is not None:
+            offsets = {
+                place_of(name): OffsetAndMetadata(offset, "", -1)
+                for name, offset in position["offsets"].items()
+            }
+            with suppress(KafkaError):
+                self.consumer.commit(offsets, timeout_ms=ANSWER_MS)
+
+    def close_consumer(self) -> None:
+        """Leave the brokers; closing twice is allowed."""
+        if self.consumer is not None:
+            consumer, self.consumer = self.consumer, None
+            with suppress(KafkaError):
+                consumer.close()
+
+    def close(self) -> None:
+        """Leave the brokers, and close the journal."""
+        self.close_consumer()
+        if self.journal is not None:
+            self.journal.close()
