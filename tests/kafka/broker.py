@@ -1,4 +1,8 @@
-"""A Kafka broker for tests: a real one, in a process that can be stopped, killed and paused."""
+"""A Kafka broker for tests: a real one, in a process that can be stopped, killed and paused.
+
+To try things out: ``python -m tests.kafka.broker TOPIC ...`` runs one at localhost:9092 until it is
+interrupted, with these topics, and forgets all.
+"""
 
 import os
 import random
@@ -6,6 +10,8 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -127,8 +133,9 @@ class Cluster:
 class Broker(Cluster):
     """A broker, which is its own controller, in a process that ends with this one."""
 
-    def __init__(self, folder: Path) -> None:
-        port, controller = free_ports(2)
+    def __init__(self, folder: Path, port: int | None = None) -> None:
+        free, controller = free_ports(2)
+        port = port or free
         super().__init__(f"127.0.0.1:{port}")
         self.port = port
         self.folder = folder
@@ -300,3 +307,25 @@ def own_broker(broker_process: Broker) -> Iterator[Broker]:
 def topic() -> str:
     """A name that no topic has."""
     return f"topic-{uuid.uuid4().hex}"
+
+
+def main(topics: list[str]) -> None:
+    """Run a broker until it is interrupted."""
+    fetch_jars(print)
+    with tempfile.TemporaryDirectory() as folder:
+        process = Broker(Path(folder), 9092)
+        try:
+            process.start()
+            for name in topics:
+                process.create_topic(name)
+            print(
+                f"Kafka runs at {process.bootstrap}, with the topics {' '.join(topics)}", flush=True
+            )
+            signal.sigwait({signal.SIGINT, signal.SIGTERM})
+        finally:
+            process.kill()
+
+
+if __name__ == "__main__":
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    main(sys.argv[1:])
