@@ -82,11 +82,17 @@ class DataError(OnlinesrlError):
 
 
 class ExampleError(OnlinesrlError):
-    """One bad example. The stream goes on; ``reason`` (one line) goes to the dead letters."""
+    """One bad example. The stream goes on; ``reason`` (one line) goes to the dead letters.
+
+    ``kind`` is a short name that stays: bad examples are counted by it. ``decode`` (no example),
+    ``too_long``, ``schema`` (not of this model), ``contradiction``, ``limit``, ``not_open``, ``hard_rule``
+    and ``infeasible``.
+    """
 
     exit_code = 65
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, kind: str = "decode") -> None:
+        self.kind = kind
         self.reason = printable(reason)
         super().__init__(self.reason)
 

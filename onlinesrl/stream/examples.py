@@ -43,7 +43,8 @@ class Reader:
     def example(self, record: Record) -> Example | ExampleError:
         """Return the example of a record, or what is wrong with it."""
         if record.too_long:
-            return ExampleError(f"longer than source.max_bytes ({self.source.max_bytes})")
+            reason = f"longer than source.max_bytes ({self.source.max_bytes})"
+            return ExampleError(reason, "too_long")
         try:
             return self._world(record) if record.kind == "db" else decode(record.value)
         except ExampleError as error:
