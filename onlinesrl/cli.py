@@ -17,6 +17,7 @@ from onlinesrl.errors import OnlinesrlError
 
 if TYPE_CHECKING:
     from onlinesrl.config import Config
+    from onlinesrl.stream.exporter import Exporter
 
 _STARTED = time.perf_counter()
 USAGE = 64
@@ -64,6 +65,9 @@ def run(
     set_: Overrides = [],  # noqa: B006 - typer's way
     fresh: Annotated[bool, typer.Option(help="Start over: forget an earlier run.")] = False,
     strict: Annotated[bool, typer.Option(help="Stop at the first bad example.")] = False,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Serve /metrics there; 0: a free port.")
+    ] = None,
 ) -> None:
     """Learn online from a stream; goes on from the last checkpoint where there is one."""
     settings = _load(config, set_)
@@ -75,8 +79,22 @@ def run(
     def say(message: str) -> None:
         print(message, file=sys.stderr)
 
-    summary = session.run(settings, fresh, strict, seconds, say)
+    with _exporter(metrics_port, say) as exporter:
+        summary = session.run(settings, fresh, strict, seconds, say, exporter)
     print_summary(summary, sys.stdout)
+
+
+@contextmanager
+def _exporter(port: int | None, say: Callable[[str], None]) -> Iterator[Exporter | None]:
+    """Serve metrics where a port is given."""
+    if port is None:
+        yield None
+        return
+    from onlinesrl.stream.exporter import Exporter
+
+    with Exporter(port) as exporter:
+        say(f"metrics at http://localhost:{exporter.port}/metrics")
+        yield exporter
 
 
 @app.command()

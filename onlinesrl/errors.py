@@ -109,6 +109,12 @@ class StorageError(OnlinesrlError):
     exit_code = 74
 
 
+class PortError(OnlinesrlError):
+    """A port to listen at cannot be had."""
+
+    exit_code = 74
+
+
 class LockedError(OnlinesrlError):
     """Another process is using the run folder."""
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onlinesrl.config import Config, mismatch
 from onlinesrl.errors import ModelError, StorageError
@@ -26,7 +26,10 @@ from onlinesrl.stream import checkpoint
 from onlinesrl.stream.examples import Reader
 from onlinesrl.stream.files import FileSource
 from onlinesrl.stream.folder import RunFolder
-from onlinesrl.stream.loop import Run, Schedule, check_fingerprint
+from onlinesrl.stream.loop import Item, Run, Schedule, Stopper, check_fingerprint
+
+if TYPE_CHECKING:
+    from onlinesrl.stream.exporter import Exporter
 
 Warn = Callable[[str], None]
 
@@ -169,14 +172,20 @@ def make_reader(config: Config) -> Reader:
 
 
 class _Watcher:
-    """Feeds the progress display."""
+    """Feeds the progress display, and the metrics server where there is one."""
 
-    def __init__(self, progress: Progress, seconds: float):
+    def __init__(self, progress: Progress, seconds: float, exporter: Exporter | None):
         self.progress = progress
+        self.exporter = exporter
         self.seconds = seconds
         self.started = time.monotonic()
 
+    def reading(self, items: Iterator[Item], stopper: Stopper) -> Iterator[Item]:
+        return self.exporter.reading(items, stopper) if self.exporter else items
+
     def update(self, snapshot: Callable[[], dict[str, Any]], examples: int) -> None:
+        if self.exporter is not None:
+            self.exporter.update(snapshot)
         if self.progress.due(examples):
             elapsed = self.seconds + time.monotonic() - self.started
             self.progress.update(snapshot(), examples / max(elapsed, 1e-9))
@@ -185,8 +194,13 @@ class _Watcher:
         self.progress.saved()
 
 
-def run(
-    config: Config, fresh: bool, strict: bool, import_seconds: float, say: Warn
+def run(  # noqa: PLR0913, PLR0917 - what a run is told
+    config: Config,
+    fresh: bool,
+    strict: bool,
+    import_seconds: float,
+    say: Warn,
+    exporter: Exporter | None = None,
 ) -> dict[str, Any]:
     """Learn online from the configured source, from its last checkpoint if there is one.
 
@@ -217,8 +231,10 @@ def run(
         try:
             run_.resume(saved)
             if not run_.finished:
+                if exporter is not None:
+                    exporter.begin(run_)
                 with Progress() as progress:
-                    run_.run(_Watcher(progress, run_.seconds))
+                    run_.run(_Watcher(progress, run_.seconds, exporter))
         finally:
             run_.close()
         if not run_.finished:

@@ -70,7 +70,7 @@ def save(
     path = folder / f"checkpoint-{number:012d}.ckpt"
     write_atomic(path, *_encode(number, header, arrays))
     with storage_errors(folder, "remove old checkpoints"):
-        found = _numbered(folder)
+        found = numbered(folder)
         kept = sorted(other for other in found if other <= number)[-keep:]
         for other in found.keys() - set(kept):
             found[other].unlink()
@@ -104,7 +104,7 @@ def latest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     Each damaged one passed over is told to `warn`. Raises StorageError when all are damaged, for
     starting empty would hide that, or when one cannot be opened.
     """
-    found = _numbered(folder)
+    found = numbered(folder)
     for number in sorted(found, reverse=True):
         try:
             return load(found[number])
@@ -118,7 +118,8 @@ def latest(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
     return None
 
 
-def _numbered(folder: Path) -> dict[int, Path]:
+def numbered(folder: Path) -> dict[int, Path]:
+    """Return the checkpoint files of a folder by number; none where there is no folder."""
     with storage_errors(folder, "list"):
         paths = sorted(folder.iterdir()) if folder.exists() else []
     return {int(match[1]): path for path in paths if (match := _NAME.fullmatch(path.name))}

@@ -41,6 +41,10 @@ class MismatchError(OnlinesrlError):
 class Watcher(Protocol):
     """Who is told how a run goes; it never changes what the run does."""
 
+    def reading(self, items: Iterator[Item], stopper: Stopper) -> Iterator[Item]:
+        """Pass on what the run reads: it changes only while it has an item and asks for no other."""
+        ...
+
     def update(self, snapshot: Callable[[], dict[str, Any]], examples: int) -> None:
         """Take note of progress; ``snapshot`` makes a metrics line if one is wanted."""
         ...
@@ -202,7 +206,7 @@ class Run:
         self.started = time.monotonic()
         with rare_collections(), Stopper() as stopper:
             saved_at = self.started
-            source = self.reader.read(self.position)
+            source = watcher.reading(self.reader.read(self.position), stopper)
             while batch := self.take(source, stopper):
                 records, examples = [r for r, _ in batch], [e for _, e in batch]
                 outcomes, tally = self.learner.step(examples)
