@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onlinesrl import __version__
+from onlinesrl import __version__, operate
 from onlinesrl.errors import OnlinesrlError
 
 if TYPE_CHECKING:
@@ -214,6 +215,11 @@ def schema() -> None:
     print(json.dumps(json_schema(), indent=2))
 
 
+app.command()(operate.replay)
+app.add_typer(operate.dlq, name="dlq")
+app.add_typer(operate.checkpoints, name="checkpoint")
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         print(f"onlinesrl {__version__}")
@@ -239,6 +245,12 @@ def main() -> None:
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
+    except SystemExit:  # typer's: who read the output has gone
+        code = 74
+    except OSError as error:
+        with suppress(OSError):
+            print(f"onlinesrl: {error}", file=sys.stderr)
+        code = 74
     except Exception as error:
         shown = getattr(error, "format_message", None)
         if shown is None:
@@ -246,4 +258,11 @@ def main() -> None:
         if message := shown():  # none where the help has been shown
             print(f"onlinesrl: {message}", file=sys.stderr)
         code = USAGE
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):
+            print(f"standard output: cannot write: {error.strerror}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or it is tried again at the exit
+        code = code or 74
     sys.exit(code or 0)

@@ -75,6 +75,12 @@ class ConfigError(OnlinesrlError):
         self.problems = tuple(problems)
 
 
+class UsageError(OnlinesrlError):
+    """A command was given what does not go together."""
+
+    exit_code = 64
+
+
 class DataError(OnlinesrlError):
     """An example that ends the run: a bad one under ``--strict``, or one bad one too many."""
 
