@@ -7,6 +7,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
@@ -273,4 +274,5 @@ class Topic:
         trace: TracebackType | None,
     ) -> None:
         """Close the producer; all has arrived, or an error has been told."""
-        self.producer.close(1)
+        with suppress(*self.errors):  # what had not arrived then, still has not
+            self.producer.close(1)

@@ -75,8 +75,8 @@ def test_rate(job: Callable[..., Job], citations: list[bytes]) -> None:
     run = job(citations[:11])
     started = time.monotonic()
     assert call(run, run.source, "--to", "stdout", "--rate", 20) == 0
-    assert 0.5 <= time.monotonic() - started < 5
-    assert run.said.startswith("11 sent in 0.")
+    assert 0.5 <= time.monotonic() - started < 10
+    assert run.said.startswith("11 sent in ")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -95,7 +95,8 @@ class Exporter(Collector):
                     yield item
                 self.working = False
         finally:
-            self.ended = True
+            with self.unchanging:
+                self.ended = True
             self.work()
 
     def update(self, line: Callable[[], dict[str, Any]]) -> None:
@@ -136,9 +137,10 @@ class Exporter(Collector):
         run = self.run
         if run is None:
             return
-        if not self.ended and self.unchanging.acquire(timeout=PATIENCE_SECONDS):
+        if self.unchanging.acquire(timeout=PATIENCE_SECONDS):
             try:
-                self.hand_over(run.line())
+                if not self.ended:
+                    self.hand_over(run.line())
             finally:
                 self.unchanging.release()
         figures = self.figures
@@ -222,7 +224,10 @@ def _gauge(name: str, words: str, value: float) -> Metric:
 
 
 def _lag(run: Run) -> dict[str, int]:
-    """Return the records behind by partition, as the source last knew; files do not know."""
+    """Return the records behind by partition, as the source last knew; files do not know.
+
+    The run may be reading from the source meanwhile, in its own thread.
+    """
     lag: Callable[[], dict[str, int]] = getattr(run.reader.source, "lag", dict)
     return lag()
 
