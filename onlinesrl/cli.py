@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -12,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onlinesrl import __version__
+from onlinesrl import __version__, operate
 from onlinesrl.errors import OnlinesrlError
 
 if TYPE_CHECKING:
     from onlinesrl.config import Config
+    from onlinesrl.stream.exporter import Exporter
 
 _STARTED = time.perf_counter()
 USAGE = 64
@@ -59,7 +61,7 @@ def _output(path: Path | None) -> Iterator[Callable[[bytes], object]]:
 
 
 @app.command()
-def run(
+def run(  # noqa: PLR0913, PLR0917 - the options of the command
     config: ConfigPath,
     set_: Overrides = [],  # noqa: B006 - typer's way
     fresh: Annotated[bool, typer.Option(help="Start over: forget an earlier run.")] = False,
@@ -69,6 +71,9 @@ def run(
         typer.Option(
             metavar="end|forever|N", help="Where to stop: a number is of examples in all."
         ),
+    ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Serve /metrics there; 0: a free port.")
     ] = None,
 ) -> None:
     """Learn online from a stream; goes on from the last checkpoint where there is one."""
@@ -81,9 +86,23 @@ def run(
     def say(message: str) -> None:
         print(message, file=sys.stderr)
 
-    options = session.Options(fresh, strict, _until(until))
-    summary = session.run(settings, options, seconds, say)
+    with _exporter(metrics_port, say) as exporter:
+        options = session.Options(fresh, strict, _until(until), exporter)
+        summary = session.run(settings, options, seconds, say)
     print_summary(summary, sys.stdout)
+
+
+@contextmanager
+def _exporter(port: int | None, say: Callable[[str], None]) -> Iterator[Exporter | None]:
+    """Serve metrics where a port is given."""
+    if port is None:
+        yield None
+        return
+    from onlinesrl.stream.exporter import Exporter
+
+    with Exporter(port) as exporter:
+        say(f"metrics at http://localhost:{exporter.port}/metrics")
+        yield exporter
 
 
 def _until(text: str | None) -> str | int | None:
@@ -213,6 +232,11 @@ def schema() -> None:
     print(json.dumps(json_schema(), indent=2))
 
 
+app.command()(operate.replay)
+app.add_typer(operate.dlq, name="dlq")
+app.add_typer(operate.checkpoints, name="checkpoint")
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         print(f"onlinesrl {__version__}")
@@ -238,6 +262,12 @@ def main() -> None:
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
+    except SystemExit:  # typer's: who read the output has gone
+        code = 74
+    except OSError as error:
+        with suppress(OSError):
+            print(f"onlinesrl: {error}", file=sys.stderr)
+        code = 74
     except Exception as error:
         shown = getattr(error, "format_message", None)
         if shown is None:
@@ -245,4 +275,11 @@ def main() -> None:
         if message := shown():  # none where the help has been shown
             print(f"onlinesrl: {message}", file=sys.stderr)
         code = USAGE
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):
+            print(f"standard output: cannot write: {error.strerror}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or it is tried again at the exit
+        code = code or 74
     sys.exit(code or 0)

@@ -75,6 +75,12 @@ class ConfigError(OnlinesrlError):
         self.problems = tuple(problems)
 
 
+class UsageError(OnlinesrlError):
+    """A command was given what does not go together."""
+
+    exit_code = 64
+
+
 class DataError(OnlinesrlError):
     """An example that ends the run: a bad one under ``--strict``, or one bad one too many."""
 
@@ -82,11 +88,17 @@ class DataError(OnlinesrlError):
 
 
 class ExampleError(OnlinesrlError):
-    """One bad example. The stream goes on; ``reason`` (one line) goes to the dead letters."""
+    """One bad example. The stream goes on; ``reason`` (one line) goes to the dead letters.
+
+    ``kind`` is a short name that stays: bad examples are counted by it. ``decode`` (no example),
+    ``too_long``, ``schema`` (not of this model), ``contradiction``, ``limit``, ``not_open``, ``hard_rule``,
+    ``infeasible``, ``unsolved``, ``overflow`` and ``crash``.
+    """
 
     exit_code = 65
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, kind: str = "decode") -> None:
+        self.kind = kind
         self.reason = printable(reason)
         super().__init__(self.reason)
 
@@ -99,6 +111,12 @@ class UnavailableError(OnlinesrlError):
 
 class StorageError(OnlinesrlError):
     """Reading or writing a file of the run failed."""
+
+    exit_code = 74
+
+
+class PortError(OnlinesrlError):
+    """A port to listen at cannot be had."""
 
     exit_code = 74
 

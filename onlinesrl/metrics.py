@@ -7,6 +7,7 @@ mean number of wrong atoms an example. All are prequential where the example is 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,6 +64,7 @@ class Metrics:
     total: Counts = field(default_factory=Counts)
     window: Counts = field(default_factory=Counts)
     routes: dict[str, int] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
     by: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, tally: Any, examples: int) -> None:
@@ -77,6 +79,9 @@ class Metrics:
         self.window.add(tally.labelled, tally.counts)
         for route, n in tally.routes.items():
             self.routes[route] = self.routes.get(route, 0) + n
+        if tally.errors:
+            errors = Counter(self.errors) + Counter(tally.errors)
+            self.errors = dict(sorted(errors.items()))
         for name, counts in tally.by_class.items():
             old = self.by.get(name, [0, 0, 0])
             self.by[name] = [a + int(b) for a, b in zip(old, counts, strict=True)]
@@ -89,6 +94,7 @@ class Metrics:
             "examples": self.examples,
             "labelled": self.total.labelled,
             "bad": self.bad,
+            "errors": self.errors,
             **self.total.scores(),
             "macro_f1": sum(values) / len(values) if values else None,
             "by": by,

@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onlinesrl.config import Config, mismatch
 from onlinesrl.errors import ExampleError, ModelError, StorageError
@@ -31,7 +31,10 @@ from onlinesrl.stream.examples import Reader
 from onlinesrl.stream.files import FileSource, Record
 from onlinesrl.stream.folder import RunFolder
 from onlinesrl.stream.labels import Labels
-from onlinesrl.stream.loop import Rebalanced, Run, Schedule, Sink, Stopper, check_fingerprint
+from onlinesrl.stream.loop import Item, Rebalanced, Run, Schedule, Sink, Stopper, check_fingerprint
+
+if TYPE_CHECKING:
+    from onlinesrl.stream.exporter import Exporter
 
 Warn = Callable[[str], None]
 
@@ -218,14 +221,20 @@ def _kafka_sink(config: Config) -> Sink | None:
 
 
 class _Watcher:
-    """Feeds the progress display."""
+    """Feeds the progress display, and the metrics server where there is one."""
 
-    def __init__(self, progress: Progress, seconds: float):
+    def __init__(self, progress: Progress, seconds: float, exporter: Exporter | None):
         self.progress = progress
+        self.exporter = exporter
         self.seconds = seconds
         self.started = time.monotonic()
 
+    def reading(self, items: Iterator[Item | None], stopper: Stopper) -> Iterator[Item | None]:
+        return self.exporter.reading(items, stopper) if self.exporter else items
+
     def update(self, snapshot: Callable[[], dict[str, Any]], examples: int) -> None:
+        if self.exporter is not None:
+            self.exporter.update(snapshot)
         if self.progress.due(examples):
             elapsed = self.seconds + time.monotonic() - self.started
             self.progress.update(snapshot(), examples / max(elapsed, 1e-9))
@@ -239,12 +248,13 @@ class Options:
     """What the command line says of a run.
 
     ``until`` is "end" (what is there when it begins), "forever", or a number of examples in all; None:
-    forever where the source is live.
+    forever where the source is live. ``exporter`` serves metrics.
     """
 
     fresh: bool = False
     strict: bool = False
     until: str | int | None = None
+    exporter: Exporter | None = None
 
 
 def run(config: Config, options: Options, import_seconds: float, say: Warn) -> dict[str, Any]:
@@ -284,8 +294,11 @@ def _run(
                 with closing(run_), suppress(Rebalanced):
                     run_.resume(saved)
                     if not run_.finished:
+                        if options.exporter is not None:
+                            options.exporter.begin(run_)
                         with Progress() as progress:
-                            run_.run(_Watcher(progress, run_.seconds), stopper)
+                            watcher = _Watcher(progress, run_.seconds, options.exporter)
+                            run_.run(watcher, stopper)
                     break
                 say("the group divides its partitions anew")
                 learner = new_learner(config)

@@ -18,7 +18,8 @@ LAYERS = [
     {"stream"},
     {"progress", "report"},
     {"results"},
-    {"session", "inspect", "inference"},
+    {"session", "inspect", "inference", "replay"},
+    {"operate"},
     {"cli"},
 ]
 """From the lowest up: a part imports itself, parts of lower layers, and parts of its own."""

@@ -1,6 +1,7 @@
 """Metrics are sums of whole numbers: the order and size of batches say nothing."""
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,6 +26,7 @@ class Tally:
     unsolved: int = 0
     routes: dict[str, int] = field(default_factory=dict)
     by_class: dict[str, list[int]] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
 
 
 @st.composite
@@ -42,6 +44,7 @@ def tallies(draw: st.DrawFn) -> Tally:
         draw(st.integers(0, 1)),
         {"elimination": 0, "ilp": 0, route: predicted},
         draw(classes) if labelled else {},
+        {} if predicted else {draw(st.sampled_from(["limit", "decode"])): 1},
     )
 
 
@@ -61,6 +64,7 @@ def together(parts: list[Tally]) -> Tally:
         sum(p.unsolved for p in parts),
         routes,
         classes,
+        sum((Counter(p.errors) for p in parts), Counter()),
     )
 
 
@@ -101,11 +105,14 @@ def test_scores_of_nothing_are_none() -> None:
 def test_scores_of_known_counts() -> None:
     metrics = Metrics()
     by = {"author": np.array([4, 1, 1]), "title": np.array([2, 0, 2]), "none": np.array([0, 0, 0])}
-    metrics.add(Tally([6, 1, 3, 10, 7, 4, 1], 2, 3, 3, 1, 0, {"elimination": 3}, by), 4)
+    metrics.add(
+        Tally([6, 1, 3, 10, 7, 4, 1], 2, 3, 3, 1, 0, {"elimination": 3}, by, {"limit": 1}), 4
+    )
     assert metrics.snapshot() == {
         "examples": 4,
         "labelled": 2,
         "bad": 1,
+        "errors": {"limit": 1},
         "f1": 12 / 16,
         "precision": 6 / 7,
         "recall": 6 / 9,

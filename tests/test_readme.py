@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import typer
 import yaml
 
 from onlinesrl.cli import app
@@ -17,6 +18,10 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 
 
+def commands(app: typer.Typer) -> list[str]:
+    return [command.name or command.callback.__name__ for command in app.registered_commands]
+
+
 def test_ci_calls_the_test_command_of_the_readme():
     _, command = (block.strip() for block in blocks("sh"))
     assert command.endswith(".venv/bin/pytest")
@@ -29,8 +34,10 @@ def test_both_commands_are_on_the_first_screen():
 
 
 def test_every_command_of_the_tool_is_documented():
-    names = [command.name or command.callback.__name__ for command in app.registered_commands]
-    assert len(names) > 5
+    names = [*commands(app)]
+    for group in app.registered_groups:
+        names += [f"{group.name} {name}" for name in commands(group.typer_instance)]
+    assert len(names) > 14
     assert [name for name in names if f"`onlinesrl {name}" not in README] == []
 
 

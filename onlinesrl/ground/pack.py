@@ -159,7 +159,7 @@ class Packer:
         for name, atoms in atoms_of.items():
             slot = slots.get(name)
             if slot is None:
-                raise ExampleError(self._unknown(name, slots, where))
+                raise ExampleError(self._unknown(name, slots, where), "schema")
             arity = self.arity[name]
             try:
                 fits = set(map(len, atoms)) <= {arity}  # type: ignore[arg-type]
@@ -167,7 +167,7 @@ class Packer:
                 plain = self._plain(atoms_of, where, start, count)
                 return self._relations(plain, where, slots, start, count)
             if not fits or len(atoms) > self.max_atoms:
-                raise ExampleError(self._wrong(name, atoms, where))
+                raise ExampleError(self._wrong(name, atoms, where), "limit" if fits else "schema")
             start[slot], count[slot] = at, len(atoms)
             at += arity * len(atoms)
         rows = chain.from_iterable(atoms_of.values())
@@ -207,7 +207,8 @@ class Packer:
                 if value not in (0.0, 1.0):
                     raise ExampleError(
                         f"{where} atom {show_atom(name, args)} has value {value}; "
-                        "a Markov logic example takes 1 (true) or 0 (false)"
+                        "a Markov logic example takes 1 (true) or 0 (false)",
+                        "schema",
                     )
                 (true if value else false).setdefault(name, []).append(args)
             _check_consistent(name, true[name], false.get(name, ()), where)
@@ -313,7 +314,8 @@ def _check_consistent(
     both = {tuple(map(str, a)) for a in true} & {tuple(map(str, a)) for a in false}  # type: ignore[arg-type]
     if both:
         atom = show_atom(name, min(both))
-        raise ExampleError(f"contradiction in {where}: {atom} is both true and false")
+        reason = f"contradiction in {where}: {atom} is both true and false"
+        raise ExampleError(reason, "contradiction")
 
 
 def show_atom(name: str, args: Iterable[Constant]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -39,6 +40,19 @@ ROUTES = {k.ELIMINATION: "elimination", k.ILP: "ilp"}
 AUDIT_TOLERANCE = 1e-6
 UNSOLVED = 32
 """The status of a world that was left because a search ended at its limit; see kernels.learn."""
+KINDS = {
+    k.TRUTH_NOT_OPEN: "not_open",
+    k.TRUTH_BREAKS_GROUP: "hard_rule",
+    k.TRUTH_BREAKS_RULE: "hard_rule",
+    k.INFEASIBLE: "infeasible",
+    ground.EVIDENCE_BREAKS_RULE: "hard_rule",
+    ground.TOO_MANY_ATOMS: "limit",
+    ground.TOO_MANY_GROUNDINGS: "limit",
+    k.OVERFLOW: "overflow",
+    UNSOLVED: "unsolved",
+}
+"""What kind of ExampleError the kernel's statuses are."""
+
 
 
 class AuditError(OnlinesrlError):
@@ -110,6 +124,7 @@ class Tally:
     unsolved: int  # a search ended at its limit, whether the example was put aside or not
     routes: Mapping[str, int]
     by_class: Mapping[str, Indices]  # hits, false alarms, misses
+    errors: Mapping[str, int]  # the bad ones, by ExampleError's kinds
 
 
 @dataclass(frozen=True)
@@ -217,7 +232,7 @@ class OnlineLearner:
         status, detail = self._prepare(batch)
         if status not in (ground.OK, k.EXTERNAL):
             self.out.status[0], self.out.detail[0] = status, detail
-            raise ExampleError(self._reason(batch, 0))
+            raise ExampleError(self._reason(batch, 0), KINDS[status])
         model, used = clause_model(self.net)
         atoms: list[tuple[str, list[Constant]]] = []
         for q, names in enumerate(self.names):
@@ -257,6 +272,7 @@ class OnlineLearner:
         outcomes = [
             Outcome(None, str(e)) if isinstance(e, ExampleError) else None for e in examples
         ]
+        bad = [e.kind for e in examples if isinstance(e, ExampleError)]
         self.packer.clear()
         for place, example in enumerate(examples):
             if isinstance(example, Example):
@@ -264,6 +280,7 @@ class OnlineLearner:
                     self.packer.add(example, place)
                 except ExampleError as error:
                     outcomes[place] = Outcome(None, str(error))
+                    bad.append(error.kind)
         batch, worlds = self.packer.batch(learning), self.packer.worlds
         self.out = self._output(batch)
         self.audits = dict[int, float]()
@@ -272,7 +289,7 @@ class OnlineLearner:
         self._check_audits(worlds)
         for w, outcome in enumerate(self._outcomes(batch, worlds)):
             outcomes[worlds[w].place] = outcome
-        return [o for o in outcomes if o is not None], self._tally(batch, worlds)
+        return [o for o in outcomes if o is not None], self._tally(batch, worlds, bad)
 
     def _output(self, batch: ground.Batch) -> k.Output:
         worlds = len(batch.listed)
@@ -565,7 +582,8 @@ class OnlineLearner:
             "(not in its query list, or false by evidence)"
         )
 
-    def _tally(self, batch: ground.Batch, worlds: Sequence[World]) -> Tally:
+    def _tally(self, batch: ground.Batch, worlds: Sequence[World], bad: list[str]) -> Tally:
+        """Count a batch; ``bad`` are the kinds of those that did not come to the kernel."""
         good = self.out.status == ground.OK
         routes = np.bincount(self.out.route[good], minlength=len(ROUTES))
         return Tally(
@@ -577,6 +595,7 @@ class OnlineLearner:
             unsolved=len(self.unsolved),
             routes={ROUTES[n]: int(routes[n]) for n in ROUTES},
             by_class=self._by_class(batch, good),
+            errors=Counter(bad + [KINDS[status] for status in self.out.status[~good].tolist()]),
         )
 
     def _by_class(self, batch: ground.Batch, good: network.Bytes) -> dict[str, Indices]:

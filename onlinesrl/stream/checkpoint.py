@@ -70,7 +70,7 @@ def save(
     path = folder / f"checkpoint-{number:012d}.ckpt"
     write_atomic(path, *_encode(number, header, arrays))
     with storage_errors(folder, "remove old checkpoints"):
-        found = _numbered(folder)
+        found = numbered(folder)
         kept = sorted(other for other in found if other <= number)[-keep:]
         for other in found.keys() - set(kept):
             found[other].unlink()
@@ -108,7 +108,7 @@ def latest(
     Each damaged one passed over is told to `warn`. Raises StorageError when all are damaged, for
     starting empty would hide that, or when one cannot be opened.
     """
-    found, refused = _numbered(folder), False
+    found, refused = numbered(folder), False
     for number in sorted(found, reverse=True):
         try:
             intact = load(found[number])
@@ -126,7 +126,8 @@ def latest(
     return None
 
 
-def _numbered(folder: Path) -> dict[int, Path]:
+def numbered(folder: Path) -> dict[int, Path]:
+    """Return the checkpoint files of a folder by number; none where there is no folder."""
     with storage_errors(folder, "list"):
         paths = sorted(folder.iterdir()) if folder.exists() else []
     return {int(match[1]): path for path in paths if (match := _NAME.fullmatch(path.name))}

@@ -2,16 +2,21 @@
 
 import base64
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
+from onlinesrl.errors import StorageError
 from onlinesrl.stream.files import Record
-from onlinesrl.stream.folder import OutputFile
+from onlinesrl.stream.folder import OutputFile, storage_errors
 
 
 class DeadLetters(OutputFile):
     """The file of bad examples, one JSON object a line.
 
     Keys: `file`, `line`, `id` (null when the example has none that can be read), `reason`, and the
-    bytes of the example: as `text` where they are valid UTF-8, else as `base64`.
+    bytes of the example: as `text` where they are valid UTF-8, else as `base64`. Of an example that
+    was too long there is only the first part, and `cut` is true.
     """
 
     def append(self, record: Record, reason: str, example_id: str | None = None) -> None:
@@ -19,7 +24,10 @@ class DeadLetters(OutputFile):
 
         Raises StorageError.
         """
-        letter = {"file": record.file, "line": record.line, "id": example_id, "reason": reason}
+        letter: dict[str, str | int | None] = {"file": record.file, "line": record.line}
+        letter |= {"id": example_id, "reason": reason}
+        if record.too_long:
+            letter["cut"] = True
         try:
             letter["text"] = record.value.decode()
         except UnicodeDecodeError:
@@ -27,3 +35,36 @@ class DeadLetters(OutputFile):
         line = json.dumps(letter, ensure_ascii=False) + "\n"
         self.write(line.encode(errors="backslashreplace"))  # a lone surrogate: its JSON escape
         self.flush(fsync=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A dead letter as it is read back: `value` are the bytes of the example, or their first part."""
+
+    place: str
+    id: str | None
+    reason: str
+    value: bytes
+    cut: bool
+
+
+def letters(path: Path) -> Iterator[Letter]:
+    """Yield the letters of a file that a run may be writing; half a line at its end is not one yet.
+
+    Raises StorageError, with the line, for what is no letter.
+    """
+    with storage_errors(path, "read"), path.open("rb") as stream:
+        for number, line in enumerate(stream, 1):
+            if line.endswith(b"\n"):
+                yield _letter(f"{path}:{number}", line)
+
+
+def _letter(where: str, line: bytes) -> Letter:
+    try:
+        letter = json.loads(line)
+        text = letter.get("text")
+        value = base64.b64decode(letter["base64"]) if text is None else text.encode()
+        place = f"{letter['file']}:{letter['line']}"
+        return Letter(place, letter["id"], letter["reason"], value, letter.get("cut", False))
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+        raise StorageError(f"{where}: not a dead letter: {error}") from error

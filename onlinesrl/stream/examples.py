@@ -61,7 +61,8 @@ class Reader:
         if record.kind == "tombstone":
             return None
         if record.too_long:
-            return ExampleError(f"longer than source.max_bytes ({self.source.max_bytes})")
+            reason = f"longer than source.max_bytes ({self.source.max_bytes})"
+            return ExampleError(reason, "too_long")
         try:
             return self._world(record) if record.kind == "db" else decode(record.value)
         except ExampleError as error:

@@ -198,6 +198,8 @@ class KafkaSource:
         now = time.monotonic()
         if polled:
             self._heard = now
+            highest = ((place, self.consumer.highwater(place)) for place in polled)
+            self._ends = self._ends | {place: end for place, end in highest if end is not None}
         if now - self._looked >= LOOK_SECONDS:
             self._look(now)
             self._looked = time.monotonic()
@@ -277,15 +279,10 @@ class KafkaSource:
 
     def lag(self) -> dict[str, int]:
         """Return how many offsets each partition's end is ahead, as far as is known."""
-        if self.consumer is None:
-            return {}
-        ends = {
-            place: self.consumer.highwater(place) or self._ends.get(place, 0)
-            for place in self.consumer.assignment()
-        }
+        offsets = self.offsets
         return {
-            name_of(place): max(0, end - self.offsets.get(name_of(place), end))
-            for place, end in sorted(ends.items())
+            name_of(place): max(0, end - offsets.get(name_of(place), end))
+            for place, end in sorted(self._ends.items())
         }
 
     def during(self, work: Callable[[], Any]) -> Any:

@@ -87,6 +87,10 @@ class Sink(Protocol):
 class Watcher(Protocol):
     """Who is told how a run goes; it never changes what the run does."""
 
+    def reading(self, items: Iterator[Item | None], stopper: Stopper) -> Iterator[Item | None]:
+        """Pass on what the run reads: it changes only while it has an item and asks for no other."""
+        ...
+
     def update(self, snapshot: Callable[[], dict[str, Any]], examples: int) -> None:
         """Take note of progress; ``snapshot`` makes a metrics line if one is wanted."""
         ...
@@ -289,7 +293,7 @@ class Run:
         self.open()
         with rare_collections():
             saved_at = self.started
-            items = self.reader.read(self.position)
+            items = watcher.reading(self.reader.read(self.position), stopper)
             self.check_share()
             while (batch := self.take(items, stopper)) is not None:
                 condemned = self.learn(batch)
@@ -327,7 +331,7 @@ class Run:
             number = self.metrics.examples
             condemned = self.crash.condemned(number)
             if condemned is not None:
-                outcomes, tally = self.learner.step([ExampleError(condemned)])
+                outcomes, tally = self.learner.step([ExampleError(condemned, "crash")])
             else:
                 examples = [example for _, example, _ in work]
                 with self.crash.trying(number, len(work)):

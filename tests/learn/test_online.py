@@ -22,7 +22,7 @@ from onlinesrl.infer.mpe import Mpe
 from onlinesrl.kernels import learn as k
 from onlinesrl.kernels import updates
 from onlinesrl.lang import mln
-from onlinesrl.lang.example import Example, decode
+from onlinesrl.lang.example import Example, ValuedAtom, decode
 from onlinesrl.learn.online import AuditError, Hyper, Inference, OnlineLearner, Tally
 from onlinesrl.metrics import Metrics
 
@@ -346,3 +346,28 @@ def test_margins_are_the_distance_to_the_second_best_state() -> None:
         second = Brute().second_best(model, weights, best.state)
         assert second is not None
         assert outcome.prediction.margin == pytest.approx(best.score - second.score, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ({"evidence": {"Nothing": [["a"]]}}, "schema"),
+        ({"evidence": {"Token": [["a"]]}}, "schema"),
+        ({"evidence": {"Token": [ValuedAtom(["a", 0], 0.5)]}}, "schema"),
+        ({"evidence": {"Token": [["a", 0], ValuedAtom(["a", "0"], 0)]}}, "contradiction"),
+        ({"evidence": {"Token": [["a", 0]] * 41}}, "limit"),
+        ({"evidence": {"Token": [["a", n] for n in range(40)]}}, "limit"),
+        ({"truth": {"InField": [[0, "a"]]}, "query": {"InField": []}}, "not_open"),
+        ({"truth": {"InField": [[0, "a"], [0, "b"]]}}, "hard_rule"),
+        ({"evidence": {"Token": [["w", 0]], "InField": [[0, "a"], [0, "b"]]}}, "infeasible"),
+    ],
+)
+def test_bad_examples_are_counted_by_kind(values: dict[str, Any], kind: str) -> None:
+    learner = new_learner()
+    limited = replace(learner.inference, max_atoms=40)
+    learner = OnlineLearner(learner.layout.plan, learner.hyper, limited)
+    bad = Example(id=1, **({"evidence": {"Token": [["w", 0]]}} | values))
+    given = [ExampleError("bad"), bad, *examples(2), ExampleError("long", "too_long"), bad]
+    outcomes, tally = learner.step(given)
+    assert tally.errors == {"decode": 1, "too_long": 1, kind: 2}, outcomes[1].error
+    assert tally.predicted == 2

@@ -1,0 +1,237 @@
+"""Commands for those who look after a run: replay, its dead letters, its checkpoints."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from onlinesrl.errors import StorageError, UsageError, printable
+
+if TYPE_CHECKING:
+    from onlinesrl.replay import Message, Sink
+    from onlinesrl.stream.checkpoint import Checkpoint
+    from onlinesrl.stream.deadletter import Letter
+
+
+class Target(StrEnum):
+    """Where a stream is sent."""
+
+    KAFKA = "kafka"
+    STDOUT = "stdout"
+
+
+TopicName = Annotated[str | None, typer.Option(help="The topic, for --to kafka.")]
+Bootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="The broker.")]
+LOCAL = "localhost:9092"
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr)
+
+
+def _topic(topic: str | None, bootstrap: str, partition: int | None = None) -> Sink:
+    if topic is None:
+        raise UsageError("--to kafka needs --topic")
+    from onlinesrl.replay import Topic
+
+    return Topic(bootstrap, topic, partition)
+
+
+def replay(  # noqa: PLR0913, PLR0917 - the options of the command
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file, a folder, or -.")],
+    to: Annotated[Target, typer.Option(help="Where to.")],
+    topic: TopicName = None,
+    bootstrap: Bootstrap = LOCAL,
+    partition: Annotated[
+        int | None, typer.Option(min=0, help="One partition; else by the example's id.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(min=1e-6, max=1e9, help="Examples a second at most.")
+    ] = None,
+    query: Annotated[
+        str, typer.Option(metavar="P,Q", help="What is to be predicted, for .db files.")
+    ] = "",
+) -> None:
+    """Give a file's examples out as a live stream."""
+    from onlinesrl import replay as give
+
+    found = give.messages(file, [name for name in query.split(",") if name])
+    kafka = to is Target.KAFKA
+    sink = _topic(topic, bootstrap, partition) if kafka else give.Lines(None, rate is not None)
+    give.replay(found, sink, rate, _say)
+
+
+# dead letters ------------------------------------------------------------------------------------
+
+dlq = typer.Typer(no_args_is_help=True, help="The dead letters of a run: list, show, replay.")
+RunArgument = Annotated[
+    Path, typer.Argument(metavar="RUN", help="A run folder, or its deadletter.jsonl.")
+]
+
+
+def _letters(run: Path) -> Iterator[Letter]:
+    from onlinesrl.stream.deadletter import letters
+
+    return letters(run / "deadletter.jsonl" if run.is_dir() else run)
+
+
+@dlq.command("list")
+def dlq_list(run: RunArgument) -> None:
+    """List the dead letters: number, place, id and reason; then how many have each reason."""
+    reasons: Counter[str] = Counter()
+    for number, letter in enumerate(_letters(run), 1):
+        name = "-" if letter.id is None else letter.id
+        reasons[letter.reason] += 1
+        print(printable(f"{number:>6}  {letter.place}  {name}  {letter.reason}"))
+    print(f"{reasons.total():,} dead letters")
+    for reason, count in sorted(reasons.items(), key=lambda found: (-found[1], found[0])):
+        print(printable(f"{count:>6}  {reason}"))
+
+
+@dlq.command("show")
+def dlq_show(
+    run: RunArgument,
+    number: Annotated[int, typer.Argument(metavar="N", min=1, help="Which, from 1.")],
+) -> None:
+    """Show a dead letter: what cannot be printed in its bytes stands as escapes."""
+    letter = next(islice(_letters(run), number - 1, None), None)
+    if letter is None:
+        raise UsageError(f"{run}: there is no dead letter {number}")
+    size = f"the first {len(letter.value):,}" if letter.cut else f"{len(letter.value):,}"
+    name = "-" if letter.id is None else letter.id
+    shown = {"place": letter.place, "id": name, "reason": letter.reason, "bytes": size}
+    for key, text in shown.items():
+        print(f"{key:<8}{printable(text)}")
+    for line in letter.value.decode(errors="backslashreplace").split("\n"):
+        print(printable(line))
+
+
+@dlq.command("replay")
+def dlq_replay(
+    run: RunArgument,
+    to: Annotated[Target, typer.Option(help="Where to.")] = Target.STDOUT,
+    output: Annotated[Path | None, typer.Option(help="A file; else standard output.")] = None,
+    topic: TopicName = None,
+    bootstrap: Bootstrap = LOCAL,
+) -> None:
+    """Give the dead letters out again, byte for byte: a line each, or to a topic.
+
+    What cannot be given out whole (it was cut, or is of several lines) is left out and told: exit 65.
+    """
+    from onlinesrl import replay as give
+
+    kafka = to is Target.KAFKA
+    if kafka and output is not None:
+        raise UsageError("--output goes with --to stdout")
+    left_out = 0
+
+    def messages() -> Iterator[Message]:
+        nonlocal left_out
+        for number, letter in enumerate(_letters(run), 1):
+            reason = _unfit(letter, lines=not kafka)
+            if reason is None:
+                key = give.key_of(letter.value) if letter.id is None else letter.id.encode()
+                yield give.Message(letter.value, key, f"{run}: dead letter {number}")
+            else:
+                left_out += 1
+                _say(f"{run}: dead letter {number} is left out: {reason}")
+
+    sink = _topic(topic, bootstrap) if kafka else give.Lines(output)
+    give.replay(messages(), sink, None, _say)
+    if left_out:
+        raise typer.Exit(65)
+
+
+def _unfit(letter: Letter, lines: bool) -> str | None:
+    """Say why a letter cannot be given out as it was."""
+    if letter.cut:
+        return "only its first part was kept, for it was longer than source.max_bytes"
+    if lines and b"\n" in letter.value.rstrip(b"\r\n"):
+        return "it has several lines (--to kafka takes it)"
+    if lines and not letter.value.strip():
+        return "it is blank (--to kafka takes it)"
+    return None
+
+
+# checkpoints -------------------------------------------------------------------------------------
+
+checkpoints = typer.Typer(
+    no_args_is_help=True, help="The checkpoints of a run: list, show, verify."
+)
+CheckpointArgument = Annotated[
+    Path, typer.Argument(metavar="RUN|FILE", help="A run folder, or a checkpoint.")
+]
+
+
+def _loaded(path: Path) -> Iterator[tuple[Path, Checkpoint | StorageError]]:
+    """Yield each checkpoint of a run folder, by number, or a file, read or damaged."""
+    from onlinesrl.stream import checkpoint
+
+    inside = path / "checkpoints"
+    folder = inside if inside.is_dir() else path
+    files = [f for _, f in sorted(checkpoint.numbered(folder).items())] if path.is_dir() else [path]
+    if not files:
+        raise StorageError(f"{path}: no checkpoint in this folder")
+    for file in files:
+        try:
+            yield file, checkpoint.load(file)
+        except checkpoint.DamagedCheckpoint as error:
+            yield file, error
+        except StorageError:
+            if file == path or file.exists():
+                raise
+            # else a run that is going has removed it for a newer one
+
+
+@checkpoints.command("list")
+def checkpoint_list(path: CheckpointArgument) -> None:
+    """List the checkpoints: number, time, size, examples, and whether they are intact."""
+    from datetime import datetime
+
+    for file, found in _loaded(path):
+        try:
+            status = file.stat()
+        except FileNotFoundError:  # removed just now
+            continue
+        time = datetime.fromtimestamp(status.st_mtime).isoformat(" ", "seconds")
+        state = "damaged"
+        if not isinstance(found, StorageError):
+            state = f"intact  {found.header['metrics']['examples']:,} examples"
+        print(f"{file.name}  {time}  {status.st_size:>12,} bytes  {state}")
+
+
+@checkpoints.command("show")
+def checkpoint_show(path: CheckpointArgument) -> None:
+    """Show what the newest intact checkpoint holds, as JSON."""
+    found = None
+    for _, loaded in _loaded(path):
+        found = found if isinstance(loaded, StorageError) else loaded
+    if found is None:
+        raise StorageError(f"{path}: no intact checkpoint")
+    header = dict(found.header)
+    model, shown = header.pop("model"), header.pop("shown")
+    arrays = {name: f"{array.dtype} {[*array.shape]}" for name, array in found.arrays.items()}
+    about = {"path": str(found.path), "number": found.number, "model_characters": len(model)}
+    print(json.dumps({**about, **header, "shown": len(shown), "arrays": arrays}, indent=2))
+
+
+@checkpoints.command("verify")
+def checkpoint_verify(path: CheckpointArgument) -> None:
+    """Read every byte of every checkpoint; exit 74 if one is damaged."""
+    intact, damaged = 0, []
+    for _, found in _loaded(path):
+        if isinstance(found, StorageError):
+            damaged.append(f"damaged: {found}")
+        else:
+            intact += 1
+    print(f"{intact} intact, {len(damaged)} damaged")
+    if damaged:
+        raise StorageError("\n".join(damaged))

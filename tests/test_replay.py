@@ -1,0 +1,204 @@
+"""A file as a live stream: what arrives, when, and what is said when it cannot."""
+
+import gc
+import gzip
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Job, wait
+
+from onlinesrl.errors import DataError, UsageError
+from onlinesrl.lang.example import decode
+from onlinesrl.replay import Message, key_of, messages
+from onlinesrl.stream.deadletter import DeadLetters
+from onlinesrl.stream.files import Record
+from tests.kafka.broker import Broker, Cluster
+
+
+def call(job: Job, *arguments: object, first: Callable[[], object] | None = None) -> int:
+    return wait(job.fork("replay", *map(str, arguments), first=first))
+
+
+def test_lines_come_as_they_are(job: Callable[..., Job], citations: list[bytes]) -> None:
+    lines = [*citations[:5], b" {\xff \n", b"\n", b'{"id": 3}\r\n']
+    run = job(lines)
+    packed = run.folder / "packed.jsonl.gz"
+    packed.write_bytes(gzip.compress(b"".join(lines)))
+    expected = b"".join(line.rstrip(b"\r\n") + b"\n" for line in lines if line.strip())
+    for path in (run.source, packed):
+        assert call(run, path, "--to", "stdout") == 0, run.said
+        assert (run.folder / "stdout").read_bytes() == expected
+        assert run.said.startswith("7 sent in ")
+    source = os.open(run.source, os.O_RDONLY)
+    assert call(run, "-", "--to", "stdout", first=lambda: os.dup2(source, 0)) == 0
+    os.close(source)
+    assert (run.folder / "stdout").read_bytes() == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "key"),
+    [
+        (b'{"id": "c1", "evidence": {}}', b"c1"),
+        (b'{"evidence": {"P": [["a", 1]]}, "id": 7}', b"7"),
+        ('{"id": "é"}'.encode(), "é".encode()),
+        (b'{"id": "\\ud800"}', None),
+        (b'{"id": 1.5}', None),
+        (b"{}", None),
+        (b"[" * 100_000, None),
+        (b'{"id": "\xff"}', None),
+    ],
+)
+def test_keys(value: bytes, key: bytes | None) -> None:
+    assert key_of(value) == key
+
+
+def test_worlds_are_sent_as_examples(tmp_path: Path) -> None:
+    (tmp_path / "w.db").write_text('P("a", "b")\n!P("b", "b")\nQ("a")\n')
+    with pytest.raises(UsageError, match="--query"):
+        list(messages(tmp_path, []))
+    [message] = messages(tmp_path, ["Q"])
+    assert message == Message(message.value, b"w", f"{tmp_path / 'w.db'}:1")
+    example = decode(message.value)
+    assert example.truth == {"Q": [["a"]]}
+    assert set(json.loads(message.value)) == {"id", "evidence", "truth"}
+    (tmp_path / "w.db").write_text("P(")
+    with pytest.raises(DataError, match=r"w\.db"):
+        list(messages(tmp_path, ["Q"]))
+
+
+def test_rate(job: Callable[..., Job], citations: list[bytes]) -> None:
+    run = job(citations[:11])
+    started = time.monotonic()
+    assert call(run, run.source, "--to", "stdout", "--rate", 20) == 0
+    assert 0.5 <= time.monotonic() - started < 10
+    assert run.said.startswith("11 sent in ")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("waiting", ["to send", "to read"])
+def test_a_signal_stops_it(
+    job: Callable[..., Job], citations: list[bytes], number: int, waiting: str
+) -> None:
+    run = job(citations[:50])
+    there, back = os.pipe()
+    if waiting == "to send":
+        process = run.fork("replay", str(run.source), "--to", "stdout", "--rate", "0.001")
+    else:
+        process = run.fork(
+            "replay", "-", "--to", "stdout", "--rate", "1e6", first=lambda: os.dup2(there, 0)
+        )
+        os.write(back, citations[0])
+    while (
+        not (run.folder / "stdout").exists() or (run.folder / "stdout").read_bytes() != citations[0]
+    ):
+        time.sleep(0.01)
+    os.kill(process, number)
+    assert wait(process) == 0
+    assert run.said.startswith("stopped: 1 sent in ")
+    os.close(there)
+    os.close(back)
+
+
+# Kafka -------------------------------------------------------------------------------------------
+
+
+def test_a_topic_gets_every_example_under_its_id(
+    job: Callable[..., Job], citations: list[bytes], broker: Cluster, topic: str
+) -> None:
+    broker.create_topic(topic, partitions=3)
+    run = job([*citations[:100], b"{\n"])
+    target = ["--to", "kafka", "--topic", topic, "--bootstrap", broker.bootstrap]
+    assert call(run, run.source, *target) == 0, run.said
+    assert run.said.startswith("101 sent in ")
+    found = broker.read_all(topic)
+    by_id = {json.loads(line)["id"].encode(): line.rstrip(b"\n") for line in citations[:100]}
+    assert {record.key: record.value for record in found} == {**by_id, None: b"{"}
+    assert {record.partition for record in found} == {0, 1, 2}
+    order = [json.loads(line)["id"].encode() for line in citations[:100]]
+    for partition in range(3):
+        keys = [r.key for r in found if r.partition == partition and r.key]
+        assert keys == sorted(keys, key=order.index)
+    assert call(run, run.source, *target, "--partition", 2) == 0
+    assert broker.end_offsets(topic)[2] == len([r for r in found if r.partition == 2]) + 101
+    assert call(run, run.source, *target, "--partition", 3) == 64
+    assert "has no partition 3, only [0, 1, 2]" in run.said
+
+
+def test_dead_letters_go_to_a_topic(
+    job: Callable[..., Job], broker: Cluster, topic: str, tmp_path: Path
+) -> None:
+    broker.create_topic(topic)
+    values = [b"{\n \xff}", b"", b'{"id": "c"}']
+    with DeadLetters(tmp_path / "deadletter.jsonl") as dead:
+        for value in values:
+            dead.append(Record(value, "a", 1, 0, 0), "bad", "c" if value[1:] else None)
+    run = job([])
+    target = ["--to", "kafka", "--topic", topic, "--bootstrap", broker.bootstrap]
+    assert wait(run.fork("dlq", "replay", str(tmp_path), *target)) == 0, run.said
+    assert [(r.key, r.value) for r in broker.read_all(topic)] == [
+        (b"c", values[0]),
+        (None, b""),
+        (b"c", values[2]),
+    ]
+
+
+def test_a_record_too_large_for_the_topic_is_named(
+    job: Callable[..., Job], citations: list[bytes], broker: Cluster, topic: str
+) -> None:
+    broker.create_topic(topic, config={"max.message.bytes": "100000"})
+    run = job([citations[0], b"[" + bytes(300_000).replace(b"\0", b"1") + b"]\n", citations[1]])
+    target = ["--to", "kafka", "--topic", topic, "--bootstrap", broker.bootstrap]
+    assert call(run, run.source, *target) == 65
+    assert f"{run.source}:2: too large for {broker.bootstrap}: topic {topic}" in run.said
+    assert run.said.startswith("1 sent in ")
+
+
+def test_no_such_topic_is_69(
+    job: Callable[..., Job], broker: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onlinesrl.replay.BROKER_SECONDS", 1)
+    run = job([b"{}\n"])
+    target = ["--to", "kafka", "--topic", topic, "--bootstrap", broker.bootstrap]
+    assert call(run, run.source, *target) == 69
+    assert run.said.startswith(f"{broker.bootstrap}: topic {topic} cannot be found: ")
+
+
+def test_no_broker_is_69(job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onlinesrl.replay.BROKER_SECONDS", 1)
+    run = job([b"{}\n"])
+    assert (
+        call(run, run.source, "--to", "kafka", "--topic", "t", "--bootstrap", "127.0.0.1:1") == 69
+    )
+    assert run.said.startswith("127.0.0.1:1: ")
+    assert "Traceback" not in run.said
+    assert call(run, run.source, "--to", "kafka", "--topic", "t", "--bootstrap", "a:b") == 64
+    assert call(run, run.source, "--to", "kafka") == 64
+    gc.collect()
+
+
+def test_a_broker_that_goes_away_is_69_and_what_arrived_is_told(
+    job: Callable[..., Job],
+    citations: list[bytes],
+    own_broker: Broker,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("onlinesrl.replay.BROKER_SECONDS", 1)
+    monkeypatch.setattr("onlinesrl.replay.DELIVERY_SECONDS", 3)
+    own_broker.create_topic(topic)
+    run = job(citations[:100])
+    target = ["--to", "kafka", "--topic", topic, "--bootstrap", own_broker.bootstrap]
+    process = run.fork("replay", str(run.source), *target, "--rate", "20")
+    while own_broker.end_offsets(topic)[0] < 5:
+        time.sleep(0.01)
+    own_broker.kill()
+    assert wait(process) == 69
+    assert "Kafka: " in run.said
+    own_broker.start()
+    arrived = int(run.said.split(" sent in ")[0])
+    assert 1 <= arrived <= own_broker.end_offsets(topic)[0] < 100
