@@ -31,6 +31,7 @@ class Target(StrEnum):
 TopicName = Annotated[str | None, typer.Option(help="The topic, for --to kafka.")]
 Bootstrap = Annotated[str, typer.Option(metavar="HOST:PORT", help="The broker.")]
 LOCAL = "localhost:9092"
+SHOWN = ("version", "finished", "seconds", "position", "lengths", "metrics", "fingerprint")
 
 
 def _say(message: str) -> None:
@@ -216,11 +217,14 @@ def checkpoint_show(path: CheckpointArgument) -> None:
         found = found if isinstance(loaded, StorageError) else loaded
     if found is None:
         raise StorageError(f"{path}: no intact checkpoint")
-    header = dict(found.header)
-    model, shown = header.pop("model"), header.pop("shown")
-    arrays = {name: f"{array.dtype} {[*array.shape]}" for name, array in found.arrays.items()}
-    about = {"path": str(found.path), "number": found.number, "model_characters": len(model)}
-    print(json.dumps({**about, **header, "shown": len(shown), "arrays": arrays}, indent=2))
+    about = {
+        "path": str(found.path),
+        "number": found.number,
+        **{key: found.header[key] for key in SHOWN},
+        "model_characters": len(found.header["model"]),
+        "arrays": {name: f"{a.dtype} {[*a.shape]}" for name, a in found.arrays.items()},
+    }
+    print(json.dumps(about, indent=2))
 
 
 @checkpoints.command("verify")
