@@ -54,7 +54,6 @@ KINDS = {
 """What kind of ExampleError the kernel's statuses are."""
 
 
-
 class AuditError(OnlinesrlError):
     """Two exact engines disagree on the value of an example: a defect, never to be passed over."""
 
