@@ -57,6 +57,12 @@ def replay(  # noqa: PLR0913, PLR0917 - the options of the command
     rate: Annotated[
         float | None, typer.Option(min=1e-6, max=1e9, help="Examples a second at most.")
     ] = None,
+    speed: Annotated[
+        float | None,
+        typer.Option(
+            min=1e-6, max=1e9, help="Times as fast as it happened, by each example's time."
+        ),
+    ] = None,
     query: Annotated[
         str, typer.Option(metavar="P,Q", help="What is to be predicted, for .db files.")
     ] = "",
@@ -66,8 +72,9 @@ def replay(  # noqa: PLR0913, PLR0917 - the options of the command
 
     found = give.messages(file, [name for name in query.split(",") if name])
     kafka = to is Target.KAFKA
-    sink = _topic(topic, bootstrap, partition) if kafka else give.Lines(None, rate is not None)
-    give.replay(found, sink, rate, _say)
+    pace, live = give.Pace(rate, speed), rate is not None or speed is not None
+    sink = _topic(topic, bootstrap, partition) if kafka else give.Lines(None, live)
+    give.replay(found, sink, pace, _say)
 
 
 # dead letters ------------------------------------------------------------------------------------
@@ -139,14 +146,15 @@ def dlq_replay(
         for number, letter in enumerate(_letters(run), 1):
             reason = _unfit(letter, lines=not kafka)
             if reason is None:
-                key = give.key_of(letter.value) if letter.id is None else letter.id.encode()
-                yield give.Message(letter.value, key, f"{run}: dead letter {number}")
+                message = give.message_of(letter.value, f"{run}: dead letter {number}")
+                known = letter.id.encode() if letter.id is not None else message.key
+                yield message._replace(key=known)
             else:
                 left_out += 1
                 _say(f"{run}: dead letter {number} is left out: {reason}")
 
     sink = _topic(topic, bootstrap) if kafka else give.Lines(output)
-    give.replay(messages(), sink, None, _say)
+    give.replay(messages(), sink, give.Pace(), _say)
     if left_out:
         raise typer.Exit(65)
 

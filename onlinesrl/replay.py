@@ -32,11 +32,12 @@ DELIVERY_SECONDS = 30
 
 
 class Message(NamedTuple):
-    """What is sent: the bytes of an example, its id if it has one, and where it stood."""
+    """What is sent: the bytes of an example, its id and time if it has them, and where it stood."""
 
     value: bytes
     key: bytes | None
     place: str
+    time: float | None = None
 
 
 class Sink(Protocol):
@@ -68,17 +69,19 @@ class Sink(Protocol):
 
 class _Named(msgspec.Struct):
     id: str | int
+    time: float | None = None
 
 
 _named = msgspec.json.Decoder(_Named)
 
 
-def key_of(value: bytes) -> bytes | None:
-    """Return the id of an example as a key; None where there is none that can be read."""
+def message_of(value: bytes, place: str) -> Message:
+    """Return what to send: an example's id is its key, where there is one that can be read."""
     try:
-        return str(_named.decode(value).id).encode()
+        named = _named.decode(value)
+        return Message(value, str(named.id).encode(), place, named.time)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return None
+        return Message(value, None, place)
 
 
 def messages(path: Path, query: Collection[str]) -> Iterator[Message]:
@@ -96,7 +99,7 @@ def messages(path: Path, query: Collection[str]) -> Iterator[Message]:
         if record.too_long:
             raise DataError(f"{place}: longer than {MAX_BYTES:,} bytes")
         value = record.value if record.kind == "json" else _world(reader, record)
-        yield Message(value, key_of(value), place)
+        yield message_of(value, place)
 
 
 def _world(reader: Reader, record: Record) -> bytes:
@@ -113,14 +116,14 @@ def _world(reader: Reader, record: Record) -> bytes:
 def replay(
     messages: Iterator[Message],
     sink: Sink,
-    rate: float | None,
+    pace: Pace,
     say: Callable[[str], None],
 ) -> None:
-    """Send every message, ``rate`` a second at most, until a signal asks to stop; say how many arrived."""
+    """Send every message when it is due, until a signal asks to stop; say how many arrived."""
     with sink, Stopper() as stopper:
         started = time.monotonic()
         try:
-            for message in _paced(messages, rate, stopper):
+            for message in _paced(messages, pace, stopper):
                 sink.send(message)
             sink.finish()
         finally:
@@ -129,22 +132,47 @@ def replay(
             say(f"{end}{sent:,} sent in {seconds:.1f} s, {sent / seconds:,.0f} a second")
 
 
-def _paced(messages: Iterator[Message], rate: float | None, stopper: Stopper) -> Iterator[Message]:
+class Pace:
+    """When messages are due: ``rate`` a second at most, or ``speed`` times as fast as they happened.
+
+    By speed a message without a time is due with the one before it.
+    """
+
+    def __init__(self, rate: float | None = None, speed: float | None = None) -> None:
+        if rate is not None and speed is not None:
+            raise UsageError("--rate and --speed do not go together")
+        self.rate = rate
+        self.speed = speed
+        self.number = 0
+        self.first: float | None = None
+
+    def due(self, message: Message) -> float:
+        """Return how many seconds after the first message the next one is due."""
+        self.number += 1
+        if self.rate is not None:
+            return (self.number - 1) / self.rate
+        if self.speed is None or message.time is None:
+            return 0.0
+        if self.first is None:
+            self.first = message.time
+        return (message.time - self.first) / self.speed
+
+
+def _paced(messages: Iterator[Message], pace: Pace, stopper: Stopper) -> Iterator[Message]:
     """Yield messages when they are due; a signal ends it while it waits or reads, and not else."""
-    started, number = time.monotonic(), 0
+    started = time.monotonic()
     while not stopper.asked:
         try:
             stopper.waiting = True
             message = next(messages, None)
-            if message is not None and rate is not None:
-                time.sleep(max(0.0, started + number / rate - time.monotonic()))
+            if message is not None:
+                time.sleep(max(0.0, started + pace.due(message) - time.monotonic()))
             stopper.waiting = False
         except Stopped:
             return
         if message is None:
             return
         yield message
-        number += 1
 
 
 class Lines:

@@ -14,7 +14,7 @@ from conftest import Job, wait
 
 from onlinesrl.errors import DataError, UsageError
 from onlinesrl.lang.example import decode
-from onlinesrl.replay import Message, key_of, messages
+from onlinesrl.replay import Message, message_of, messages
 from onlinesrl.stream.deadletter import DeadLetters
 from onlinesrl.stream.files import Record
 from tests.kafka.broker import Broker, Cluster
@@ -54,7 +54,7 @@ def test_lines_come_as_they_are(job: Callable[..., Job], citations: list[bytes])
     ],
 )
 def test_keys(value: bytes, key: bytes | None) -> None:
-    assert key_of(value) == key
+    assert message_of(value, "here").key == key
 
 
 def test_worlds_are_sent_as_examples(tmp_path: Path) -> None:
@@ -77,6 +77,22 @@ def test_rate(job: Callable[..., Job], citations: list[bytes]) -> None:
     assert call(run, run.source, "--to", "stdout", "--rate", 20) == 0
     assert 0.5 <= time.monotonic() - started < 10
     assert run.said.startswith("11 sent in ")
+
+
+def test_speed(job: Callable[..., Job]) -> None:
+    """Half a minute of examples, fifty times as fast; one without a time goes with the one before."""
+    times = [100.0, 110.0, None, 130.0]
+    lines = [
+        json.dumps({"id": n, "evidence": {}} | ({"time": t} if t else {})).encode() + b"\n"
+        for n, t in enumerate(times)
+    ]
+    run = job(lines)
+    started = time.monotonic()
+    assert call(run, run.source, "--to", "stdout", "--speed", 50) == 0
+    assert 0.6 <= time.monotonic() - started < 10
+    assert (run.folder / "stdout").read_bytes() == b"".join(lines)
+    assert call(run, run.source, "--to", "stdout", "--speed", 50, "--rate", 1) == 64
+    assert "--rate and --speed" in run.said
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -28,7 +28,8 @@ class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     ``evidence`` holds the true atoms of each evidence predicate (and observed ones of query
     predicates), ``truth`` the true query atoms; without it the example is predicted and not learned
     from. ``query`` lists the open atoms where they are not all groundings over the world's constants.
-    ``group`` names the fold, ``dup_of`` an earlier example that this one repeats. A constant is a
+    ``group`` names the fold, ``dup_of`` an earlier example that this one repeats, ``time`` is when it
+    happened, in seconds from any start. A constant is a
     string or a whole number; ``3`` and ``"3"`` are the same constant.
     """
 
@@ -38,6 +39,7 @@ class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     query: Atoms | None = None
     group: str | None = None
     dup_of: Constant | None = None
+    time: float | None = None
 
 
 class Label(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -73,7 +75,7 @@ def decode_label(line: bytes) -> Label:
 
 def _keys(example: Example) -> int:
     """Count the keys that an example without valued atoms has; each has a colon after it."""
-    optional = (example.truth, example.query, example.group, example.dup_of)
+    optional = (example.truth, example.query, example.group, example.dup_of, example.time)
     atoms = (example.evidence, example.truth or (), example.query or ())
     return 2 + sum(value is not None for value in optional) + sum(map(len, atoms))
 
