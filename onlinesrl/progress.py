@@ -94,6 +94,7 @@ class Progress:
             "weights": self._growth.show(snapshot.get("weights")),
             "solver": ", ".join(f"{k} {v:,}" for k, v in (snapshot.get("routes") or {}).items()),
             "bad": f"{snapshot['bad']:,}" if snapshot.get("bad") else "",
+            "lag": _show(snapshot.get("lag"), "{:,}"),
             "checkpoint": "" if self._saved_at is None else f"{now - self._saved_at:.0f} s ago",
         }
         return {name: cell for name, cell in cells.items() if cell}

@@ -223,10 +223,11 @@ def _kafka_sink(config: Config) -> Sink | None:
 class _Watcher:
     """Feeds the progress display, and the metrics server where there is one."""
 
-    def __init__(self, progress: Progress, seconds: float, exporter: Exporter | None):
+    def __init__(self, progress: Progress, run: Run, exporter: Exporter | None):
         self.progress = progress
         self.exporter = exporter
-        self.seconds = seconds
+        self.source = run.reader.source
+        self.seconds = run.seconds
         self.started = time.monotonic()
 
     def reading(self, items: Iterator[Item | None], stopper: Stopper) -> Iterator[Item | None]:
@@ -237,7 +238,9 @@ class _Watcher:
             self.exporter.update(snapshot)
         if self.progress.due(examples):
             elapsed = self.seconds + time.monotonic() - self.started
-            self.progress.update(snapshot(), examples / max(elapsed, 1e-9))
+            lag = self.source.lag()
+            behind = {"lag": sum(lag.values())} if lag else {}
+            self.progress.update(snapshot() | behind, examples / max(elapsed, 1e-9))
 
     def saved(self) -> None:
         self.progress.saved()
@@ -297,13 +300,14 @@ def _run(
                         if options.exporter is not None:
                             options.exporter.begin(run_)
                         with Progress() as progress:
-                            watcher = _Watcher(progress, run_.seconds, options.exporter)
+                            watcher = _Watcher(progress, run_, options.exporter)
                             run_.run(watcher, stopper)
                     break
                 say("the group divides its partitions anew")
                 learner = new_learner(config)
         if not run_.finished:
-            say(f"stopped after {run_.metrics.examples} examples; run it again to go on")
+            how = "stopped" if stopper.asked or run_.enough else "nothing more"
+            say(f"{how} after {run_.metrics.examples} examples; run it again to go on")
         timing = {"import_seconds": import_seconds, "compile_seconds": compile_seconds}
         return write_results(config, run_, timing)
 
