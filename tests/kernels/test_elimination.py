@@ -81,7 +81,7 @@ def networks(draw: st.DrawFn):
             draw(st.sampled_from([1, -1])),
         )
         net.lit_start[row + 1] = at
-    net.size[:] = atoms, len(sizes), rows, at, 0
+    net.size[:] = atoms, len(sizes), rows, at, 0, atoms
     weights = draw(st.lists(st.floats(-5, 5, width=16), min_size=9, max_size=9))
     bonus = draw(st.lists(st.sampled_from([-1.0, 0.0, 1.0]), min_size=atoms, max_size=atoms))
     return net, np.array(weights), np.array(bonus)
@@ -214,7 +214,7 @@ def test_a_long_chain_of_labels_equals_viterbi():
             net.row_len[row], net.row_weight[row], net.row_step[row] = labels, labels * tokens, 1
             row, at = row + 1, at + 2
             net.row_sign[row - 1], net.lit_start[row] = 1.0, at
-    net.size[:] = tokens * labels, tokens, row, at, 0
+    net.size[:] = tokens * labels, tokens, row, at, 0, tokens * labels
     own = rng.normal(size=(tokens, labels))
     stay = rng.normal(size=labels)
 
