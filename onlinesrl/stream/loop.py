@@ -364,7 +364,7 @@ class Run:
     def finish(self) -> None:
         """Write the last line of metrics, unless it is there already; a live source may have more."""
         self.finished = not self.reader.source.live
-        if self.metrics.examples and not self.schedule.metrics_due(self.metrics.examples):
+        if self.metrics.examples > self.metrics.reported:
             self.write_metrics()
 
     def take(self, items: Iterator[Item | None], stopper: Stopper) -> list[Item] | None:
