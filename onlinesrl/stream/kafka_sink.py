@@ -59,7 +59,7 @@ class KafkaSink:
         self.patience = patience
         self.say = say
         self.producer: Any = None
-        self.run = ""
+        self.identity = self.run = ""
         self.sequence = 0
         self.ends: dict[str, int] = {}
         self._there: set[int] = set()
@@ -73,15 +73,23 @@ class KafkaSink:
         if state is None:
             self.run, self.sequence, self.ends = uuid.uuid4().hex, 0, ends
         else:
+            if state["identity"] != self.identity:
+                raise self._another()
             self.run, self.sequence = state["run"], state["sequence"]
             self.ends = dict.fromkeys(ends, 0) | state["ends"]
         self._connect()
 
     def _topic_ends(self) -> dict[str, int]:
-        _, numbers = self.broker.topics([self.topic])[self.topic]
+        self.identity, numbers = self.broker.topics([self.topic])[self.topic]
         return dict.fromkeys(map(str, numbers), 0) | {
             str(place.partition): end for place, end in self._read_ends(numbers).items()
         }
+
+    def _another(self) -> DataError:
+        return DataError(
+            f"the topic {self.topic} is not the one written to before: it was deleted and created anew; "
+            "write to another topic, or start over with --fresh"
+        )
 
     def _consumer(self, isolation: str) -> Any:
         return self.broker.client(
@@ -131,10 +139,7 @@ class KafkaSink:
                 consumer.assign(list(places))
                 for place, offset in places.items():
                     if offset > ends[place]:
-                        raise DataError(
-                            f"{self.topic}[{place.partition}] ends before what was written to it: it was "
-                            "deleted and created anew; write to another topic, or start over with --fresh"
-                        )
+                        raise self._another()
                     consumer.seek(place, max(offset, starts[place]))
                 while any(consumer.position(place) < end for place, end in ends.items()):
                     if time.monotonic() > limit:
@@ -234,7 +239,12 @@ class KafkaSink:
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds, once all is flushed."""
-        return {"run": self.run, "sequence": self.sequence, "ends": dict(self.ends)}
+        return {
+            "identity": self.identity,
+            "run": self.run,
+            "sequence": self.sequence,
+            "ends": dict(self.ends),
+        }
 
     def _disconnect(self) -> None:
         if self.producer is not None:

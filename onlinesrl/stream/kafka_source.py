@@ -58,7 +58,8 @@ class KafkaSource:
 
     The order in which records of several partitions are taken is noted in the file ``journal``.
 
-    A position is ``{"topics": identity by name, "offsets": next offset by partition}``. Methods raise
+    A position is ``{"topics": identity by name, "offsets": next offset by partition}``, with how many
+    records were ``lost``. Methods raise
     UnavailableError where brokers are away or a topic is missing, and DataError where a topic is not
     the one that was read before, or records of it are gone.
     """
@@ -93,7 +94,7 @@ class KafkaSource:
         identities = {topic: identity for topic, (identity, _) in found.items()}
         if position is not None:
             self._compare(position["topics"], identities)
-        self.identities = identities
+        self.identities, self.lost = identities, (position or {}).get("lost", 0)
         self._connect()
         places = [
             TopicPartition(topic, n) for topic, (_, numbers) in found.items() for n in numbers
@@ -309,9 +310,8 @@ class KafkaSource:
 
     def after(self, position: dict[str, Any], records: Sequence[Record]) -> dict[str, Any]:
         """Return the position after records that stood next."""
-        return position | {
-            "offsets": position["offsets"] | {record.file: record.offset for record in records}
-        }
+        offsets = position["offsets"] | {record.file: record.offset for record in records}
+        return position | {"offsets": offsets, "lost": self.lost}
 
     def lag(self) -> dict[str, int]:
         """Return how many offsets each partition's end is ahead, as far as is known."""

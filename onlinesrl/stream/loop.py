@@ -448,8 +448,10 @@ class Run:
 
     def line(self) -> dict[str, Any]:
         """Return a line of metrics: what is so far."""
+        lost = (self.position or {}).get("lost")
         return {
             **self.metrics.snapshot(),
+            **({"lost": lost} if lost else {}),
             **self.learner.certificate(),
             "updates": self.learner.weights.updates,
             "weights": len(self.learner.weights),
