@@ -127,7 +127,8 @@ seed: 99999999999999999999999
 batch: 0
 """
     known = (
-        "model, query, source, output, learner, inference, checkpoint, metrics, limits, seed, batch"
+        "model, query, source, output, labels, sink, learner, inference, checkpoint, metrics, limits, "
+        "seed, batch"
     )
     assert complaints(folder, text) == [
         "run.yaml:1:8: model: expected a file that can be read (No such file or directory), "

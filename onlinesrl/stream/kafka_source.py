@@ -161,8 +161,8 @@ class KafkaSource:
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Leave out what came after the run's end, and pass over what is no record."""
         if not polled:
-            for place in self.consumer.assignment():
-                self.offsets[name_of(place)] = self.consumer.position(place)
+            for name in self.offsets:
+                self.offsets[name] = self._position(place_of(name))
         for place, end in self._targets.items():
             if place in polled and polled[place][-1].offset >= end:
                 polled[place] = [record for record in polled[place] if record.offset < end]
@@ -186,7 +186,7 @@ class KafkaSource:
         others = [other for other in self.consumer.assignment() if other != place]
         name = name_of(place)
         self.consumer.pause(*others)
-        while self.consumer.position(place) <= last:
+        while self._position(place) <= last:
             records = self._poll().get(place, [])
             for record in records:
                 if record.offset <= last:
@@ -235,6 +235,17 @@ class KafkaSource:
         self._chances += sum(map(len, polled.values())) < MOST_RECORDS
         return polled
 
+    def _position(self, place: TopicPartition) -> int:
+        """Return the offset behind what was polled, and behind what there is that is no record."""
+        found: int | None = None
+        try:
+            found = self.consumer.position(place, timeout_ms=POLL_MS)
+        except LogTruncationError as error:
+            raise DataError(f"records that were read are gone: {error}") from error
+        except KafkaError:
+            pass  # the brokers are away, or the partition is another member's by now
+        return self.offsets.get(name_of(place), 0) if found is None else found
+
     def _tell(self, text: str) -> None:
         """Say what is wrong, once for as long as it is."""
         if text != self._said:
@@ -282,8 +293,7 @@ class KafkaSource:
         behind = {
             place: position
             for place, end in self._ends.items()
-            if (position := self.consumer.position(place)) < end
-            and place not in self.consumer.paused()
+            if (position := self._position(place)) < end and place not in self.consumer.paused()
         }
         stalled = sorted(behind.items() & self._suspects.items())
         if stalled and self._chances >= CHANCES:

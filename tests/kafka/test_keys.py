@@ -89,7 +89,8 @@ CASES = [
     ),
     (
         SECURE + "{security_protocol: SSH}\n",
-        "run.yaml:7:33: source.security.security_protocol: expected 'PLAINTEXT', 'SSL', 'SASL_PLAINTEXT' or 'SASL_SSL', found 'SSH'",
+        "run.yaml:7:33: source.security.security_protocol: expected 'PLAINTEXT', 'SSL', 'SASL_PLAINTEXT' "
+        "or 'SASL_SSL', found 'SSH'",
     ),
 ]
 

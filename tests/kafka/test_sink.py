@@ -71,7 +71,8 @@ def test_predictions_on_a_partition_that_is_new_are_not_written_again(
         kafka_sink.KafkaSink.open = open_  # type: ignore[method-assign]
         checkpoint.save = die  # type: ignore[assignment]
 
-    assert run.run(*UNTIL_END, first=first) == -signal.SIGKILL, run.said
+    rarely = ("--set", "checkpoint.every=50")
+    assert run.run(*UNTIL_END, *rarely, first=first) == -signal.SIGKILL, run.said
     assert sum(list(broker.end_offsets(f"{topic}-out").values())[1:]) > 0
     assert run.run(*UNTIL_END) == 0, run.said
     records = broker.read_all(f"{topic}-out")
