@@ -104,6 +104,7 @@ def _validate(tree: Tree, values: Any) -> Config | None:
     return config
 
 
+_SECRETS = ("ssl_password", "sasl_plain_password")
 _WORDS = {
     "int_type": "expected a whole number",
     "float_type": "expected a number",
@@ -137,7 +138,9 @@ def _explain(tree: Tree, detail: Any) -> LocatedError:
     if (
         isinstance(detail["input"], dict) and "error" in context
     ):  # a section says which key is wrong
-        return tree.key_place(key).problem(f"{name}.{reason}")
+        return tree.key_place(key).problem(f"{name}.{reason}".removeprefix("."))
+    if key[-1] in _SECRETS:
+        return tree.value_place(key).problem(f"{name}: {reason}")
     return tree.value_place(key).problem(f"{name}: {reason}, found {show(detail['input'])}")
 
 

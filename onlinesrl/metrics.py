@@ -61,6 +61,7 @@ class Metrics:
     tombstones: int = 0
     audited: int = 0
     unsolved: int = 0
+    reported: int = 0
     total: Counts = field(default_factory=Counts)
     window: Counts = field(default_factory=Counts)
     routes: dict[str, int] = field(default_factory=dict)
@@ -107,7 +108,8 @@ class Metrics:
         }
 
     def next_window(self) -> None:
-        """Begin a new window."""
+        """Begin a new window: a line has been written."""
+        self.reported = self.examples
         self.window = Counts()
 
     def save(self) -> dict[str, Any]:

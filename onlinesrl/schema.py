@@ -163,6 +163,8 @@ class Sink(_Section):
     def _whole(self) -> Self:
         if self.kind == "kafka" and self.topic is None:
             raise ValueError("topic: missing; expected the topic that predictions go to")
+        if self.kind == "file" and self.topic is not None:
+            raise ValueError("kind: missing; a sink with a topic is of kind kafka")
         return self
 
 
@@ -207,6 +209,10 @@ class Source(_Section):
             raise ValueError(
                 "path: missing; expected the files of examples, or - for standard input"
             )
+        if self.kind == "file" and self.topic is not None:
+            raise ValueError("topic: a source with a topic is of kind kafka")
+        if self.kind == "kafka" and self.path is not None:
+            raise ValueError("path: a source of kind kafka has a topic and no path")
         if self.kind == "kafka" and (self.bootstrap is None or self.topic is None):
             missing = "topic" if self.topic is None else "bootstrap"
             raise ValueError(f"{missing}: missing; a source of kind kafka has one")
@@ -341,6 +347,19 @@ class Config(_Section):
     seed: Natural = 0
     batch: Count = 64
     _tree: Tree | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _distinct_topics(self) -> Self:
+        topic = self.source.topic
+        labels = self.labels.topic if self.labels is not None else None
+        if labels is not None and topic is None:
+            raise ValueError("labels.topic: labels of a topic belong to a source of kind kafka")
+        if labels is not None and labels == topic:
+            raise ValueError("labels.topic: leave it out where labels are on the source's topic")
+        here = self.sink.bootstrap in (None, self.source.bootstrap)
+        if self.sink.topic is not None and here and self.sink.topic in (topic, labels):
+            raise ValueError("sink.topic: predictions would be read again; expected another topic")
+        return self
 
     def as_dict(self) -> dict[str, Any]:
         """Return every key and its value, fit for JSON."""

@@ -37,6 +37,7 @@ class Broker:
             return kind(
                 bootstrap_servers=self.bootstrap.split(","),
                 client_id="onlinesrl",
+                bootstrap_timeout_ms=ANSWER_MS,
                 reconnect_backoff_max_ms=1000,
                 request_timeout_ms=ANSWER_MS,
                 **self.security,

@@ -16,9 +16,11 @@ from typing import Any, NamedTuple
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import (
+    AuthorizationError,
     InvalidProducerEpochError,
     KafkaError,
     KafkaTimeoutError,
+    MessageSizeTooLargeError,
     ProducerFencedError,
 )
 
@@ -57,7 +59,7 @@ class KafkaSink:
         self.patience = patience
         self.say = say
         self.producer: Any = None
-        self.run = ""
+        self.identity = self.run = ""
         self.sequence = 0
         self.ends: dict[str, int] = {}
         self._there: set[int] = set()
@@ -71,27 +73,36 @@ class KafkaSink:
         if state is None:
             self.run, self.sequence, self.ends = uuid.uuid4().hex, 0, ends
         else:
+            if state["identity"] != self.identity:
+                raise self._another()
             self.run, self.sequence = state["run"], state["sequence"]
-            self.ends = ends | state["ends"]
+            self.ends = dict.fromkeys(ends, 0) | state["ends"]
         self._connect()
 
     def _topic_ends(self) -> dict[str, int]:
-        _, numbers = self.broker.topics([self.topic])[self.topic]
+        self.identity, numbers = self.broker.topics([self.topic])[self.topic]
         return dict.fromkeys(map(str, numbers), 0) | {
             str(place.partition): end for place, end in self._read_ends(numbers).items()
         }
 
-    def _consumer(self) -> Any:
+    def _another(self) -> DataError:
+        return DataError(
+            f"the topic {self.topic} is not the one written to before: it was deleted and created anew; "
+            "write to another topic, or start over with --fresh"
+        )
+
+    def _consumer(self, isolation: str) -> Any:
         return self.broker.client(
             KafkaConsumer,
             auto_offset_reset="none",
             enable_auto_commit=False,
-            isolation_level="read_committed",
+            isolation_level=isolation,
             allow_auto_create_topics=False,
         )
 
     def _read_ends(self, numbers: list[int]) -> dict[TopicPartition, int]:
-        consumer = self._consumer()
+        """Return where the next records go, those of open transactions included."""
+        consumer = self._consumer("read_uncommitted")
         try:
             with self.broker.explained():
                 places = [TopicPartition(self.topic, n) for n in numbers]
@@ -117,22 +128,25 @@ class KafkaSink:
 
     def _written(self) -> set[int]:
         """Return which of this run's predictions the topic has, of those after the checkpoint."""
-        consumer = self._consumer()
         places = {TopicPartition(self.topic, int(n)): end for n, end in self.ends.items()}
+        ends = self._read_ends(list(map(int, self.ends)))
+        consumer = self._consumer("read_committed")
         found: set[int] = set()
+        limit = time.monotonic() + max(self.patience, ANSWER_MS / 1000)
         try:
             with self.broker.explained():
-                ends = consumer.end_offsets(list(places), timeout_ms=ANSWER_MS)
                 starts = consumer.beginning_offsets(list(places), timeout_ms=ANSWER_MS)
                 consumer.assign(list(places))
                 for place, offset in places.items():
                     if offset > ends[place]:
-                        raise DataError(
-                            f"{self.topic}[{place.partition}] ends before what was written to it: it was "
-                            "deleted and created anew; write to another topic, or start over with --fresh"
-                        )
+                        raise self._another()
                     consumer.seek(place, max(offset, starts[place]))
                 while any(consumer.position(place) < end for place, end in ends.items()):
+                    if time.monotonic() > limit:
+                        raise UnavailableError(
+                            f"{self.topic} cannot be read to its end: another program's transaction "
+                            "is open, or the brokers are away"
+                        )
                     for records in consumer.poll(1000).values():
                         headers = (dict(record.headers) for record in records)
                         found |= {
@@ -176,6 +190,10 @@ class KafkaSink:
                 raise FencedError(
                     f"another process goes on with run {self.run}, or this one was away for too long; "
                     "run it again to go on from the last checkpoint"
+                ) from error
+            except (AuthorizationError, MessageSizeTooLargeError) as error:
+                raise UnavailableError(
+                    f"{self.topic} does not take predictions: {error}"
                 ) from error
             except (KafkaError, UnavailableError) as error:
                 if offsets or time.monotonic() - started > self.patience:
@@ -221,7 +239,12 @@ class KafkaSink:
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds, once all is flushed."""
-        return {"run": self.run, "sequence": self.sequence, "ends": dict(self.ends)}
+        return {
+            "identity": self.identity,
+            "run": self.run,
+            "sequence": self.sequence,
+            "ends": dict(self.ends),
+        }
 
     def _disconnect(self) -> None:
         if self.producer is not None:

@@ -14,7 +14,13 @@ from typing import Any
 
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
-from kafka.errors import KafkaError, KafkaTimeoutError, LogTruncationError, OffsetOutOfRangeError
+from kafka.errors import (
+    AuthorizationError,
+    KafkaError,
+    KafkaTimeoutError,
+    LogTruncationError,
+    OffsetOutOfRangeError,
+)
 
 from onlinesrl.errors import DataError, UnavailableError
 from onlinesrl.stream.broker import ANSWER_MS, Broker, name_of, place_of
@@ -25,6 +31,8 @@ POLL_MS = 100
 MOST_RECORDS = 500
 LOOK_SECONDS = 10.0
 """How often the brokers are asked whether all is as it seems."""
+CHANCES = 2
+"""In how many polls a partition, with nothing in its way, has to give its records."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,8 @@ class KafkaSource:
 
     The order in which records of several partitions are taken is noted in the file ``journal``.
 
-    A position is ``{"topics": identity by name, "offsets": next offset by partition}``. Methods raise
+    A position is ``{"topics": identity by name, "offsets": next offset by partition}``, with how many
+    records were ``lost``. Methods raise
     UnavailableError where brokers are away or a topic is missing, and DataError where a topic is not
     the one that was read before, or records of it are gone.
     """
@@ -70,9 +79,12 @@ class KafkaSource:
         self.offsets: dict[str, int] = {}
         self.lost = 0
         self._targets: dict[TopicPartition, int] = {}
+        self._passed: set[TopicPartition] = set()
         self._ends: dict[TopicPartition, int] = {}
         self._looked = self._heard = time.monotonic()
-        self._suspects: set[TopicPartition] = set()
+        self._suspects: dict[TopicPartition, int] = {}
+        self._chances = 0
+        self._said = ""
 
     # where to begin ------------------------------------------------------------------------------
 
@@ -82,7 +94,7 @@ class KafkaSource:
         identities = {topic: identity for topic, (identity, _) in found.items()}
         if position is not None:
             self._compare(position["topics"], identities)
-        self.identities = identities
+        self.identities, self.lost = identities, (position or {}).get("lost", 0)
         self._connect()
         places = [
             TopicPartition(topic, n) for topic, (_, numbers) in found.items() for n in numbers
@@ -137,41 +149,55 @@ class KafkaSource:
             for name, _, last in self.journal.after(dict(self.offsets)):
                 yield from self._again(place_of(name), last)
         while True:
-            polled = self._poll()
-            if polled:
-                yield from self._taken(polled)
-            elif self._drained():
+            polled = self._cut(self._poll())
+            yield from self._taken(polled)
+            if self._drained():
                 return
-            else:
+            if not polled:
                 yield None
+
+    def _cut(
+        self, polled: dict[TopicPartition, list[ConsumerRecord]]
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Leave out what came after the run's end, and pass over what is no record."""
+        if not polled:
+            for name in self.offsets:
+                self.offsets[name] = self._position(place_of(name))
+        for place, end in self._targets.items():
+            if place in polled and polled[place][-1].offset >= end:
+                polled[place] = [record for record in polled[place] if record.offset < end]
+                self._passed.add(place)
+        return {place: records for place, records in polled.items() if records}
 
     def _taken(self, polled: dict[TopicPartition, list[ConsumerRecord]]) -> Iterator[Record]:
         places = sorted(polled)
-        if self.journal is not None:
+        if self.journal is not None and polled:
             self.journal.append(
                 (name_of(place), polled[place][0].offset, polled[place][-1].offset)
                 for place in places
             )
         for place in places:
+            name = name_of(place)
             for record in polled[place]:
-                yield self._record(record)
+                yield self._record(name, record)
 
     def _again(self, place: TopicPartition, last: int) -> Iterator[Record | None]:
         """Yield the records of a partition up to an offset, and leave the others waiting."""
         others = [other for other in self.consumer.assignment() if other != place]
+        name = name_of(place)
         self.consumer.pause(*others)
-        while self.consumer.position(place) <= last:
+        while self._position(place) <= last:
             records = self._poll().get(place, [])
             for record in records:
                 if record.offset <= last:
-                    yield self._record(record)
+                    yield self._record(name, record)
             if not records:
                 yield None
-        self.consumer.seek(place, last + 1)
+        self.offsets[name] = max(self.offsets[name], last + 1)
+        self.consumer.seek(place, self.offsets[name])
         self.consumer.resume(*others)
 
-    def _record(self, record: ConsumerRecord) -> Record:
-        name = name_of(TopicPartition(record.topic, record.partition))
+    def _record(self, name: str, record: ConsumerRecord) -> Record:
         self.offsets[name] = record.offset + 1
         value = record.value if record.value is not None else b""
         return Record(
@@ -187,23 +213,46 @@ class KafkaSource:
     def _poll(self) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Return the records that are there, by partition, and see to it that none stay away."""
         polled: dict[TopicPartition, list[ConsumerRecord]] = {}
+        now = time.monotonic()
+        if now - self._looked >= LOOK_SECONDS:
+            self._look(now)
+            self._looked = time.monotonic()
         try:
             polled = self.consumer.poll(POLL_MS, max_records=MOST_RECORDS)
         except OffsetOutOfRangeError as error:
             self._gap(error.args[0])
         except LogTruncationError as error:
             raise DataError(f"records that were read are gone: {error}") from error
+        except AuthorizationError as error:
+            raise UnavailableError(f"Kafka at {self.broker.bootstrap} refuses: {error}") from error
         except KafkaError as error:
-            self.say(f"Kafka: {error}")
-        now = time.monotonic()
+            if not error.retriable:
+                raise DataError(f"records cannot be read: {error}") from error
+            self._tell(f"Kafka: {error}")
+            time.sleep(POLL_MS / 1000)
         if polled:
-            self._heard = now
+            self._heard = time.monotonic()
             highest = ((place, self.consumer.highwater(place)) for place in polled)
             self._ends = self._ends | {place: end for place, end in highest if end is not None}
-        if now - self._looked >= LOOK_SECONDS:
-            self._look(now)
-            self._looked = time.monotonic()
+        self._chances += sum(map(len, polled.values())) < MOST_RECORDS
         return polled
+
+    def _position(self, place: TopicPartition) -> int:
+        """Return the offset behind what was polled, and behind what there is that is no record."""
+        found: int | None = None
+        try:
+            found = self.consumer.position(place, timeout_ms=POLL_MS)
+        except LogTruncationError as error:
+            raise DataError(f"records that were read are gone: {error}") from error
+        except KafkaError:
+            pass  # the brokers are away, or the partition is another member's by now
+        return self.offsets.get(name_of(place), 0) if found is None else found
+
+    def _tell(self, text: str) -> None:
+        """Say what is wrong, once for as long as it is."""
+        if text != self._said:
+            self.say(text)
+        self._said = text
 
     def _gap(self, asked: Mapping[TopicPartition, int]) -> None:
         """Go on behind records that are gone, where that is wished."""
@@ -235,27 +284,26 @@ class KafkaSource:
             )
             found = self.broker.topics(self.reading.topics)
         except (KafkaTimeoutError, UnavailableError) as error:
+            of = f"Kafka at {self.broker.bootstrap}: {', '.join(self.reading.topics)}"
             away = now - self._heard
             if away > self.reading.patience:
-                raise UnavailableError(
-                    f"Kafka at {self.broker.bootstrap} has been away for {away:.0f} s"
-                ) from error
-            self.say(f"Kafka at {self.broker.bootstrap} does not answer; waiting for it")
+                raise UnavailableError(f"{of} cannot be had for {away:.0f} s: {error}") from error
+            self._tell(f"{of} cannot be had; waiting for it")
             return
         self._compare(self.identities, {topic: identity for topic, (identity, _) in found.items()})
+        self._said, self._heard = "", time.monotonic()
         behind = {
-            place
+            place: position
             for place, end in self._ends.items()
-            if self.consumer.position(place) < end and place not in self.consumer.paused()
+            if (position := self._position(place)) < end and place not in self.consumer.paused()
         }
-        silent = now - self._heard >= LOOK_SECONDS
-        stalled, self._suspects = behind & self._suspects if silent else set(), behind
-        if not behind or not silent:
-            self._heard = now
-        if stalled:
-            names = ", ".join(sorted(map(name_of, stalled)))
+        stalled = sorted(behind.items() & self._suspects.items())
+        if stalled and self._chances >= CHANCES:
+            names = ", ".join(name_of(place) for place, _ in stalled)
             self.say(f"no records of {names} though there are some; connecting anew")
             self._reconnect()
+            behind = {}
+        self._suspects, self._chances = behind, 0
 
     def _reconnect(self) -> None:
         paused = self.consumer.paused()
@@ -266,16 +314,16 @@ class KafkaSource:
     def _drained(self) -> bool:
         """Tell whether everything has been read that was there when the run began."""
         return self.reading.to_end and all(
-            self.consumer.position(place) >= end for place, end in self._targets.items()
+            place in self._passed or self.offsets[name_of(place)] >= end
+            for place, end in self._targets.items()
         )
 
     # what the run asks ---------------------------------------------------------------------------
 
     def after(self, position: dict[str, Any], records: Sequence[Record]) -> dict[str, Any]:
         """Return the position after records that stood next."""
-        return position | {
-            "offsets": position["offsets"] | {record.file: record.offset for record in records}
-        }
+        offsets = position["offsets"] | {record.file: record.offset for record in records}
+        return position | {"offsets": offsets, "lost": self.lost}
 
     def lag(self) -> dict[str, int]:
         """Return how many offsets each partition's end is ahead, as far as is known."""

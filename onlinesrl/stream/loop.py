@@ -368,7 +368,7 @@ class Run:
     def finish(self) -> None:
         """Write the last line of metrics, unless it is there already; a live source may have more."""
         self.finished = not self.reader.source.live
-        if self.metrics.examples and not self.schedule.metrics_due(self.metrics.examples):
+        if self.metrics.examples > self.metrics.reported:
             self.write_metrics()
 
     def take(self, items: Iterator[Item | None], stopper: Stopper) -> list[Item] | None:
@@ -452,8 +452,10 @@ class Run:
 
     def line(self) -> dict[str, Any]:
         """Return a line of metrics: what is so far."""
+        lost = (self.position or {}).get("lost")
         return {
             **self.metrics.snapshot(),
+            **({"lost": lost} if lost else {}),
             **self.learner.certificate(),
             "updates": self.learner.weights.updates,
             "weights": len(self.learner.weights),

@@ -1,0 +1,119 @@
+"""What is wrong with the keys of Kafka is said before anything is connected."""
+
+from pathlib import Path
+
+import pytest
+
+from onlinesrl.config import load
+from onlinesrl.errors import ConfigError
+
+HEAD = "model: m.mln\nquery: InField\n"
+GOOD = HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: t}\n"
+SECURE = HEAD + "source:\n  kind: kafka\n  bootstrap: h:1\n  topic: t\n  security: "
+CASES = [
+    (
+        HEAD + "source: {kind: kafka, topic: t}\n",
+        "run.yaml:3:1: source.bootstrap: missing; a source of kind kafka has one",
+    ),
+    (
+        HEAD + "source: {kind: kafka, bootstrap: 'h:1'}\n",
+        "run.yaml:3:1: source.topic: missing; a source of kind kafka has one",
+    ),
+    (
+        HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: ''}\n",
+        "run.yaml:3:48: source.topic: expected some text, found ''",
+    ),
+    (
+        HEAD + "source: {kind: carafe, path: m.mln}\n",
+        "run.yaml:3:16: source.kind: expected 'file' or 'kafka', found 'carafe'",
+    ),
+    (
+        HEAD + "source: {kind: file, path: m.mln, topic: t}\n",
+        "run.yaml:3:1: source.topic: a source with a topic is of kind kafka",
+    ),
+    (
+        HEAD + "source: {path: m.mln}\nlabels: {topic: t}\n",
+        "run.yaml:1:1: labels.topic: labels of a topic belong to a source of kind kafka",
+    ),
+    (
+        HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: t, shared: true}\n",
+        "run.yaml:3:1: source.group: missing; a shared source is shared with the group's members",
+    ),
+    (
+        HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: t, patience: soon}\n",
+        "run.yaml:3:61: source.patience: expected a time such as 30s or 5m, found 'soon'",
+    ),
+    (
+        HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: t, gaps: jump}\n",
+        "run.yaml:3:57: source.gaps: expected 'stop' or 'skip', found 'jump'",
+    ),
+    (
+        HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: t, order: any}\n",
+        "run.yaml:3:58: source.order: expected 'journal' or 'arrival', found 'any'",
+    ),
+    (
+        HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: t, start: middle}\n",
+        "run.yaml:3:58: source.start: expected 'beginning' or 'end', found 'middle'",
+    ),
+    (
+        HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: t, path: m.mln}\n",
+        "run.yaml:3:1: source.path: a source of kind kafka has a topic and no path",
+    ),
+    (
+        GOOD + "sink: {kind: kafka}\n",
+        "run.yaml:4:1: sink.topic: missing; expected the topic that predictions go to",
+    ),
+    (
+        GOOD + "sink: {topic: o}\n",
+        "run.yaml:4:1: sink.kind: missing; a sink with a topic is of kind kafka",
+    ),
+    (
+        GOOD + "sink: {kind: kafka, topic: t}\n",
+        "run.yaml:1:1: sink.topic: predictions would be read again; expected another topic",
+    ),
+    (
+        GOOD + "labels: {pending: 0}\n",
+        "run.yaml:4:19: labels.pending: expected at least 1, found 0",
+    ),
+    (
+        GOOD + "labels: {topic: t}\n",
+        "run.yaml:1:1: labels.topic: leave it out where labels are on the source's topic",
+    ),
+    (
+        SECURE + "{sasl_plain_password: 12345}\n",
+        "run.yaml:7:35: source.security.sasl_plain_password: expected text (quote what reads as a number)",
+    ),
+    (
+        SECURE + "{ssl_password: [12345]}\n",
+        "run.yaml:7:28: source.security.ssl_password: expected text (quote what reads as a number)",
+    ),
+    (
+        SECURE + "{security_protocol: SSH}\n",
+        "run.yaml:7:33: source.security.security_protocol: expected 'PLAINTEXT', 'SSL', 'SASL_PLAINTEXT' "
+        "or 'SASL_SSL', found 'SSH'",
+    ),
+]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("m.mln").touch()
+
+
+@pytest.mark.parametrize(("text", "said"), CASES)
+def test_golden_complaints(text: str, said: str) -> None:
+    Path("run.yaml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load(Path("run.yaml"))
+    assert caught.value.exit_code == 78
+    assert str(caught.value).splitlines()[0] == said
+
+
+def test_secrets_are_not_shown() -> None:
+    Path("run.yaml").write_text(SECURE + "{sasl_plain_password: s3cret, ssl_password: '1234'}\n")
+    config = load(Path("run.yaml"))
+    assert config.source.security.settings()["sasl_plain_password"] == "s3cret"
+    model = "InField(i, f)"
+    for text in (str(config), repr(config), str(config.as_dict()), str(config.fingerprint(model))):
+        assert "s3cret" not in text and "1234" not in text

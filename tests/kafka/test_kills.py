@@ -1,0 +1,231 @@
+"""A run with Kafka in and out that is killed, or overtaken, ends as if it had never been."""
+
+import os
+import random
+import shutil
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from conftest import Job, wait
+from kafka import KafkaProducer
+
+from tests.kafka.broker import Cluster, until
+from tests.kafka.streams import UNTIL_END, add, fill, from_file, keys, learned, predicted
+
+KILLS = 20
+LOCKED = 75
+
+
+def small_flushes() -> None:
+    """Have many transactions; called in a fork."""
+    from onlinesrl.stream import kafka_sink
+
+    kafka_sink.FLUSH_SECONDS = 0.0
+
+
+def test_kills_at_random_moments_leave_no_trace(
+    broker: Cluster,
+    topic: str,
+    job: Callable[..., Job],
+    citations: list[bytes],
+    tally: Counter[str],
+) -> None:
+    """A process is killed at any moment between its start and when an unbroken one would end."""
+    file = job(citations[:80], "file")
+    assert file.run() == 0, file.said
+    fill(broker, topic, citations[:80])
+    rng, kills, seconds = random.Random(0), 0, 0.0
+    for attempt in range(KILLS):
+        if kills == KILLS:
+            break
+        values = keys(broker, topic, f"{topic}-{attempt}")
+        run = job([], f"job{attempt}", **values, batch=3)
+        code = -signal.SIGKILL
+        while code == -signal.SIGKILL:
+            started = time.monotonic()
+            process = run.start(*UNTIL_END, first=small_flushes)
+            if attempt and kills < KILLS:
+                time.sleep(rng.uniform(0.0, seconds if kills % 3 else 0.4 * seconds))
+                os.kill(process, signal.SIGKILL)
+            code = wait(process)
+            kills += code == -signal.SIGKILL
+        seconds = seconds or time.monotonic() - started
+        assert code == 0, run.said
+        assert learned(run) == learned(file)
+        assert predicted(broker, values["sink"]["topic"]) == from_file(file)
+    assert kills == KILLS
+    tally["kills"] += kills
+
+
+STEPS = ("begin_transaction", "send", "flush", "commit_transaction", "committed", "save", "saved")
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_kill_at_any_step_of_a_transaction_leaves_no_trace(  # noqa: PLR0917
+    broker: Cluster,
+    topic: str,
+    job: Callable[..., Job],
+    citations: list[bytes],
+    tally: Counter[str],
+    step: str,
+) -> None:
+    """Before each of them, and after the commit; at the first, in the middle, and at a later one."""
+    file = job(citations[:30], "file")
+    assert file.run() == 0, file.said
+    fill(broker, topic, citations[:30])
+    values = keys(broker, topic)
+    run = job([], **values, batch=3)
+
+    def killing(at: int) -> Callable[[], None]:
+        def first() -> None:
+            from onlinesrl.stream import checkpoint
+
+            small_flushes()
+            names = {"committed": "commit_transaction", "saved": "save"}
+            owner: Any = checkpoint if step in ("save", "saved") else KafkaProducer
+            real, calls = getattr(owner, names.get(step, step)), 0
+
+            def call(*arguments: Any, **options: Any) -> Any:
+                nonlocal calls
+                calls += 1
+                if step in names:
+                    real(*arguments, **options)
+                if calls == at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return None if step in names else real(*arguments, **options)
+
+            setattr(owner, names.get(step, step), call)
+
+        return first
+
+    for at in (1, 2, 2):
+        assert run.run(*UNTIL_END, first=killing(at)) == -signal.SIGKILL, run.said
+        tally["kills"] += 1
+    assert run.run(*UNTIL_END) == 0, run.said
+    assert learned(run) == learned(file)
+    assert predicted(broker, values["sink"]["topic"]) == from_file(file)
+
+
+def test_predictions_behind_an_open_transaction_are_not_written_again(
+    broker: Cluster,
+    topic: str,
+    job: Callable[..., Job],
+    citations: list[bytes],
+    tally: Counter[str],
+) -> None:
+    """Another program's transaction hides them from readers of what is committed."""
+    fill(broker, topic, citations[:20])
+    values = keys(broker, topic)
+    run = job([], **values)
+
+    def first() -> None:
+        from onlinesrl.stream import checkpoint
+
+        real, calls = checkpoint.save, 0
+
+        def save(*arguments: Any, **options: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*arguments, **options)
+
+        checkpoint.save = save
+
+    def other(say: int, hear: int) -> None:
+        with KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=topic) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(values["sink"]["topic"], value=b"other").get(10)
+            os.write(say, b"!")
+            os.read(hear, 1)
+            producer.abort_transaction()
+
+    (heard, say), (hear, tell) = os.pipe(), os.pipe()
+    process = os.fork()
+    if process == 0:
+        other(say, hear)
+        os._exit(0)
+    os.read(heard, 1)
+    assert run.run(*UNTIL_END, first=first) == -signal.SIGKILL, run.said
+    again = run.start(*UNTIL_END)
+    time.sleep(1.5)
+    assert predicted(broker, values["sink"]["topic"]) == []
+    os.write(tell, b"!")
+    assert wait(again) == 0, run.said
+    os.waitpid(process, 0)
+    for end in (heard, say, hear, tell):
+        os.close(end)
+    assert len(predicted(broker, values["sink"]["topic"])) == 20
+    tally["kills"] += 1
+
+
+def test_a_second_process_shuts_the_first_out(
+    broker: Cluster,
+    topic: str,
+    job: Callable[..., Job],
+    citations: list[bytes],
+    tally: Counter[str],
+) -> None:
+    """The lock is the folder's; with a copy of it only the broker can tell."""
+    fill(broker, topic, citations[:30])
+    values = keys(broker, topic)
+    first = job([], "first", **values)
+    zombie = first.start()
+    until(lambda: len(broker.read_all(values["sink"]["topic"])) == 30)
+    second = job([], "second", **values)
+    shutil.copytree(first.output, second.output)
+    assert second.run(*UNTIL_END) == 0, second.said
+    add(broker, topic, citations[30:60])
+    assert wait(zombie) == LOCKED, first.said
+    assert "another process goes on with run" in first.said
+    assert "Traceback" not in first.said
+    assert len(predicted(broker, values["sink"]["topic"])) == 30
+    assert second.run(*UNTIL_END) == 0, second.said
+    file = job(citations[:60], "file")
+    assert file.run() == 0, file.said
+    assert learned(second)[0] == learned(file)[0]
+    assert predicted(broker, values["sink"]["topic"]) == from_file(file)
+    tally["zombies"] += 1
+
+
+def test_a_process_shut_out_within_its_transaction(
+    broker: Cluster,
+    topic: str,
+    job: Callable[..., Job],
+    citations: list[bytes],
+    tally: Counter[str],
+) -> None:
+    """It is stopped when its predictions are sent and not committed, and wakes up overtaken."""
+    fill(broker, topic, citations[:30])
+    values = keys(broker, topic)
+    first = job([], "first", **values)
+
+    def stopping() -> None:
+        real, calls = KafkaProducer.commit_transaction, 0
+
+        def commit(self: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == 2:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            return real(self)
+
+        KafkaProducer.commit_transaction = commit
+
+    zombie = first.start(*UNTIL_END, first=stopping)
+    until(lambda: os.waitid(os.P_PID, zombie, os.WSTOPPED | os.WNOWAIT | os.WNOHANG))
+    second = job([], "second", **values)
+    shutil.copytree(first.output, second.output)
+    assert second.run(*UNTIL_END) == 0, second.said
+    os.kill(zombie, signal.SIGCONT)
+    assert wait(zombie) == LOCKED, first.said
+    file = job(citations[:30], "file")
+    assert file.run() == 0, file.said
+    assert learned(second) == learned(file)
+    assert predicted(broker, values["sink"]["topic"]) == from_file(file)
+    tally["zombies"] += 1

@@ -1,0 +1,451 @@
+"""Examples from a topic are learned as from a file; faults of brokers and topics have an end."""
+
+import json
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from conftest import Job, wait
+
+from tests.kafka.broker import Broker, Cluster, free_ports, until
+from tests.kafka.streams import (
+    UNTIL_END,
+    add,
+    fast_looks,
+    fill,
+    from_file,
+    ids,
+    keys,
+    learned,
+    predicted,
+    short_answers,
+    source,
+)
+
+BAD = [b"{", b'{"id": 1, "evidence": {"Tokn": []}}', b"\xff\xfe", b"[]"]
+DATA, UNAVAILABLE = 65, 69
+
+
+@pytest.fixture
+def mixed(citations: list[bytes]) -> list[bytes]:
+    lines = citations[:60]
+    for n, bad in enumerate(BAD):
+        lines.insert(11 * n + 3, bad + b"\n")
+    return lines
+
+
+def saved_examples(job: Job) -> int:
+    """How many examples the newest checkpoint has."""
+    from onlinesrl.stream import checkpoint
+
+    found = None
+    with suppress(Exception):  # it may be removed at this very moment
+        found = checkpoint.load(job.checkpoints()[-1])
+    return found.header["metrics"]["examples"] if found else 0
+
+
+# as from a file ----------------------------------------------------------------------------------
+
+
+def test_a_topic_is_learned_from_as_a_file_is(
+    broker: Cluster, topic: str, job: Callable[..., Job], mixed: list[bytes]
+) -> None:
+    file = job(mixed, "file", limits={"bad_share": 1.0})
+    assert file.run() == 0, file.said
+    with_tombstones = [None, *mixed[:9], None, None, *mixed[9:]]
+    fill(broker, topic, with_tombstones)
+    run = job([], **keys(broker, topic), limits={"bad_share": 1.0})
+    assert run.run(*UNTIL_END) == 0, run.said
+    assert learned(run)[0] == learned(file)[0]
+    lines = run.lines("metrics.jsonl")
+    assert lines[-1].pop("tombstones") == 3
+    for line in lines:
+        line.pop("tombstones", None)
+    assert lines == file.lines("metrics.jsonl")
+    assert predicted(broker, f"{topic}-out") == from_file(file)
+    dead = run.lines("deadletter.jsonl")
+    for ours, theirs in zip(dead, file.lines("deadletter.jsonl"), strict=True):
+        assert ours.pop("file") == f"{topic}[0]"
+        line = ours.pop("line")
+        assert with_tombstones[line] == mixed[theirs.pop("line") - 1]
+        theirs.pop("file")
+        assert ours == theirs
+
+
+def test_a_message_that_is_too_long_is_put_aside(
+    broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    long = b'{"id": "long", "evidence": {"Token": [["' + b"x" * 200_000 + b'"]]}}'
+    fill(broker, topic, [*citations[:20], long, *citations[20:40]])
+    run = job([], **keys(broker, topic, max_bytes=50_000))
+    assert run.run(*UNTIL_END) == 0, run.said
+    [dead] = run.lines("deadletter.jsonl")
+    assert "longer than source.max_bytes" in dead["reason"]
+    assert (dead["file"], dead["line"]) == (f"{topic}[0]", 20)
+    assert len(predicted(broker, f"{topic}-out")) == 40
+
+
+def test_until(
+    broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    """A number of examples, the end, the end once more, and forever with a signal to stop."""
+    fill(broker, topic, citations[:30])
+    run = job([], **keys(broker, topic))
+    assert run.run("--until", "10") == 0, run.said
+    assert len(predicted(broker, f"{topic}-out")) == 10
+    assert run.run(*UNTIL_END) == 0, run.said
+    assert len(predicted(broker, f"{topic}-out")) == 30
+    lines = run.lines("metrics.jsonl")
+    assert run.run(*UNTIL_END) == 0, run.said
+    assert run.lines("metrics.jsonl") == lines
+    process = run.start()
+    add(broker, topic, citations[30:60])
+    until(lambda: len(broker.read_all(f"{topic}-out")) == 60)
+    os.kill(process, signal.SIGTERM)
+    assert wait(process) == 0, run.said
+    file = job(citations[:60], "file")
+    assert file.run() == 0, file.said
+    assert learned(run)[0] == learned(file)[0]
+    assert predicted(broker, f"{topic}-out") == from_file(file)
+
+
+def test_the_end_is_where_the_partitions_ended_though_more_arrives(
+    broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    fill(broker, topic, citations[:30])
+    run = job([], **keys(broker, topic))
+    opened = run.folder / "opened"
+
+    def first() -> None:
+        from onlinesrl.stream.kafka_source import KafkaSource
+
+        real = KafkaSource.open
+
+        def open_(self: KafkaSource, position: Any) -> Any:
+            found = real(self, position)
+            opened.touch()
+            until((run.folder / "go").exists)
+            return found
+
+        KafkaSource.open = open_  # type: ignore[method-assign]
+
+    process = run.start(*UNTIL_END, first=first)
+    until(opened.exists)
+    add(broker, topic, citations[30:60])
+    (run.folder / "go").touch()
+    assert wait(process) == 0, run.said
+    assert ids(predicted(broker, f"{topic}-out")) == [
+        json.loads(line)["id"] for line in citations[:30]
+    ]
+
+
+def test_a_new_run_can_start_at_the_end(
+    broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    fill(broker, topic, citations[:30])
+    run = job([], **keys(broker, topic, start="end"))
+    assert run.run(*UNTIL_END) == 0, run.said
+    add(broker, topic, citations[30:40])
+    assert run.run(*UNTIL_END) == 0, run.said
+    assert ids(predicted(broker, f"{topic}-out")) == [
+        json.loads(line)["id"] for line in citations[30:40]
+    ]
+
+
+def test_new_partitions_are_read_from_their_beginning(
+    broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    fill(broker, topic, citations[:20])
+    run = job([], **keys(broker, topic, start="end"))
+    assert run.run(*UNTIL_END) == 0, run.said
+    with broker._admin() as admin:
+        admin.create_partitions({topic: 3})
+        until(lambda: len(admin.describe_topics([topic])[0]["partitions"]) == 3)
+    until(lambda: len(broker.end_offsets(topic)) == 3)
+    broker.produce(
+        topic, [(None, line.rstrip(), 1 + n % 2) for n, line in enumerate(citations[20:40])]
+    )
+    assert run.run(*UNTIL_END) == 0, run.said
+    expected = sorted(str(json.loads(line)["id"]) for line in citations[20:40])
+    assert sorted(map(str, ids(predicted(broker, f"{topic}-out")))) == expected
+
+
+# brokers -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["kill", "pause"])
+def test_a_broker_that_is_away_for_a_while(  # noqa: PLR0917
+    own_broker: Broker,
+    topic: str,
+    job: Callable[..., Job],
+    citations: list[bytes],
+    tally: Counter[str],
+    fault: str,
+) -> None:
+    fill(own_broker, topic, citations[:30])
+    run = job([], **keys(own_broker, topic))
+    process = run.start(first=lambda: short_answers(2000))
+    until(lambda: saved_examples(run) >= 20)
+    if fault == "kill":
+        own_broker.kill()
+        own_broker.start()
+    else:
+        own_broker.pause()
+        time.sleep(3)
+        own_broker.resume()
+    add(own_broker, topic, citations[30:60])
+    until(lambda: saved_examples(run) >= 50)
+    os.kill(process, signal.SIGTERM)
+    assert wait(process) == 0, run.said
+    assert run.run(*UNTIL_END) == 0, run.said
+    file = job(citations[:60], "file")
+    assert file.run() == 0, file.said
+    assert learned(run)[0] == learned(file)[0]
+    assert predicted(own_broker, f"{topic}-out") == from_file(file)
+    tally["broker faults"] += 1
+
+
+def test_a_broker_that_is_away_at_the_start(job: Callable[..., Job]) -> None:
+    [port] = free_ports(1)
+    run = job([], source=source(Cluster(f"127.0.0.1:{port}"), "none"))
+    started = time.monotonic()
+    assert run.run(first=short_answers) == UNAVAILABLE
+    assert time.monotonic() - started < 10
+    assert f"Kafka at 127.0.0.1:{port} cannot be reached" in run.said
+    assert "Traceback" not in run.said
+
+
+def test_a_topic_that_is_not_there(broker: Cluster, topic: str, job: Callable[..., Job]) -> None:
+    run = job([], source=source(broker, topic))
+    assert run.run(first=short_answers) == UNAVAILABLE
+    assert f"has no topic {topic}" in run.said
+    fill(broker, topic, [])
+    run = job([], source=source(broker, topic), sink={"kind": "kafka", "topic": "nope"})
+    assert run.run(first=short_answers) == UNAVAILABLE
+    assert "has no topic nope" in run.said
+
+
+def test_a_broker_that_is_away_for_longer_than_patience(
+    own_broker: Broker,
+    topic: str,
+    job: Callable[..., Job],
+    citations: list[bytes],
+    tally: Counter[str],
+) -> None:
+    fill(own_broker, topic, citations[:40])
+    run = job([], **keys(own_broker, topic, patience="2s"))
+    process = run.start(first=short_answers)
+    until(lambda: saved_examples(run) >= 35)
+    own_broker.kill()
+    assert wait(process) == UNAVAILABLE, run.said
+    assert "cannot be had" in run.said or "cannot be written" in run.said
+    own_broker.start()
+    assert run.run(*UNTIL_END) == 0, run.said
+    file = job(citations[:40], "file")
+    assert file.run() == 0, file.said
+    assert learned(run)[0] == learned(file)[0]
+    assert predicted(own_broker, f"{topic}-out") == from_file(file)
+    tally["broker faults"] += 1
+
+
+# topics ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gaps", ["stop", "skip"])
+def test_records_gone_before_they_were_read(  # noqa: PLR0917
+    broker: Cluster,
+    topic: str,
+    job: Callable[..., Job],
+    citations: list[bytes],
+    tally: Counter[str],
+    gaps: str,
+) -> None:
+    fill(broker, topic, citations[:40])
+    run = job([], **keys(broker, topic, gaps=gaps))
+    assert run.run("--until", "10") == 0, run.said
+    broker.delete_records(topic, 0, 25)
+    said = f"{topic}[0]: the records 10 to 24 are gone before they were read"
+    if gaps == "stop":
+        assert run.run(*UNTIL_END) == DATA
+        assert said in run.said and "source.gaps: skip" in run.said
+        options = [*UNTIL_END, "--set", "source.gaps=skip"]
+        assert run.run(*options) == 0, run.said
+    else:
+        assert run.run(*UNTIL_END) == 0, run.said
+    assert said in run.said
+    summary = json.loads((run.output / "summary.json").read_bytes())
+    assert summary["lost"] == 15
+    expected = [json.loads(line)["id"] for line in citations[:10] + citations[25:40]]
+    assert ids(predicted(broker, f"{topic}-out")) == expected
+    tally["gaps"] += 1
+
+
+def test_a_topic_created_anew_is_noticed_at_the_start(
+    broker: Cluster,
+    topic: str,
+    job: Callable[..., Job],
+    citations: list[bytes],
+    tally: Counter[str],
+) -> None:
+    fill(broker, topic, citations[:20])
+    run = job([], **keys(broker, topic))
+    assert run.run(*UNTIL_END) == 0, run.said
+    broker.delete_topic(topic)
+    fill(broker, topic, citations[:40])
+    assert run.run(*UNTIL_END) == DATA
+    assert f"the topic {topic} is not the one read before" in run.said
+    assert len(predicted(broker, f"{topic}-out")) == 20
+    tally["topics created anew"] += 1
+
+
+def test_a_topic_created_anew_is_noticed_by_a_run(
+    broker: Cluster,
+    topic: str,
+    job: Callable[..., Job],
+    citations: list[bytes],
+    tally: Counter[str],
+) -> None:
+    fill(broker, topic, citations[:20])
+    run = job([], **keys(broker, topic))
+    process = run.start(first=fast_looks)
+    until(lambda: len(broker.read_all(f"{topic}-out")) == 20)
+    broker.delete_topic(topic)
+    fill(broker, topic, citations[20:30])
+    assert wait(process) == DATA, run.said
+    assert len(predicted(broker, f"{topic}-out")) == 20
+    tally["topics created anew"] += 1
+
+
+# a partition that goes silent --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_a_silent_partition_is_noticed(  # noqa: PLR0917
+    broker: Cluster,
+    topic: str,
+    job: Callable[..., Job],
+    citations: list[bytes],
+    tally: Counter[str],
+    partitions: int,
+) -> None:
+    """Partition 0 of a consumer goes silent after some records, while another may give more."""
+    fill(broker, topic, citations[:60], partitions)
+    run = job([], **keys(broker, topic))
+
+    def first() -> None:
+        from kafka import KafkaConsumer
+
+        fast_looks(0.5)
+        real, given = KafkaConsumer.poll, Counter[int]()
+
+        def poll(self: Any, *arguments: Any, **options: Any) -> Any:
+            if given[id(self)] == 0 and len(given) > 1 and options:
+                given[id(self)] = -1000  # the second of them is well
+            if options and given[id(self)] >= 2:
+                self.pause(*(place for place in self.assignment() if place.partition == 0))
+            if options:
+                given[id(self)] += 1
+                options["max_records"] = 5
+            found = real(self, *arguments, **options)
+            if options and self.paused():
+                self.resume(*self.paused())
+            return found
+
+        KafkaConsumer.poll = poll
+
+    process = run.start(*UNTIL_END, first=first)
+    assert wait(process) == 0, run.said
+    assert f"no records of {topic}[0]" in run.said
+    values = predicted(broker, f"{topic}-out")
+    assert sorted(map(str, ids(values))) == sorted(
+        str(json.loads(line)["id"]) for line in citations[:60]
+    )
+    tally["silent partitions"] += 1
+
+
+# lag ---------------------------------------------------------------------------------------------
+
+
+def test_lag(broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes]) -> None:
+    from onlinesrl.stream.broker import Broker as Address
+    from onlinesrl.stream.kafka_source import KafkaSource, Reading
+
+    broker.create_topic(topic, partitions=2)
+    from kafka import KafkaProducer
+
+    with KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=topic) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        for n in range(10):
+            producer.send(topic, value=str(n).encode(), partition=0)
+        producer.commit_transaction()
+    broker.produce(topic, [(None, b"x", 1)] * 5)
+    found = KafkaSource(Address(broker.bootstrap), Reading([topic], to_end=True), None, print)
+    try:
+        assert found.lag() == {}
+        found.open(None)
+        assert found.lag() == {f"{topic}[0]": 11, f"{topic}[1]": 5}
+        records = found.read()
+        while next(records) is None:
+            pass
+        assert sum(found.lag().values()) == 15
+        assert sum(record is not None for record in records) == 14
+        assert found.lag() == {f"{topic}[0]": 0, f"{topic}[1]": 0}
+    finally:
+        found.close()
+
+
+# being let in ------------------------------------------------------------------------------------
+
+SECRETS = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_mechanism": "PLAIN",
+    "sasl_plain_username": "reader",
+    "sasl_plain_password": "0pen-sesame",
+    "ssl_password": "0pen-key",
+}
+
+
+def test_what_lets_in_reaches_the_client_and_nobody_else(
+    broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    fill(broker, topic, citations[:10])
+    settings = keys(broker, topic, security=SECRETS)
+    run = job([], **settings)
+    seen = run.folder / "seen"
+
+    def first() -> None:
+        from onlinesrl.stream import broker as module
+
+        real = module.Broker.client
+
+        def client(self: Any, kind: Any, **options: Any) -> Any:
+            def made(**given: Any) -> Any:
+                with seen.open("a") as file:
+                    file.write(json.dumps([kind.__name__, {k: given[k] for k in SECRETS}]) + "\n")
+                return kind(
+                    **{k: v for k, v in given.items() if k not in SECRETS and "ssl" not in k}
+                )
+
+            return real(self, made, **options)
+
+        module.Broker.client = client  # type: ignore[method-assign]
+
+    assert run.run(*UNTIL_END, first=first) == 0, run.said
+    told = [json.loads(line) for line in seen.read_text().splitlines()]
+    assert {kind for kind, _ in told} == {"KafkaAdminClient", "KafkaConsumer", "KafkaProducer"}
+    assert all(given == SECRETS for _, given in told)
+    assert run.run(*UNTIL_END, "--set", "source.security.sasl_plain_username=x", first=first) == 0
+    refused = job([], "refused", **settings)
+    assert refused.run(first=short_answers) == UNAVAILABLE
+    for each in (run, refused):
+        kept = [path for path in each.folder.rglob("*") if path.is_file()]
+        texts = {p: p.read_bytes() for p in kept if p.name not in ("run.yaml", "seen")}
+        assert len(texts) >= 3
+        for secret in (b"0pen-sesame", b"0pen-key"):
+            assert [p for p, text in texts.items() if secret in text] == []
