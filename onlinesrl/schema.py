@@ -342,6 +342,24 @@ class Config(_Section):
     batch: Count = 64
     _tree: Tree | None = PrivateAttr(default=None)
 
+    @field_validator("labels")
+    @classmethod
+    def _in_one_run(cls, labels: Labels | None, info: ValidationInfo) -> Labels | None:
+        source = info.data.get("source")
+        if labels is not None and source is not None and source.shared:
+            raise ValueError("topic: a shared source has no labels: they may go to another run")
+        return labels
+
+    @field_validator("checkpoint")
+    @classmethod
+    def _can_go_back(cls, checkpoint: Checkpoint, info: ValidationInfo) -> Checkpoint:
+        source = info.data.get("source")
+        if checkpoint.keep < 2 and source is not None and source.shared:
+            raise ValueError(
+                "keep: expected at least 2: with a shared source, a run may have to go back"
+            )
+        return checkpoint
+
     def as_dict(self) -> dict[str, Any]:
         """Return every key and its value, fit for JSON."""
         return self.model_dump(mode="json")
