@@ -115,6 +115,9 @@ class SharedSource(KafkaSource):
                 max_poll_interval_ms=MOST_POLL_MS,
                 max_partition_fetch_bytes=max(1 << 20, self.max_bytes + (1 << 16)),
             )
+            with self.broker.explained():  # or else the first division knows of no partitions
+                for topic in self.reading.topics:
+                    self.consumer.partitions_for_topic(topic)
             self.consumer.subscribe(list(self.reading.topics), listener=self._listener)
 
     def _join(self) -> None:
