@@ -180,7 +180,7 @@ def test_a_checkpoint_counts_when_the_group_has_taken_it(
     jobs = [member("first"), member("second")]
     ends = start(jobs[0], first=lambda: signal_at(SharedSource, "_commit", 3, number, after))
     until(lambda: len(predicted(jobs[0])) >= 10)
-    other = start(jobs[1], slow=lambda n: 0.0)
+    other = start(jobs[1])
     assert wait(other) == 0, jobs[1].said
     if number == signal.SIGSTOP:
         os.kill(ends, signal.SIGCONT)
@@ -316,7 +316,6 @@ def test_lag_is_of_the_partitions_that_the_member_has(
     again = source(to_end=True)
     assert again.open(None)["offsets"] == everything
     assert again.lag() == dict.fromkeys(everything, 0)
-    assert list(again.read()) == []
 
 
 def test_the_group_says_from_which_checkpoint_a_run_goes_on(
@@ -338,7 +337,7 @@ def test_the_group_says_from_which_checkpoint_a_run_goes_on(
     later = one.after(later, [])
     with pytest.raises(DataError, match="no longer knows checkpoint 3"):
         source("another").accepts(later, 3)
-    assert not source().accepts(later | {"run": "another", "taken": 0}, 1)
+    assert not one.accepts(later | {"run": "another", "taken": 0}, 1)
 
 
 def test_what_is_not_taken_for_too_long_ends_the_run(source: Callable[..., SharedSource]) -> None:
