@@ -349,7 +349,7 @@ class Config(_Section):
     _tree: Tree | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
-    def _distinct_topics(self) -> Self:
+    def _fits_together(self) -> Self:
         topic = self.source.topic
         labels = self.labels.topic if self.labels is not None else None
         if labels is not None and topic is None:
@@ -359,6 +359,12 @@ class Config(_Section):
         here = self.sink.bootstrap in (None, self.source.bootstrap)
         if self.sink.topic is not None and here and self.sink.topic in (topic, labels):
             raise ValueError("sink.topic: predictions would be read again; expected another topic")
+        if self.source.shared and self.labels is not None:
+            raise ValueError("labels: a shared source has none: they may go to another run")
+        if self.source.shared and self.checkpoint.keep < 2:
+            raise ValueError(
+                "checkpoint.keep: expected at least 2: a shared run may have to go back"
+            )
         return self
 
     def as_dict(self) -> dict[str, Any]:

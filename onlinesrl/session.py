@@ -168,7 +168,7 @@ def load_checkpoint(path: Path) -> checkpoint.Checkpoint:
 
 
 def make_reader(config: Config, to_end: bool = True, journal: Path | None = None) -> Reader:
-    """Return the reader of the configured source; ``journal`` notes the order of its records."""
+    """Return the reader of the configured source, for a run if there is a ``journal`` of its order."""
     source, labels = config.source, config.labels
     return Reader(
         _kafka_source(config, to_end, journal)
@@ -198,7 +198,7 @@ def _kafka_source(config: Config, to_end: bool, journal: Path | None) -> Any:
         source.max_bytes,
     )
     broker = Broker(source.bootstrap or "", source.security.settings())
-    if source.shared:
+    if source.shared and journal is not None:
         return SharedSource(broker, reading, warn)
     return KafkaSource(broker, reading, journal if source.order == "journal" else None, warn)
 
@@ -281,18 +281,17 @@ def _run(
         reader = make_reader(config, options.until == "end", folder.order)
         with closing(reader.source):
             while True:
-                saved = _accepted(folder, reader.source)
+                compile_seconds += compile_kernels(learner, say)
+                saved = _accepted(folder, reader.source, fingerprint)
                 if saved is None:
                     folder.order.unlink(missing_ok=True)
                 else:
-                    check_fingerprint(saved, mismatch(saved.header["fingerprint"], fingerprint))
                     summary = read_summary(folder)
                     if saved.header["finished"] and summary and summary["finished"]:
                         say(f"{config.output}: this run is finished; --fresh starts it over")
                         return summary
                     examples = saved.header["metrics"]["examples"]
                     say(f"going on from {saved.path.name}, {examples} examples")
-                compile_seconds += compile_kernels(learner, say)
                 run_ = _make_run(config, options, learner, reader, folder)
                 with closing(run_), suppress(Rebalanced):
                     run_.resume(saved)
@@ -312,10 +311,13 @@ def _run(
         return write_results(config, run_, timing)
 
 
-def _accepted(folder: RunFolder, source: Any) -> checkpoint.Checkpoint | None:
+def _accepted(
+    folder: RunFolder, source: Any, fingerprint: dict[str, Any]
+) -> checkpoint.Checkpoint | None:
     """Return the newest checkpoint that the source lets the run go on from, if there is one."""
 
     def accepts(saved: checkpoint.Checkpoint) -> bool:
+        check_fingerprint(saved, mismatch(saved.header["fingerprint"], fingerprint))
         return bool(source.accepts(saved.header["position"], saved.number))
 
     return checkpoint.latest(folder.checkpoints, warn, accepts)

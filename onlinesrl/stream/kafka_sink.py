@@ -28,6 +28,8 @@ from onlinesrl.errors import DataError, LockedError, UnavailableError
 from onlinesrl.stream.broker import ANSWER_MS, Broker
 from onlinesrl.stream.files import Record
 
+TRANSACTION_MS = 30_000
+"""After how long brokers give up a transaction whose process has died; others may wait for it."""
 FLUSH_SECONDS = 0.1
 FLUSH_RECORDS = 5000
 PAUSE_SECONDS = 0.5
@@ -118,6 +120,7 @@ class KafkaSink:
         self.producer = self.broker.client(
             KafkaProducer,
             transactional_id=f"onlinesrl-{self.run}",
+            transaction_timeout_ms=TRANSACTION_MS,
             linger_ms=5,
             max_block_ms=ANSWER_MS,
             delivery_timeout_ms=2 * ANSWER_MS,

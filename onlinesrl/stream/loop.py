@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from onlinesrl import __version__
-from onlinesrl.errors import DataError, ExampleError, OnlinesrlError, UnavailableError
+from onlinesrl.errors import DataError, ExampleError, OnlinesrlError
 from onlinesrl.lang.example import Example, Label
 from onlinesrl.learn.online import OnlineLearner, Outcome
 from onlinesrl.metrics import Metrics
@@ -276,13 +276,10 @@ class Run:
     def acknowledge(self) -> None:
         """Tell the source of the checkpoint; where it is shared, along with the predictions."""
         source = self.reader.source
-        if self.sink is None or not source.shared:
+        if self.sink is not None and source.shared:
+            source.acknowledge_by(self.sink.flush, self.position, self.saves)
+        else:
             source.acknowledge(self.position, self.saves)
-            return
-        try:
-            self.sink.flush(*source.offsets_of(self.position, self.saves))
-        except UnavailableError as error:
-            raise Rebalanced from error
 
     # the loop ------------------------------------------------------------------------------------
 

@@ -5,37 +5,60 @@ partition stands the number of the last checkpoint of each run that got there. A
 has written a checkpoint, and counts only those as its own that the group has taken; whenever the
 partitions are divided anew it goes back to the last of them. So what a run has learned beyond it is
 forgotten there, and learned by whoever has the partition next.
+
+Two things make that sound. A commit names the generation of the group in which the run was given its
+partitions, and brokers refuse it in any later one. And a run asks which checkpoint was taken only as a
+member of a later generation than all it has committed in, so that no commit can come after the answer.
 """
 
 from __future__ import annotations
 
 import json
+import time
 import uuid
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from threading import Thread
 from typing import Any
 
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
-from kafka.errors import KafkaError, NoOffsetForPartitionError
+from kafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    LogTruncationError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+)
 
-from onlinesrl.errors import UnavailableError
+from onlinesrl.errors import DataError, UnavailableError
 from onlinesrl.stream.broker import ANSWER_MS, Broker, name_of, place_of
+from onlinesrl.stream.files import Record
 from onlinesrl.stream.kafka_source import POLL_MS, KafkaSource, Reading
 from onlinesrl.stream.loop import Rebalanced
 
 BREATH_SECONDS = 1.0
 """How long the run may work before the group hears from it again."""
+SESSION_MS = 45_000
+HEARTBEAT_MS = 3_000
 MOST_POLL_MS = 300_000
 REMEMBERED = 30
+"""How many other runs an offset tells of: brokers take 4096 bytes with it."""
+
+_FOUND_AGAIN = (NoOffsetForPartitionError, OffsetOutOfRangeError, LogTruncationError)
+"""What is wrong with a partition is found again when it is read."""
+
+Runs = dict[str, int]
+"""The number of the last checkpoint that the group has taken, by run."""
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Notes that partitions change hands; called on a thread of the client."""
+    """Notes that partitions change hands; called on a thread of the client, while it polls or closes."""
 
     def __init__(self) -> None:
-        self.changed = self.assigned = False
+        self.changed, self.assigned = True, False
 
     def on_partitions_revoked(self, revoked: object) -> None:
         self.changed, self.assigned = True, False
@@ -47,7 +70,9 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 class SharedSource(KafkaSource):
     """The records of those partitions that the group leaves to this run.
 
-    A position also holds ``run``, the name that the run has in the group. ``read`` raises Rebalanced.
+    A position also holds ``run``, the name that the run has in the group, and ``taken``, the number of
+    the last checkpoint that the group is known to have taken. ``read`` and what acknowledges raise
+    Rebalanced.
     """
 
     shared = True
@@ -55,12 +80,28 @@ class SharedSource(KafkaSource):
     def __init__(self, broker: Broker, reading: Reading, say: Callable[[str], None]) -> None:
         super().__init__(broker, reading, None, say)
         self._listener = _Listener()
-        self._acknowledged: dict[str, dict[str, int]] = {}
-        self._worker = ThreadPoolExecutor(1, "learner")
+        self._member: Any = None
+        self._runs: dict[str, Runs] = {}
+        self.taken = 0
+        self._refused: float | None = None
+        self._told = 0.0
+
+    # in the group --------------------------------------------------------------------------------
+
+    def _enter(self, position: dict[str, Any] | None) -> list[TopicPartition]:
+        """Be a member of the group that knows its partitions; return those of all members."""
+        found = self.broker.topics(self.reading.topics)
+        self.identities = {topic: identity for topic, (identity, _) in found.items()}
+        if position is not None:
+            self._compare(position["topics"], self.identities)
+        self._connect()
+        if self._listener.changed:
+            self._join()
+        return [TopicPartition(topic, n) for topic, (_, numbers) in found.items() for n in numbers]
 
     def _connect(self) -> None:
-        """Join the group, or stay in it."""
         if self.consumer is None:
+            self._listener = _Listener()
             self.consumer = self.broker.client(
                 KafkaConsumer,
                 group_id=self.reading.group,
@@ -69,115 +110,193 @@ class SharedSource(KafkaSource):
                 isolation_level="read_committed",
                 allow_auto_create_topics=False,
                 fetch_max_wait_ms=POLL_MS,
+                session_timeout_ms=SESSION_MS,
+                heartbeat_interval_ms=HEARTBEAT_MS,
                 max_poll_interval_ms=MOST_POLL_MS,
                 max_partition_fetch_bytes=max(1 << 20, self.max_bytes + (1 << 16)),
             )
+            with self.broker.explained():  # or else the first division knows of no partitions
+                for topic in self.reading.topics:
+                    self.consumer.partitions_for_topic(topic)
+            self.consumer.subscribe(list(self.reading.topics), listener=self._listener)
+
+    def _join(self) -> None:
+        """Wait for partitions; what is read meanwhile is read again."""
+        limit = time.monotonic() + self.reading.patience
+        member = self.consumer.group_metadata()
+        while not self._listener.assigned or member.generation_id < 0:
+            if time.monotonic() > limit:
+                raise UnavailableError(
+                    f"Kafka at {self.broker.bootstrap}: the group {self.reading.group} has not divided "
+                    f"its partitions within {self.reading.patience:.0f} s"
+                )
+            with self.broker.explained(), suppress(*_FOUND_AGAIN):
+                self.consumer.poll(POLL_MS)
+            member = self.consumer.group_metadata()
+        self._listener.changed, self._member = False, member
+
+    def _committed(self, places: list[TopicPartition]) -> dict[TopicPartition, tuple[int, Runs]]:
+        """Return the group's offsets, as far as it has some, when all that was begun has ended."""
+        limit = time.monotonic() + self.reading.patience
+        found = {}
+        for place in places:
+            with self.broker.explained():
+                while True:
+                    try:
+                        held = self.consumer.committed(place, metadata=True, timeout_ms=ANSWER_MS)
+                        break
+                    except (
+                        KafkaTimeoutError
+                    ):  # also while a transaction is open that may yet commit
+                        if time.monotonic() > limit:
+                            raise
+            if held is not None:
+                found[place] = held.offset, self._runs_in(held.metadata)
+        return found
+
+    def _runs_in(self, metadata: str | None) -> Runs:
+        with suppress(ValueError):
+            runs = json.loads(metadata or "{}")
+            if isinstance(runs, dict):
+                return runs
+        raise DataError(
+            f"the group {self.reading.group} has offsets that are not of onlinesrl's runs"
+        )
+
+    # where to begin ------------------------------------------------------------------------------
 
     def accepts(self, position: dict[str, Any], number: int) -> bool:
-        """Tell whether the group has taken a run's checkpoint."""
-        self._connect()
-        with self.broker.explained():
-            return all(
-                known is None or known[1].get(position["run"], 0) >= number
-                for known in map(self._committed, map(place_of, position["offsets"]))
-            )
+        """Tell whether the group has taken a run's checkpoint.
 
-    def _committed(self, place: TopicPartition) -> tuple[int, dict[str, int]] | None:
-        """Return the group's offset and the runs' checkpoints in it; None: it has none."""
-        found = self.consumer.committed(place, metadata=True, timeout_ms=ANSWER_MS)
-        return (found.offset, json.loads(found.metadata or "{}")) if found else None
+        Raises DataError where what the group has taken cannot be had any more.
+        """
+        group, run = self.reading.group, position["run"]
+        held = self._committed(self._enter(position))
+        taken = max((runs.get(run, 0) for _, runs in held.values()), default=0)
+        if taken < position["taken"]:
+            raise DataError(
+                f"the group {group} no longer knows checkpoint {position['taken']} of this run: its "
+                "offsets were reset or have expired; start over with --fresh, in a group of another name"
+            )
+        if number < taken:
+            raise DataError(
+                f"the group {group} goes on behind checkpoint {taken} of this run, and the newest that "
+                f"can be had is {number}: restore it from a copy, or start over with --fresh"
+            )
+        return number == taken or not position["offsets"]
 
     def open(self, position: dict[str, Any] | None) -> dict[str, Any]:
-        """Join the group, wait for its partitions, and begin where it got to with them."""
-        run = position["run"] if position else uuid.uuid4().hex
-        found = self.broker.topics(self.reading.topics)
-        identities = {topic: identity for topic, (identity, _) in found.items()}
-        if position is not None:
-            self._compare(position["topics"], identities)
-        self.identities = identities
-        self._connect()
-        if not self.consumer.subscription():
-            self._listener.assigned = False
-            self.consumer.subscribe(list(self.reading.topics), listener=self._listener)
-        self._take_places()
-        return {"topics": identities, "offsets": dict(self.offsets), "run": run}
-
-    def _take_places(self) -> None:
-        """Seek to where the group is in each partition that is this run's."""
-        while not self._listener.assigned:
-            self._proceed()
-        self._listener.changed = False
+        """Begin where the group is in each partition that is this run's."""
+        self._enter(position)
         places = sorted(self.consumer.assignment())
         with self.broker.explained():
             starts = self.consumer.beginning_offsets(places, timeout_ms=ANSWER_MS)
             self._ends = self.consumer.end_offsets(places, timeout_ms=ANSWER_MS)
-            committed = {place: self._committed(place) for place in places}
         fresh = self._ends if self.reading.from_end else starts
-        self.offsets, self._acknowledged = {}, {}
+        self.offsets, self._runs = {}, {}
+        held = self._committed(places)
         for place in places:
-            offset, runs = committed[place] or (fresh[place], {})
-            if place in self.consumer.assignment():
-                self.consumer.seek(place, offset)
-            self.offsets[name_of(place)], self._acknowledged[name_of(place)] = offset, runs
+            offset, runs = held.get(place, (fresh[place], {}))
+            self.consumer.seek(place, offset)
+            self.offsets[name_of(place)], self._runs[name_of(place)] = offset, runs
         if self.reading.to_end:
             self._targets = dict(self._ends)
+        self._heard = self._looked = self._told = time.monotonic()
+        self.taken = position["taken"] if position else 0
+        return {
+            "topics": self.identities,
+            "offsets": dict(self.offsets),
+            "run": position["run"] if position else uuid.uuid4().hex,
+            "taken": self.taken,
+        }
 
-    def _proceed(self) -> None:
-        """Let the group go on; what is read before the places are known is read again."""
-        try:
-            self.consumer.poll(POLL_MS)
-        except NoOffsetForPartitionError:
-            pass
-        except KafkaError as error:
-            raise UnavailableError(f"Kafka at {self.broker.bootstrap}: {error}") from error
+    # reading -------------------------------------------------------------------------------------
 
     def _poll(self) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Return the records that are there, by partition. Raises Rebalanced."""
+        self._stay()
+        polled = super()._poll()
+        self._told = time.monotonic()
+        self._stay()
+        return polled
+
+    def _stay(self) -> None:
+        if self._listener.changed:
+            raise Rebalanced
+
+    def _taken(self, polled: dict[TopicPartition, list[ConsumerRecord]]) -> Iterator[Record]:
+        for record in super()._taken(polled):
+            self._stay()
+            yield record
+
+    def _look(self, now: float) -> None:
         if not self._listener.changed:
-            polled = super()._poll()
-            if not self._listener.changed:
-                return polled
-        raise Rebalanced
+            super()._look(now)
 
     def _reconnect(self) -> None:
-        """Leave the group, to join it again. Raises Rebalanced."""
+        """Leave the group, to join it again."""
         self.close_consumer()
         raise Rebalanced
 
-    def offsets_of(
-        self, position: dict[str, Any], number: int
-    ) -> tuple[dict[TopicPartition, OffsetAndMetadata], Any]:
-        """Return what the group is to hold of a checkpoint, and as which of its members to say so."""
-        offsets = {}
-        for name, offset in position["offsets"].items():
-            others = [x for x in self._acknowledged[name].items() if x[0] != position["run"]]
-            runs = dict([*others[-REMEMBERED:], (position["run"], number)])
-            self._acknowledged[name] = runs
-            offsets[place_of(name)] = OffsetAndMetadata(offset, json.dumps(runs), -1)
-        return offsets, self.consumer.group_metadata()
-
-    def acknowledge(self, position: dict[str, Any], number: int) -> None:
-        """Have the group take a checkpoint. Raises Rebalanced where it does not."""
-        try:
-            offsets, _ = self.offsets_of(position, number)
-            self.consumer.commit(offsets, timeout_ms=ANSWER_MS)
-        except KafkaError as error:
-            self.say(f"the group does not take checkpoint {number}: {error}")
-            raise Rebalanced from error
+    def after(self, position: dict[str, Any], records: Sequence[Record]) -> dict[str, Any]:
+        """Return the position after records that stood next."""
+        return super().after(position, records) | {"taken": self.taken}
 
     def during(self, work: Callable[[], Any]) -> Any:
         """Do work on another thread, and go on telling the group that this run is there."""
-        future = self._worker.submit(work)
-        while not wait([future], BREATH_SECONDS).done:
-            places = self.consumer.assignment()
-            self.consumer.pause(*places)
-            try:
+        future: Future[Any] = Future()
+        Thread(target=_settle, args=(future, work), daemon=True).start()
+        while not wait([future], max(0.0, self._told + BREATH_SECONDS - time.monotonic())).done:
+            self.consumer.pause(*self.consumer.assignment())
+            with suppress(KafkaError):
                 self.consumer.poll(0)
-            finally:
-                self.consumer.resume(*(places & self.consumer.assignment()))
+            self.consumer.resume(*self.consumer.paused())
+            self._told = time.monotonic()
         return future.result()
 
-    def close(self) -> None:
-        """Leave the group."""
-        self._worker.shutdown()
-        super().close()
+    # what the group takes ------------------------------------------------------------------------
+
+    def acknowledge(self, position: dict[str, Any], number: int) -> None:
+        """Have the group take a checkpoint."""
+        self.acknowledge_by(self._commit, position, number)
+
+    def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: object) -> None:
+        self.consumer.commit(dict(offsets), timeout_ms=ANSWER_MS)
+
+    def acknowledge_by(
+        self,
+        commit: Callable[[Mapping[TopicPartition, Any], Any], None],
+        position: dict[str, Any],
+        number: int,
+    ) -> None:
+        """Have the group take a checkpoint by ``commit``, which is told the offsets and the member.
+
+        Where that fails, it may have been taken all the same: the run leaves the group, so that it
+        can ask again as another member. Raises UnavailableError when nothing is taken for too long.
+        """
+        self._stay()
+        offsets, run = {}, position["run"]
+        for name, offset in position["offsets"].items():
+            others = [known for known in self._runs[name].items() if known[0] != run]
+            runs = self._runs[name] = dict([*others[-REMEMBERED:], (run, number)])
+            offsets[place_of(name)] = OffsetAndMetadata(offset, json.dumps(runs), -1)
+        try:
+            commit(offsets, self._member)
+        except (KafkaError, UnavailableError) as error:
+            self.close_consumer()
+            now = time.monotonic()
+            self._refused = self._refused or now
+            reason = f"the group {self.reading.group} has not taken checkpoint {number}: {error}"
+            if now - self._refused > self.reading.patience:
+                raise UnavailableError(reason) from error
+            self.say(reason)
+            raise Rebalanced from error
+        self._refused = None
+        if offsets:
+            self.taken = number
+
+
+def _settle(future: Future[Any], work: Callable[[], Any]) -> None:
+    try:
+        future.set_result(work())
+    except BaseException as error:
+        future.set_exception(error)

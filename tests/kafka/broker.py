@@ -46,6 +46,7 @@ SETTINGS = {
     "transaction.state.log.num.partitions": 1,
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 500,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
     "broker.heartbeat.interval.ms": 200,
     "broker.session.timeout.ms": 1000,  # a killed broker may not come back sooner
     "log.cleaner.dedupe.buffer.size": 4 << 20,

@@ -1,0 +1,372 @@
+"""Runs that share a topic: each record is learned by one of them, whoever comes, goes, dies or sleeps."""
+
+import json
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any, NamedTuple
+
+import pytest
+from conftest import Job, wait
+
+from onlinesrl.errors import DataError, UnavailableError
+from onlinesrl.learn.online import OnlineLearner
+from onlinesrl.stream import kafka_sink, shared_source
+from onlinesrl.stream.broker import Broker
+from onlinesrl.stream.kafka_source import Reading
+from onlinesrl.stream.loop import Rebalanced
+from onlinesrl.stream.shared_source import SharedSource
+from tests.kafka.broker import Cluster, until
+
+PARTITIONS = 4
+RECORDS = 40
+"""In each partition."""
+KILLS = 5
+SLOW = 0.02
+"""Seconds that a member takes for an example, so that there is time to disturb it."""
+
+
+@pytest.fixture
+def ids(broker: Cluster, topic: str, citations: list[bytes]) -> set[str]:
+    """The names of the examples that the topic has."""
+    broker.create_topic(topic, PARTITIONS)
+    records, names = [], set()
+    for partition in range(PARTITIONS):
+        for number in range(RECORDS):
+            example = json.loads(citations[partition * RECORDS + number])
+            example["id"] = f"{partition}-{number}"
+            names.add(example["id"])
+            records.append((None, json.dumps(example).encode(), partition))
+    broker.produce(topic, records)
+    return names
+
+
+@pytest.fixture
+def member(job: Callable[..., Job], broker: Cluster, topic: str) -> Callable[..., Job]:
+    """Makes members of one group: `member("name", **keys)`."""
+
+    def make(name: str, **keys: Any) -> Job:
+        source = {"bootstrap": broker.bootstrap, "topic": topic, "group": f"group of {topic}"}
+        source |= {"kind": "kafka", "shared": True}
+        values = {"source": source, "checkpoint": {"every": 5, "keep": 2}, "batch": 4, **keys}
+        return job([], name, **values)
+
+    return make
+
+
+def quick(
+    slow: Callable[[int], float], first: Callable[[], object] = lambda: None, **constants: Any
+) -> Callable[[], None]:
+    """Return what makes a process slow to learn, by the number of the example, and quick to be missed."""
+    constants = {"SESSION_MS": 1500, "HEARTBEAT_MS": 200, "BREATH_SECONDS": 0.2, **constants}
+
+    def patch() -> None:
+        for name, value in constants.items():
+            setattr(shared_source, name, value)
+        kafka_sink.TRANSACTION_MS = 1000
+        step = OnlineLearner.step
+
+        def slowly(learner: OnlineLearner, examples: Any, **keys: Any) -> Any:
+            time.sleep(sum(slow(learner.weights.updates + n) for n in range(len(examples))))
+            return step(learner, examples, **keys)
+
+        OnlineLearner.step = slowly  # type: ignore[method-assign]
+        first()
+
+    return patch
+
+
+def start(job: Job, slow: Callable[[int], float] = lambda n: SLOW, **patches: Any) -> int:
+    return job.start("--until", "end", first=quick(slow, **patches))
+
+
+def finish(jobs: Iterable[Job]) -> None:
+    """Let each go on to the end of what there is, alone."""
+    for job in jobs:
+        assert wait(start(job, slow=lambda n: 0.0)) == 0, job.said
+
+
+def signal_at(owner: Any, name: str, call: int, number: int, after: bool = False) -> None:
+    """Have this process send itself a signal before or after a call of a function."""
+    function, calls = getattr(owner, name), count(1)
+
+    def wrapped(*arguments: Any) -> Any:
+        due = next(calls) == call
+        if due and not after:
+            os.kill(os.getpid(), number)
+        result = function(*arguments)
+        if due and after:
+            os.kill(os.getpid(), number)
+        return result
+
+    setattr(owner, name, wrapped)
+
+
+def summary(job: Job) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((job.output / "summary.json").read_text())
+    return found
+
+
+def predicted(job: Job) -> list[str]:
+    """The examples that are in a run's predictions; while it runs, some of them may go again."""
+    file = job.output / "predictions.jsonl"
+    lines = file.read_bytes().split(b"\n")[:-1] if file.exists() else []
+    return [json.loads(line)["id"] for line in lines]
+
+
+def assert_each_once(jobs: Sequence[Job], ids: set[str], names: Sequence[str] = ()) -> None:
+    """Each example stands in one run's predictions, or in ``names``, and in one run's weights."""
+    for job in jobs:
+        found = summary(job)
+        assert not job.lines("deadletter.jsonl")
+        assert found["examples"] == found["updates"]
+        assert names or found["examples"] == len(predicted(job))
+    tally = Counter(names or [name for job in jobs for name in predicted(job)])
+    assert {name: n for name, n in tally.items() if n > 1} == {}
+    assert ids - tally.keys() == set()
+    assert sum(summary(job)["examples"] for job in jobs) == len(ids)
+
+
+def test_members_join_and_leave_in_order(member: Callable[..., Job], ids: set[str]) -> None:
+    jobs = [member(name) for name in ("first", "second")]
+    first = start(jobs[0])
+    until(lambda: len(predicted(jobs[0])) > 5)
+    second = start(jobs[1])
+    until(lambda: len(predicted(jobs[1])) > 5)
+    os.kill(first, signal.SIGTERM)
+    assert wait(first) == 0, jobs[0].said
+    assert wait(second) == 0, jobs[1].said
+    assert all(map(predicted, jobs))
+    assert_each_once(jobs, ids)
+
+
+def disturbed(jobs: Sequence[Job], rng: random.Random, kills: int) -> None:
+    """Run members together, of which any is killed at any moment, and started again or not."""
+    running = {job: start(job) for job in jobs}
+    for _ in range(kills):
+        time.sleep(rng.uniform(0.05, 1.5))
+        victim = rng.choice(jobs)
+        if victim in running:
+            os.kill(running[victim], signal.SIGKILL)
+            assert wait(running.pop(victim)) in (0, -signal.SIGKILL), victim.said
+        if victim not in running and rng.random() < 0.7:
+            running[victim] = start(victim)
+    for job, process in running.items():
+        assert wait(process) == 0, job.said
+    finish(jobs)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_kills_lose_nothing_and_repeat_nothing(
+    member: Callable[..., Job], ids: set[str], tally: Counter[str], seed: int
+) -> None:
+    jobs = [member("first"), member("second")]
+    disturbed(jobs, random.Random(seed), KILLS)
+    tally["kills of members"] += KILLS
+    assert_each_once(jobs, ids)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_checkpoint_counts_when_the_group_has_taken_it(
+    member: Callable[..., Job], ids: set[str], tally: Counter[str], number: int, after: bool
+) -> None:
+    """Killed, or asleep for longer than the group waits, right before or after a commit."""
+    jobs = [member("first"), member("second")]
+    ends = start(jobs[0], first=lambda: signal_at(SharedSource, "_commit", 3, number, after))
+    until(lambda: len(predicted(jobs[0])) >= 10)
+    other = start(jobs[1])
+    assert wait(other) == 0, jobs[1].said
+    if number == signal.SIGSTOP:
+        os.kill(ends, signal.SIGCONT)
+        assert wait(ends) == 0, jobs[0].said
+        assert ("has not taken checkpoint 3" in jobs[0].said) != after
+    else:
+        assert wait(ends) == -signal.SIGKILL
+        finish(jobs[:1])
+    assert len(predicted(jobs[0])) == (10 if after else 5)
+    tally["kills of members" if number == signal.SIGKILL else "members asleep"] += 1
+    assert_each_once(jobs, ids)
+
+
+def test_a_member_that_was_asleep_goes_on_from_what_the_group_has(
+    member: Callable[..., Job], ids: set[str], tally: Counter[str]
+) -> None:
+    jobs = [member("first"), member("second")]
+    processes = [start(job) for job in jobs]
+    for job in jobs:
+        until(lambda job=job: len(predicted(job)) > 0)
+    os.kill(processes[0], signal.SIGSTOP)
+    time.sleep(2.5)
+    os.kill(processes[0], signal.SIGCONT)
+    for job, process in zip(jobs, processes, strict=True):
+        assert wait(process) == 0, job.said
+    tally["members asleep"] += 1
+    assert_each_once(jobs, ids)
+
+
+def test_long_inference_keeps_the_partitions(member: Callable[..., Job], ids: set[str]) -> None:
+    jobs = [member("first", batch=1), member("second", batch=1)]
+    patches = {"slow": lambda n: 2.5 if n in (20, 30) else 0.01, "MOST_POLL_MS": 1500}
+    processes = [start(job, SESSION_MS=1000, **patches) for job in jobs]
+    for job, process in zip(jobs, processes, strict=True):
+        assert wait(process) == 0, job.said
+        assert job.said.count("divides its partitions anew") <= 3, job.said
+    assert_each_once(jobs, ids)
+
+
+class Sinking(NamedTuple):
+    """Two members that write to a topic, and what must be in it."""
+
+    jobs: list[Job]
+    broker: Cluster
+    output: str
+    ids: set[str]
+
+    def assert_each_once(self) -> None:
+        records = self.broker.read_all(self.output)
+        names = [json.loads(record.value)["id"] for record in records]
+        assert_each_once(self.jobs, self.ids, names)
+
+
+@pytest.fixture
+def sinking(member: Callable[..., Job], broker: Cluster, topic: str, ids: set[str]) -> Sinking:
+    output = f"{topic}-out"
+    broker.create_topic(output, 2)
+    sink = {"kind": "kafka", "topic": output}
+    return Sinking([member(name, sink=sink) for name in ("first", "second")], broker, output, ids)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_predictions_are_sent_once_over_all_members(
+    sinking: Sinking, tally: Counter[str], seed: int
+) -> None:
+    disturbed(sinking.jobs, random.Random(seed), KILLS)
+    tally["kills of members"] += KILLS
+    sinking.assert_each_once()
+
+
+WITHIN, WHOLE = (kafka_sink, "_limited"), (kafka_sink.KafkaSink, "_transact")
+
+
+@pytest.mark.parametrize(
+    ("moment", "number", "after"),
+    [
+        (WHOLE, signal.SIGSTOP, False),
+        (WITHIN, signal.SIGSTOP, False),
+        (WITHIN, signal.SIGKILL, False),
+        (WHOLE, signal.SIGKILL, True),
+    ],
+    ids=["asleep before it", "asleep in it", "killed in it", "killed after it"],
+)
+def test_predictions_count_with_their_checkpoint(
+    sinking: Sinking, tally: Counter[str], moment: tuple[Any, str], number: int, after: bool
+) -> None:
+    """Killed or asleep around a transaction, or in it: after the offsets and before its end."""
+    jobs = sinking.jobs
+    ends = start(jobs[0], first=lambda: signal_at(*moment, 3, number, after))
+    until((jobs[0].output / "checkpoints" / "checkpoint-000000000003.ckpt").exists)
+    other = start(jobs[1], slow=lambda n: 0.0)
+    assert wait(other) == 0, jobs[1].said
+    if number == signal.SIGSTOP:
+        os.kill(ends, signal.SIGCONT)
+        assert wait(ends) in (0, 75), jobs[0].said
+    else:
+        assert wait(ends) == -signal.SIGKILL
+    finish(jobs[:1])
+    tally["kills of members" if number == signal.SIGKILL else "members asleep"] += 1
+    assert summary(jobs[0])["examples"] == (10 if after else 5)
+    sinking.assert_each_once()
+
+
+@pytest.fixture
+def source(broker: Cluster, topic: str, ids: set[str]) -> Iterator[Callable[..., SharedSource]]:
+    """Makes sources of this process, in one group unless another is named."""
+    made = []
+
+    def make(group: str = topic, **keys: Any) -> SharedSource:
+        reading = Reading([topic], group, **keys)
+        made.append(SharedSource(Broker(broker.bootstrap), reading, warnings.append))
+        return made[-1]
+
+    warnings: list[str] = []
+    yield make
+    for each in made:
+        each.close()
+
+
+def test_lag_is_of_the_partitions_that_the_member_has(
+    source: Callable[..., SharedSource], topic: str
+) -> None:
+    one = source(to_end=True)
+    assert one.lag() == {}
+    position = one.open(None)
+    everything = {f"{topic}[{n}]": RECORDS for n in range(PARTITIONS)}
+    assert one.lag() == everything
+    records = [record for record in one.read() if record is not None]
+    assert len(records) == PARTITIONS * RECORDS
+    assert one.lag() == dict.fromkeys(everything, 0)
+    one.acknowledge(one.after(position, records), 1)
+    one.close()
+    again = source(to_end=True)
+    assert again.open(None)["offsets"] == everything
+    assert again.lag() == dict.fromkeys(everything, 0)
+
+
+def test_the_group_says_from_which_checkpoint_a_run_goes_on(
+    source: Callable[..., SharedSource], topic: str
+) -> None:
+    one = source()
+    position = one.open(None)
+    assert not one.accepts(position, 1)
+    one.acknowledge(position, 1)
+    assert one.accepts(position, 1)
+    assert not one.accepts(position, 2)
+    one.acknowledge(position, 2)
+    later = one.after(position, [])
+    assert one.accepts(later, 2)
+    assert one.accepts(later | {"offsets": {}}, 3)
+    with pytest.raises(DataError, match=r"behind checkpoint 2 of this run, and the newest .* is 1"):
+        one.accepts(position, 1)
+    one.acknowledge(later, 3)
+    later = one.after(later, [])
+    with pytest.raises(DataError, match="no longer knows checkpoint 3"):
+        source("another").accepts(later, 3)
+    assert not one.accepts(later | {"run": "another", "taken": 0}, 1)
+
+
+def test_what_is_not_taken_for_too_long_ends_the_run(source: Callable[..., SharedSource]) -> None:
+    one = source(patience=0.0)
+    one.reading = replace(one.reading, patience=30.0)
+    position = one.open(None)
+
+    def refuse(offsets: object, group_member: object) -> None:
+        raise UnavailableError("no")
+
+    with pytest.raises(Rebalanced):
+        one.acknowledge_by(refuse, position, 1)
+    position = one.open(None)
+    one.reading = replace(one.reading, patience=0.0)
+    with pytest.raises(UnavailableError, match="has not taken checkpoint 1: no"):
+        one.acknowledge_by(refuse, position, 1)
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        ({"checkpoint": {"keep": 1}}, "checkpoint.keep: expected at least 2"),
+        ({"labels": {"topic": "truth"}}, "labels: a shared source has none"),
+    ],
+)
+def test_what_a_shared_source_cannot_have(
+    job: Callable[..., Job], keys: dict[str, Any], reason: str
+) -> None:
+    source = {"kind": "kafka", "bootstrap": "b:1", "topic": "t", "group": "g", "shared": True}
+    wrong = job([], source=source, **keys)
+    assert wrong.run() == 78
+    assert reason in wrong.said
