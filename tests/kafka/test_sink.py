@@ -101,7 +101,7 @@ def test_a_topic_created_anew_is_noticed(
 def test_a_prediction_that_the_topic_does_not_take(
     broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes]
 ) -> None:
-    """It is said at once, and the run goes on when the topic takes it."""
+    """It is said at once; a batch that is too large is divided."""
     fill(broker, topic, citations[:20])
     values = keys(broker, topic, "small")
     values["sink"]["topic"] = f"{topic}-small"
@@ -110,6 +110,12 @@ def test_a_prediction_that_the_topic_does_not_take(
     assert run.run(*UNTIL_END) == UNAVAILABLE
     assert f"{topic}-small does not take predictions" in run.said
     assert "Traceback" not in run.said
+    broker.create_topic(f"{topic}-larger", config={"max.message.bytes": "2000"})
+    values["sink"]["topic"] = f"{topic}-larger"
+    run = job([], "larger", **values)
+    assert run.run(*UNTIL_END) == 0, run.said  # each is taken, and not all of them in one batch
+    assert "trying again" not in run.said
+    assert len(predicted(broker, f"{topic}-larger")) == 20
 
 
 def test_a_broker_that_dies_before_a_commit(
