@@ -230,7 +230,7 @@ class SharedSource(KafkaSource):
             super()._look(now)
 
     def _drained(self) -> bool:
-        """A member without partitions is not at the end: its leader may not have known of any yet."""
+        """Tell whether all has been read; not so without partitions, which the leader may not know yet."""
         return bool(self._targets) and super()._drained()
 
     def _reconnect(self) -> None:
