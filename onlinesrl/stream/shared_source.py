@@ -115,9 +115,6 @@ class SharedSource(KafkaSource):
                 max_poll_interval_ms=MOST_POLL_MS,
                 max_partition_fetch_bytes=max(1 << 20, self.max_bytes + (1 << 16)),
             )
-            with self.broker.explained():  # or else the first division knows of no partitions
-                for topic in self.reading.topics:
-                    self.consumer.partitions_for_topic(topic)
             self.consumer.subscribe(list(self.reading.topics), listener=self._listener)
 
     def _join(self) -> None:
@@ -231,6 +228,10 @@ class SharedSource(KafkaSource):
     def _look(self, now: float) -> None:
         if not self._listener.changed:
             super()._look(now)
+
+    def _drained(self) -> bool:
+        """Tell whether all has been read; not so without partitions, which the leader may not know yet."""
+        return bool(self._targets) and super()._drained()
 
     def _reconnect(self) -> None:
         """Leave the group, to join it again."""
