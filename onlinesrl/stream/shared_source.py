@@ -129,6 +129,8 @@ class SharedSource(KafkaSource):
                 )
             with self.broker.explained(), suppress(*_FOUND_AGAIN):
                 self.consumer.poll(POLL_MS)
+            if not self._listener.assigned:
+                time.sleep(POLL_MS / 1000)  # a poll may come back at once, when brokers are away
             member = self.consumer.group_metadata()
         self._listener.changed, self._member = False, member
 
