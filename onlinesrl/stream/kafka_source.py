@@ -19,6 +19,7 @@ from kafka.errors import (
     KafkaError,
     KafkaTimeoutError,
     LogTruncationError,
+    NoOffsetForPartitionError,
     OffsetOutOfRangeError,
 )
 
@@ -223,6 +224,8 @@ class KafkaSource:
             self._gap(error.args[0])
         except LogTruncationError as error:
             raise DataError(f"records that were read are gone: {error}") from error
+        except NoOffsetForPartitionError:
+            pass  # of a group's partition that is this run's only since this poll
         except AuthorizationError as error:
             raise UnavailableError(f"Kafka at {self.broker.bootstrap} refuses: {error}") from error
         except KafkaError as error:
