@@ -44,6 +44,7 @@ BREATH_SECONDS = 1.0
 SESSION_MS = 45_000
 HEARTBEAT_MS = 3_000
 MOST_POLL_MS = 300_000
+JOIN_SECONDS = 10.0
 REMEMBERED = 30
 """How many other runs an offset tells of: brokers take 4096 bytes with it."""
 
@@ -115,18 +116,29 @@ class SharedSource(KafkaSource):
                 max_poll_interval_ms=MOST_POLL_MS,
                 max_partition_fetch_bytes=max(1 << 20, self.max_bytes + (1 << 16)),
             )
+            with self.broker.explained():  # or else the first division knows of no partitions
+                for topic in self.reading.topics:
+                    self.consumer.partitions_for_topic(topic)
             self.consumer.subscribe(list(self.reading.topics), listener=self._listener)
 
     def _join(self) -> None:
-        """Wait for partitions; what is read meanwhile is read again."""
-        limit = time.monotonic() + self.reading.patience
+        """Wait for partitions; what is read meanwhile is read again.
+
+        A join that takes too long is begun anew: now and then one never comes back to the client.
+        """
+        started, patience = time.monotonic(), JOIN_SECONDS
         member = self.consumer.group_metadata()
         while not self._listener.assigned or member.generation_id < 0:
-            if time.monotonic() > limit:
+            waited = time.monotonic() - started
+            if waited > self.reading.patience:
                 raise UnavailableError(
                     f"Kafka at {self.broker.bootstrap}: the group {self.reading.group} has not divided "
                     f"its partitions within {self.reading.patience:.0f} s"
                 )
+            if waited > patience:
+                patience *= 2
+                self.close_consumer()
+                self._connect()
             with self.broker.explained(), suppress(*_FOUND_AGAIN):
                 self.consumer.poll(POLL_MS)
             if not self._listener.assigned:
@@ -251,7 +263,7 @@ class SharedSource(KafkaSource):
         while not wait([future], max(0.0, self._told + BREATH_SECONDS - time.monotonic())).done:
             self.consumer.pause(*self.consumer.assignment())
             with suppress(KafkaError):
-                self.consumer.poll(0)
+                self.consumer.poll(POLL_MS)
             self.consumer.resume(*self.consumer.paused())
             self._told = time.monotonic()
         return future.result()

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import count
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -64,7 +64,13 @@ def quick(
     slow: Callable[[int], float], first: Callable[[], object] = lambda: None, **constants: Any
 ) -> Callable[[], None]:
     """Return what makes a process slow to learn, by the number of the example, and quick to be missed."""
-    constants = {"SESSION_MS": 1500, "HEARTBEAT_MS": 200, "BREATH_SECONDS": 0.2, **constants}
+    constants = {
+        "SESSION_MS": 1500,
+        "HEARTBEAT_MS": 200,
+        "BREATH_SECONDS": 0.2,
+        "JOIN_SECONDS": 4.0,
+        **constants,
+    }
 
     def patch() -> None:
         for name, value in constants.items():
@@ -92,16 +98,24 @@ def finish(jobs: Iterable[Job]) -> None:
         assert wait(start(job, slow=lambda n: 0.0)) == 0, job.said
 
 
-def signal_at(owner: Any, name: str, call: int, number: int, after: bool = False) -> None:
-    """Have this process send itself a signal before or after a call of a function."""
-    function, calls = getattr(owner, name), count(1)
+THIRD = "checkpoint-000000000003.ckpt"
+"""The one after ten examples."""
+
+
+def signal_at(owner: Any, name: str, checkpoint: Path, number: int, after: bool = False) -> None:
+    """Have this process send itself a signal before or after a call of a function.
+
+    It is the first one for which the checkpoint is there.
+    """
+    function, due = getattr(owner, name), True
 
     def wrapped(*arguments: Any) -> Any:
-        due = next(calls) == call
-        if due and not after:
+        nonlocal due
+        now, due = due and checkpoint.exists(), due and not checkpoint.exists()
+        if now and not after:
             os.kill(os.getpid(), number)
         result = function(*arguments)
-        if due and after:
+        if now and after:
             os.kill(os.getpid(), number)
         return result
 
@@ -179,7 +193,8 @@ def test_a_checkpoint_counts_when_the_group_has_taken_it(
 ) -> None:
     """Killed, or asleep for longer than the group waits, right before or after a commit."""
     jobs = [member("first"), member("second")]
-    ends = start(jobs[0], first=lambda: signal_at(SharedSource, "_commit", 3, number, after))
+    third = jobs[0].output / "checkpoints" / THIRD
+    ends = start(jobs[0], first=lambda: signal_at(SharedSource, "_commit", third, number, after))
     until(lambda: len(predicted(jobs[0])) >= 10)
     other = start(jobs[1])
     assert wait(other) == 0, jobs[1].said
@@ -270,8 +285,9 @@ def test_predictions_count_with_their_checkpoint(
 ) -> None:
     """Killed or asleep around a transaction, or in it: after the offsets and before its end."""
     jobs = sinking.jobs
-    ends = start(jobs[0], first=lambda: signal_at(*moment, 3, number, after))
-    until((jobs[0].output / "checkpoints" / "checkpoint-000000000003.ckpt").exists)
+    third = jobs[0].output / "checkpoints" / THIRD
+    ends = start(jobs[0], first=lambda: signal_at(*moment, third, number, after))
+    until(third.exists)
     other = start(jobs[1], slow=lambda n: 0.0)
     assert wait(other) == 0, jobs[1].said
     if number == signal.SIGSTOP:
