@@ -18,6 +18,7 @@ from onlinesrl.lang.psl_ast import (
     LogicalRule,
     PslProgram,
     Summand,
+    atoms,
     cardinalities,
     summed,
 )
@@ -52,16 +53,25 @@ def parse(
 
 
 class PslReader:
-    """A program in the making; the arguments are those of `parse`."""
+    """A program in the making; the arguments are those of `parse`.
+
+    ``opened`` are predicates that are known to have targets.
+    """
 
     def __init__(
-        self, file: str, declared: Mapping[str, int] | None, functions: Collection[str]
+        self,
+        file: str,
+        declared: Mapping[str, int] | None,
+        functions: Collection[str],
+        opened: Collection[str] = (),
     ) -> None:
         self._file = file
         self._closed = declared is not None
         self._arities = dict(declared or {})
-        self._spelling = {name.upper(): name for name in (*functions, *self._arities)}
+        self._spelling = {name.upper(): name for name in (*self._arities, *functions)}
+        self._arities = {self._spelling[x.upper()]: n for x, n in self._arities.items()}
         self._functions = frozenset(self._spelling[name.upper()] for name in functions)
+        self._opened = {self._spelling[name.upper()] for name in opened}
         self._readings: list[Reading] = []
 
     def program(self) -> PslProgram:
@@ -77,6 +87,7 @@ class PslReader:
                 self._check_predicate(mention, whole)
             if isinstance(reading.rule, ArithmeticRule):
                 _check_sums(reading, reading.rule, self._functions, whole)
+                self._check_filters(reading, reading.rule, whole)
             else:
                 _check_no_sums(reading, whole)
             _check_bound(reading, self._functions, whole)
@@ -98,6 +109,15 @@ class PslReader:
             arguments = f"{takes} argument{'' if takes == 1 else 's'}"
             message = f"{name} takes {arguments}, not {arity}"
             raise whole.error(message, mention.position)
+
+    def _check_filters(self, reading: Reading, rule: ArithmeticRule, whole: Source) -> None:
+        """Refuse atoms in filters that are to be inferred."""
+        filtering = {x for each in rule.filters for x in atoms(each.condition)}
+        for mention in reading.mentions:
+            name = mention.atom.predicate
+            if name in self._opened and mention.atom in filtering:
+                message = f"a filter needs observed values, and {name} has targets"
+                raise whole.error(message, mention.position)
 
 
 def _check_no_sums(reading: Reading, whole: Source) -> None:
@@ -135,12 +155,12 @@ def _summation_variables(
 ) -> set[str]:
     """Return the summation variables; each stands once in an atom that data lists."""
     found: set[str] = set()
-    atoms = {each.atom for each in summands}
-    leaves = (leaf for atom in atoms if atom for leaf in terms(atom))
+    linear = {each.atom for each in summands}
+    leaves = (leaf for atom in linear if atom for leaf in terms(atom))
     alone = {leaf.name for leaf in leaves if isinstance(leaf, Variable) and not leaf.plus}
     for mention in reading.mentions:
         names = summed(mention.atom)
-        if names and mention.atom not in atoms:
+        if names and mention.atom not in linear:
             message = "an atom of a filter has no summation variables"
             raise whole.error(message, mention.position, "leave out the `+`")
         if names and mention.atom.predicate in functions:

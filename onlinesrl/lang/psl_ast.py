@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from onlinesrl.lang.ast import Atom, Formula, Position, terms
+from onlinesrl.lang.ast import Atom, Formula, Position, subformulas, terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,3 +157,11 @@ def operation(op: str, left: Coefficient, right: Coefficient) -> Coefficient:
 def summed(atom: Atom) -> tuple[str, ...]:
     """Return the summation variables of an atom in their order."""
     return tuple(leaf.name for leaf in terms(atom) if getattr(leaf, "plus", False))
+
+
+def atoms(formula: Formula) -> Iterator[Atom]:
+    """Yield the atoms of a formula from left to right."""
+    if isinstance(formula, Atom):
+        yield formula
+    for part in subformulas(formula):
+        yield from atoms(part)
