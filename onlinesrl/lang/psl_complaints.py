@@ -16,9 +16,9 @@ COMPLAINTS = (
     Complaint("", r"\^", "an exponent is ^1 or ^2, and comes last", "write `1.0: P(X) ^2`"),
     Complaint(r"\)\s*", "==|!=|%", "constants are compared, not atoms", "write `P(X) = Q(X)`"),
     Complaint(r"\)\s*=", "=", "constants are compared, not atoms", "write `P(X) = Q(X)`"),
+    Complaint("<[=-]", ">", "PSL has no equivalence", "write a rule for each direction"),
+    Complaint("=", ">", "`=>` is not a connective of PSL", "write `->` or `>>`"),
     Complaint("-", ">", "an arrow needs a body before it", "write `1.0: P(X) = 1`"),
-    Complaint("", "<=>|<->", "PSL has no equivalence", "write a rule for each direction"),
-    Complaint("", "=>", "this is not a connective of PSL", "write `->` or `>>`"),
     Complaint("", r"<(?![<=\-])|>(?![>=])", "there are no strict inequalities", "write <= or >="),
     Complaint(
         r"-\s*[0-9][0-9.eE+\-]*\s*",
