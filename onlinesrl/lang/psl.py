@@ -68,8 +68,7 @@ class PslReader:
         self._file = file
         self._closed = declared is not None
         self._arities = dict(declared or {})
-        self._spelling = {name.upper(): name for name in (*self._arities, *functions)}
-        self._arities = {self._spelling[x.upper()]: n for x, n in self._arities.items()}
+        self._spelling = {name.upper(): name for name in (*functions, *self._arities)}
         self._functions = frozenset(self._spelling[name.upper()] for name in functions)
         self._opened = {self._spelling[name.upper()] for name in opened}
         self._readings: list[Reading] = []
@@ -83,6 +82,8 @@ class PslReader:
         """Add the rules of ``code``, a text whose places are those of a source; return how many."""
         found = readings(code, whole, self._spell)
         for reading in found:
+            if not reading.mentions:
+                raise whole.error("a rule needs at least one atom", reading.rule.position)
             for mention in reading.mentions:
                 self._check_predicate(mention, whole)
             if isinstance(reading.rule, ArithmeticRule):
@@ -133,8 +134,6 @@ def _check_sums(
 ) -> None:
     """Check the atoms, summation variables, cardinalities and filters of an arithmetic rule."""
     summands = [*rule.left, *rule.right]
-    if not any(each.atom for each in summands):
-        raise whole.error("an arithmetic rule needs at least one atom", rule.position)
     variables = _summation_variables(reading, summands, functions, whole)
     for name in (x for each in summands for x in cardinalities(each.coefficient)):
         if name not in variables:

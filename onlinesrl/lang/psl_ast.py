@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import TypeAlias
 
 from onlinesrl.lang.ast import Atom, Formula, Position, subformulas, terms
@@ -123,6 +124,17 @@ def cardinalities(coefficient: Coefficient) -> Iterator[str]:
         case Operation(_, left, right):
             yield from cardinalities(left)
             yield from cardinalities(right)
+
+
+def finite(coefficient: Coefficient) -> bool:
+    """Tell whether all numbers of a coefficient are finite."""
+    match coefficient:
+        case Number(value):
+            return isfinite(value)
+        case Operation(_, left, right):
+            return finite(left) and finite(right)
+        case _:
+            return True
 
 
 def evaluate(coefficient: Coefficient, counts: Mapping[str, float]) -> float:

@@ -63,6 +63,8 @@ WORDS: Words = (
     ({"COLON"}, set(), "`:`"),
     ({"_AND"}, {"_OR", "_THEN", "_IF"}, "a connective (&, |, ->, <-)"),
     ({"RELATION"}, {"PLUS", "MINUS", "STAR", "SLASH"}, "a relation (=, <=, >=)"),
+    ({"PLUS"}, {"MINUS", "STAR", "SLASH"}, "an operator (+, -, *, /)"),
+    ({"STAR"}, {"SLASH"}, "an operator (*, /)"),
     ({"COMPARISON"}, set(), "a comparison (==, !=, %)"),
     ({"RBRACE"}, set(), "`}`"),
     ({"LSQB"}, set(), "`[`"),

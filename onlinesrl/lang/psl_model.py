@@ -40,7 +40,8 @@ _Key: TypeAlias = tuple[str | int, ...]
 class PslModel:
     """A program, its data, and the options that PSL's JSON gives.
 
-    ``files`` gives the files of each predicate that is no function, by split.
+    ``files`` gives the files of each predicate that is no function, by split; ``functions`` has the
+    names as the program spells them.
     """
 
     program: PslProgram
@@ -188,7 +189,7 @@ class _Reader:
             place = self._tree.value_place(("rules", index))
             start = starts[place.line - 1] + place.column - 1
             start += text[start] in "\"'"
-            code = Source(self._source.file, rule).code(COMMENT)
+            code = Source(self._source.file, rule).code(COMMENT).replace("\n", " ")
             codes.append(_NOT_LINE_END.sub(" ", text[:start]) + code)
         return self.program(self._source, codes, single=True)
 
@@ -207,7 +208,9 @@ class _Reader:
             "infer": self._split("infer", program),
             "learn": self._split("learn", program),
         }
-        return PslModel(program, splits, dict(self._functions), options)
+        spelling = {name.upper(): name for name in program.functions}
+        functions = {spelling[name.upper()]: each for name, each in self._functions.items()}
+        return PslModel(program, splits, functions, options)
 
     def _split(self, split: Split, program: PslProgram) -> dict[str, Files]:
         files = {}

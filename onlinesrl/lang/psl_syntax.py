@@ -36,6 +36,7 @@ from onlinesrl.lang.psl_ast import (
     Number,
     PslRule,
     Summand,
+    finite,
     operation,
 )
 from onlinesrl.lang.psl_complaints import COMPLAINTS, WORDS
@@ -224,6 +225,8 @@ class _Converter:
         others = [each for each in summands if not each.atom]
         if others:
             atoms.append(Summand(self._factor(others, node), None))
+        if not all(finite(each.coefficient) for each in atoms):
+            raise self._source.error("a number is at most 1.8e308", position(node))
         return tuple(atoms)
 
     def _linear(self, node: Node) -> list[Summand]:

@@ -140,6 +140,23 @@ def test_mistakes_in_the_rules_of_json_have_a_place(tmp_path, indent):
     assert caught.value.hint == "did you mean Knows?"
 
 
+def test_a_rule_of_json_with_escapes(tmp_path):
+    rules = ["1: Knows(A, '\u00e9')  // so\n -> Likes(A, '\\\"')"]
+    model = load_json(saved(tmp_path, rules=rules))
+    assert [show_rule(each) for each in model.program.rules] == [
+        "1: Knows(A, '\u00e9') -> Likes(A, '\"')"
+    ]
+
+
+def test_a_function_has_the_name_that_the_model_gives_it(tmp_path):
+    predicates = {**CONFIG["predicates"], "Near/2": {}}
+    rules = ["1: Likes(A, B) & NEAR(A, B) -> Knows(A, B)"]
+    path = saved(tmp_path, rules=rules, predicates=predicates)
+    model = load_json(path, {"near": lambda a, b: float(a != b)})
+    assert {*model.functions} == {"Near"} == model.program.functions
+    assert "Near" not in model.files["infer"]
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
