@@ -54,13 +54,13 @@ class LocatedError(OnlinesrlError):
 
 
 class ModelError(LocatedError):
-    """A mistake in an MLN file."""
+    """A mistake in an MLN file, in PSL's rules or in what says where their data are."""
 
     exit_code = 78
 
 
 class DatabaseError(LocatedError):
-    """A mistake in a .db file."""
+    """A mistake in a .db file or in PSL's data."""
 
     exit_code = 65
 

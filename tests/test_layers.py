@@ -9,12 +9,12 @@ PACKAGE = Path(__file__).parents[1] / "onlinesrl"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [
-    {"errors"},
+    {"errors", "yamltree"},
     {"kernels", "lang", "metrics"},
     {"ground"},
     {"infer"},
     {"learn", "testing"},
-    {"yamltree", "schema", "config"},
+    {"schema", "config"},
     {"stream"},
     {"progress", "report"},
     {"results"},

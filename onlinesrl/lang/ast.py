@@ -76,7 +76,7 @@ class Equal:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """``left op right`` on integers, where ``op`` is one of ``< <= > >=``."""
+    """``left op right`` on integers, where ``op`` is one of ``< <= > >=``; in PSL only ``%``."""
 
     op: str
     left: Term

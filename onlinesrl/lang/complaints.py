@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Set
-from typing import NamedTuple
+from collections.abc import Sequence, Set
+from typing import NamedTuple, TypeAlias
 
 from onlinesrl.lang.text import NAME
 
 
-class _Complaint(NamedTuple):
+class Complaint(NamedTuple):
     """A message for a place: the line before it ends as `before`, the text goes on as `at`."""
 
     before: str
@@ -18,56 +18,59 @@ class _Complaint(NamedTuple):
     hint: str
 
 
+Words: TypeAlias = tuple[tuple[set[str], set[str], str], ...]
+"""For terminals that must all be accepted, and others that come with them: one word for both."""
+
 _LATER = "are not supported yet"
 _START = r"^\s*"
 
-_COMPLAINTS = (
-    _Complaint("", "#", "`#` begins an include", 'write `#include "other.mln"`'),
-    _Complaint(r"\)\s*", "v", "`v` needs a blank on both sides", "write `A(x) v B(x)`"),
-    _Complaint(
+_MLN = (
+    Complaint("", "#", "`#` begins an include", 'write `#include "other.mln"`'),
+    Complaint(r"\)\s*", "v", "`v` needs a blank on both sides", "write `A(x) v B(x)`"),
+    Complaint(
         r"^\s*v\s+",
         "",
         "a formula cannot start with `v`",
         "a line may break after a connective, not before it",
     ),
-    _Complaint(
+    Complaint(
         _START,
         r"=>|<=>|\^",
         "a formula cannot start with a connective",
         "a line may break after a connective, not before it",
     ),
-    _Complaint(
+    Complaint(
         "",
         "<->|->|[&|~]",
         "this is not a connective here",
         "the connectives are ! ^ v => <=>",
     ),
-    _Complaint(r"[=]\s*", "/=", "`=/=` is not a connective here", "write `!=`"),
-    _Complaint(
+    Complaint(r"[=]\s*", "/=", "`=/=` is not a connective here", "write `!=`"),
+    Complaint(
         r"[\w']\s*",
         r"\?",
         f"arguments marked `?` {_LATER}",
         "state `at most one` as a hard rule: !P(x, y) v !P(x, z) v y = z.",
     ),
-    _Complaint(
+    Complaint(
         r"\)\s*", ",", "a comma does not join formulas here", "write `^` for and, `v` for or"
     ),
-    _Complaint("", ":-", "a definite clause has one head", "write `head :- body`"),
-    _Complaint("", r"[\[\]]", f"formulas in square brackets {_LATER}", ""),
-    _Complaint("", r"[@$]", "`@` and `$` are reserved characters", "put the constant in quotes"),
-    _Complaint("", r"\.[0-9]", "a number cannot start with a point", "write 0 before the point"),
-    _Complaint(
+    Complaint("", ":-", "a definite clause has one head", "write `head :- body`"),
+    Complaint("", r"[\[\]]", f"formulas in square brackets {_LATER}", ""),
+    Complaint("", r"[@$]", "`@` and `$` are reserved characters", "put the constant in quotes"),
+    Complaint("", r"\.[0-9]", "a number cannot start with a point", "write 0 before the point"),
+    Complaint(
         "",
         '"',
         "this quoted constant is not complete",
         r"close the quotes on the same line; the escapes are \" \\ \' \n \t \r",
     ),
-    _Complaint("", r"[^\x00-\x7f]", "this character needs quotes", 'write "..." around constants'),
+    Complaint("", r"[^\x00-\x7f]", "this character needs quotes", 'write "..." around constants'),
 )
 
 _INSIDE = {"EQUAL", "COMPARISON", "PLUS", "MINUS", "STAR", "SLASH", "PERCENT", "STEP", "LPAR"}
 
-_WORDS: tuple[tuple[set[str], set[str], str], ...] = (
+_MLN_WORDS: Words = (
     (
         {"QUANTIFIER"},
         {"BANG", "LPAR", "STAR", "NAME", "NUMBER", "STRING", "PLUS", "WEIGHT", "_INCLUDE"},
@@ -89,21 +92,28 @@ _WORDS: tuple[tuple[set[str], set[str], str], ...] = (
 )
 
 
-def complaint(code: str, offset: int, accepted: Set[str]) -> tuple[str, str | None]:
+def complaint(
+    code: str,
+    offset: int,
+    accepted: Set[str],
+    complaints: Sequence[Complaint] = _MLN,
+    words: Words = _MLN_WORDS,
+) -> tuple[str, str | None]:
     """Return the message and the hint for the first place that does not parse.
 
-    ``accepted`` are the terminals of the grammar that could stand at ``offset``.
+    ``accepted`` are the terminals of the grammar that could stand at ``offset``; ``complaints`` and
+    ``words`` are the language's, Alchemy's unless given.
     """
     before = code[code.rfind("\n", 0, offset) + 1 : offset]
-    for each in _COMPLAINTS:
+    for each in complaints:
         if re.search(f"(?:{each.before})$", before) and re.compile(each.at).match(code, offset):
             return each.message, each.hint or None
-    return f"expected {_alternatives(accepted)}, not {_found(code, offset)}", None
+    return f"expected {_alternatives(accepted, words)}, not {_found(code, offset)}", None
 
 
-def _alternatives(accepted: Set[str]) -> str:
+def _alternatives(accepted: Set[str], known: Words) -> str:
     words, left = [], set(accepted)
-    for needed, implied, word in _WORDS:
+    for needed, implied, word in known:
         if needed <= left:
             words.append(word)
             left -= needed | implied

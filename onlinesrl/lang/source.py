@@ -41,11 +41,14 @@ class Source:
             hint=hint,
         )
 
-    def code(self) -> str:
-        """Return the text with blanks in place of comments, so that all positions stay."""
-        if "/*" not in self.text and "//" not in self.text:
+    def code(self, comment: re.Pattern[str] = _COMMENT) -> str:
+        """Return the text with blanks in place of comments, so that all positions stay.
+
+        ``comment`` matches one; or a quoted constant, its group 1; or one never closed, group 2.
+        """
+        if not any(mark in self.text for mark in ("/*", "//", "#")):
             return self.text
-        return _COMMENT.sub(self._blanked, self.text)
+        return comment.sub(self._blanked, self.text)
 
     def _blanked(self, match: re.Match[str]) -> str:
         if match[1] is not None:

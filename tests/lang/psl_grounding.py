@@ -1,0 +1,105 @@
+"""PSL's grounding written down naively, for the tests: rows of dictionaries, no plans."""
+
+from collections import defaultdict
+
+from onlinesrl.lang.ast import Constant
+from onlinesrl.lang.cnf import Literal
+from onlinesrl.lang.psl_ast import evaluate
+
+
+def as_dicts(database):
+    """Values of observed atoms, and the set of targets, by predicate and constants."""
+    names = database.constants
+    observed, targets = {}, set()
+    for predicate, relation in database.relations.items():
+        for row, value in zip(relation.observed.columns.T, relation.observed.values, strict=True):
+            observed[predicate, tuple(names[i] for i in row)] = float(value)
+        targets |= {(predicate, tuple(names[i] for i in row)) for row in relation.targets.columns.T}
+    return observed, targets
+
+
+def ground(form, observed, targets, functions=None):
+    """Yield (coefficients of targets, constant) for each ground row with targets that is not trivial."""
+    functions = functions or {}
+    world = _World(observed, targets, functions)
+    groups = defaultdict(list)
+    for row in world.rows([each.atom for each in (*form.joins, *form.sums)]):
+        if all(world.holds(each, row) for each in form.comparisons) and all(
+            any(all(world.holds(c, row) for c in choice) for choice in each.choices)
+            for each in form.summations
+        ):
+            summed = {each.variable for each in form.summations}
+            groups[tuple((k, v) for k, v in row.items() if k not in summed)].append(row)
+    for rows in groups.values():
+        counts = {x.variable: len({row[x.variable] for row in rows}) for x in form.summations}
+        linear, constant = defaultdict(float), evaluate(form.constant, counts)
+        for term in form.terms:
+            coefficient = evaluate(term.coefficient, counts)
+            for atom in {instance(term.atom, row) for row in rows}:
+                if atom in targets:
+                    linear[atom] += coefficient
+                else:
+                    constant += coefficient * world.value(atom)
+        linear = {atom: value for atom, value in linear.items() if value}
+        most = constant + sum(max(value, 0) for value in linear.values())
+        if linear and (most > 1e-7 or form.equality):
+            yield linear, constant
+
+
+def instance(atom, row):
+    return atom.predicate, tuple(
+        each.name if isinstance(each, Constant) else row[each.name] for each in atom.terms
+    )
+
+
+class _World:
+    def __init__(self, observed, targets, functions):
+        self.observed, self.functions = observed, functions
+        self.listed = defaultdict(list)
+        for predicate, constants in (*observed, *targets):
+            self.listed[predicate].append(constants)
+        self.indexes = {}
+
+    def value(self, atom):
+        if atom[0] in self.functions:
+            return self.functions[atom[0]](*atom[1])
+        return self.observed.get(atom, 0.0)
+
+    def rows(self, atoms, row=None):
+        row = row or {}
+        if not atoms:
+            yield row
+            return
+        known = [
+            each.name if isinstance(each, Constant) else row.get(each.name)
+            for each in atoms[0].terms
+        ]
+        places = tuple(i for i, each in enumerate(known) if each is not None)
+        key = atoms[0].predicate, places
+        if key not in self.indexes:
+            index = self.indexes[key] = defaultdict(list)
+            for constants in self.listed[atoms[0].predicate]:
+                index[tuple(constants[i] for i in places)].append(constants)
+        for constants in self.indexes[key][tuple(known[i] for i in places)]:
+            new = dict(row)
+            for term, name in zip(atoms[0].terms, constants, strict=True):
+                if not isinstance(term, Constant) and new.setdefault(term.name, name) != name:
+                    break
+            else:
+                yield from self.rows(atoms[1:], new)
+
+    def holds(self, condition, row):
+        if isinstance(condition, Literal):
+            return (self.value(instance(condition.atom, row)) > 0) == condition.positive
+        left, right = (
+            each.name if isinstance(each, Constant) else row[each.name]
+            for each in (condition.left, condition.right)
+        )
+        return (left == right if condition.op == "=" else before(left, right)) == condition.positive
+
+
+def before(left, right):
+    """The order of `%`."""
+    if left.isdigit() and right.isdigit():
+        return int(left) < int(right)
+    return left < right
