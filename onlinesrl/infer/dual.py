@@ -62,14 +62,23 @@ def conjugates(model: HingeModel, weights: Floats) -> Conjugates:
 
 
 def lower_bound(
-    model: HingeModel, weights: Floats, dual: Floats, bonus: Floats | None = None
+    model: HingeModel,
+    weights: Floats,
+    dual: Floats,
+    bonus: Floats | None = None,
+    ridge: float = 0.0,
 ) -> float:
-    """Return what no feasible values' energy is below, for any ``dual`` float64[n_rows]."""
+    """Return what no feasible values' energy is below, for any ``dual`` float64[n_rows].
+
+    With a ridge, the energy has ``ridge |y|^2`` in it.
+    """
     rows = conjugates(model, weights)
     u = np.clip(dual, rows.low, rows.high)
     pull: Floats = np.zeros(model.n_variables) if bonus is None else -bonus
     pull = pull + np.bincount(model.variable, model.coefficient * u[model.row], model.n_variables)
-    return float(u @ model.constant - 0.5 * rows.curvature @ u**2 + np.minimum(pull, 0.0).sum())
+    y = np.clip(-pull / (2.0 * ridge), 0.0, 1.0) if ridge > 0 else np.where(pull < 0, 1.0, 0.0)
+    least = pull @ y + ridge * (y @ y)
+    return float(u @ model.constant - 0.5 * rows.curvature @ u**2 + least)
 
 
 def ceiling(model: HingeModel, weights: Floats, bonus: Floats | None = None) -> float:
