@@ -23,6 +23,9 @@ ACCURACY = 0.1
 ACCEPT, GOOD = 1e-4, 0.75
 """The share of the model's decrease that takes a step, and that doubles the radius."""
 
+ROUNDING = 1e-12
+"""Energies closer than this, relative to them, may differ by rounding: the step is taken."""
+
 
 class Rows(NamedTuple):
     """The energy; rows are max(l, 0)^2, l^2 or l."""
@@ -231,7 +234,7 @@ def minimise(rows: Rows, m: Memory, g: Range, y: Floats, tolerance: float, itera
             y[j] = _within(y[j] + m.step[j])
         new = energy(rows, g, y)
         ratio = (now - new) / predicted if predicted > 0.0 else 0.0
-        rounding = 1e-14 * max(1.0, abs(now))
+        rounding = ROUNDING * max(1.0, abs(now))
         if ratio > ACCEPT or (predicted <= rounding and new <= now + rounding):
             now = new
             differentiate(rows, m, g, y)
