@@ -10,6 +10,7 @@ from onlinesrl.ground.hinges import AT_MOST, HINGE, HingeModel
 from onlinesrl.ground.model import Floats, Indices
 from onlinesrl.infer.dual import conjugates, lower_bound
 from onlinesrl.infer.engine import Relaxed
+from onlinesrl.kernels import potentials
 from onlinesrl.kernels import tron as kernel
 
 CERTIFIED = 1e-6
@@ -74,24 +75,11 @@ class Tron:
         power 1, which have no second derivative, for constraints, and for a ridge below 0.
         """
         model = graphs.model
-        if np.any(model.kind >= AT_MOST):
-            raise ValueError("TRON takes no constraints: use ADMM")
         if np.any((model.kind == HINGE) & (model.power == 1)):
             raise ValueError("TRON takes no hinge of power 1, it has no curvature: use ADMM")
         if self.ridge < 0:
             raise ValueError("the ridge is below 0")
-        conjugates(model, weights)
-        rows = kernel.Rows(
-            model.start,
-            model.variable,
-            model.coefficient,
-            model.constant,
-            model.row_weights(weights),
-            (model.kind == HINGE).astype(np.uint8),
-            (model.power == 2).astype(np.uint8),
-            np.zeros(model.n_variables) if bonus is None else bonus,
-            float(self.ridge),
-        )
+        rows = potential_rows(model, weights, bonus, self.ridge)
         y = np.full(model.n_variables, 0.5) if start is None else start.copy()
         steps = np.full(len(graphs.first_row) - 1, self.iterations)
         memory = kernel.memory(model.n_variables, model.n_rows)
@@ -99,3 +87,23 @@ class Tron:
             rows, memory, graphs.first_variable, graphs.first_row, y, self.tolerance, steps
         )
         return y, steps
+
+
+def potential_rows(
+    model: HingeModel, weights: Floats, bonus: Floats | None, ridge: float
+) -> potentials.Rows:
+    """Return a model without constraints as the kernels read it; ValueError where it has some."""
+    if np.any(model.kind >= AT_MOST):
+        raise ValueError("the engine takes no constraints: use ADMM")
+    conjugates(model, weights)
+    return potentials.Rows(
+        model.start,
+        model.variable,
+        model.coefficient,
+        model.constant,
+        model.row_weights(weights),
+        (model.kind == HINGE).astype(np.uint8),
+        (model.power == 2).astype(np.uint8),
+        np.zeros(model.n_variables) if bonus is None else bonus,
+        float(ridge),
+    )

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from onlinesrl.kernels.jit import inlined, kernel
-from onlinesrl.kernels.network import Bytes, Floats, Ints, Ints32
+from onlinesrl.kernels.network import Bytes, Floats, Ints
+from onlinesrl.kernels.potentials import Range, Rows, dot, energy, form, slope, within
 
 DECREASE = 0.01
 """The share of the gradient's promise that the model must keep at the Cauchy point and after."""
@@ -25,20 +26,6 @@ ACCEPT, GOOD = 1e-4, 0.75
 
 ROUNDING = 1e-12
 """Energies closer than this, relative to them, may differ by rounding: the step is taken."""
-
-
-class Rows(NamedTuple):
-    """The energy; rows are max(l, 0)^2, l^2 or l."""
-
-    start: Ints  # [row + 1]
-    variable: Ints32  # [entry]
-    coefficient: Floats  # [entry]
-    constant: Floats  # [row]
-    weight: Floats  # [row]
-    hinge: Bytes  # [row] with max
-    square: Bytes  # [row]
-    bonus: Floats  # [variable]
-    ridge: float
 
 
 class Memory(NamedTuple):
@@ -55,52 +42,10 @@ class Memory(NamedTuple):
     inner: Floats  # [variable] the conjugate gradients' move
 
 
-class Range(NamedTuple):
-    """A micrograph: its variables low .. high - 1, its rows first .. last - 1."""
-
-    low: int
-    high: int
-    first: int
-    last: int
-
-
 def memory(n_variables: int, n_rows: int) -> Memory:
     """Return working memory."""
     free = np.zeros(n_variables, np.uint8)
     return Memory(np.zeros(n_rows, np.uint8), free, *np.zeros((7, n_variables)))
-
-
-@inlined
-def _dot(a: Floats, b: Floats, g: Range) -> float:
-    total = 0.0
-    for j in range(g.low, g.high):
-        total += a[j] * b[j]
-    return total
-
-
-@inlined
-def _form(rows: Rows, i: int, y: Floats) -> float:
-    """Return the linear part q . y of row i."""
-    total = 0.0
-    for e in range(rows.start[i], rows.start[i + 1]):
-        total += rows.coefficient[e] * y[rows.variable[e]]
-    return total
-
-
-@inlined
-def _within(x: float) -> float:
-    return min(max(x, 0.0), 1.0)
-
-
-@kernel
-def energy(rows: Rows, g: Range, y: Floats) -> float:
-    """Return f(y)."""
-    total = rows.ridge * _dot(y, y, g) - _dot(rows.bonus, y, g)
-    for i in range(g.first, g.last):
-        form = rows.constant[i] + _form(rows, i, y)
-        if form > 0.0 or rows.hinge[i] == 0:
-            total += rows.weight[i] * (form * form if rows.square[i] else form)
-    return total
 
 
 @kernel
@@ -109,13 +54,12 @@ def differentiate(rows: Rows, m: Memory, g: Range, y: Floats) -> None:
     for j in range(g.low, g.high):
         m.gradient[j] = 2.0 * rows.ridge * y[j] - rows.bonus[j]
     for i in range(g.first, g.last):
-        form = rows.constant[i] + _form(rows, i, y)
-        on = form > 0.0 or rows.hinge[i] == 0
-        m.active[i] = on and rows.square[i] != 0
-        if on:
-            slope = rows.weight[i] * (2.0 * form if rows.square[i] else 1.0)
+        at = rows.constant[i] + form(rows, i, y)
+        m.active[i] = rows.square[i] != 0 and (at > 0.0 or rows.hinge[i] == 0)
+        grow = slope(rows, i, at)
+        if grow != 0.0:
             for e in range(rows.start[i], rows.start[i + 1]):
-                m.gradient[rows.variable[e]] += slope * rows.coefficient[e]
+                m.gradient[rows.variable[e]] += grow * rows.coefficient[e]
 
 
 @kernel
@@ -125,7 +69,7 @@ def multiply(rows: Rows, m: Memory, g: Range, x: Floats, out: Floats) -> None:
         out[j] = 2.0 * rows.ridge * x[j]
     for i in range(g.first, g.last):
         if m.active[i]:
-            scale = 2.0 * rows.weight[i] * _form(rows, i, x)
+            scale = 2.0 * rows.weight[i] * form(rows, i, x)
             for e in range(rows.start[i], rows.start[i + 1]):
                 out[rows.variable[e]] += scale * rows.coefficient[e]
 
@@ -135,7 +79,7 @@ def _optimality(m: Memory, g: Range, y: Floats) -> float:
     """Return the largest move of the projected gradient step."""
     worst = 0.0
     for j in range(g.low, g.high):
-        worst = max(worst, abs(_within(y[j] - m.gradient[j]) - y[j]))
+        worst = max(worst, abs(within(y[j] - m.gradient[j]) - y[j]))
     return worst
 
 
@@ -146,15 +90,15 @@ def _cauchy(rows: Rows, m: Memory, g: Range, y: Floats, radius: float) -> None:
     The first alpha is the model's minimiser along the gradient.
     """
     multiply(rows, m, g, m.gradient, m.curved)
-    squared, curvature = _dot(m.gradient, m.gradient, g), _dot(m.gradient, m.curved, g)
+    squared, curvature = dot(m.gradient, m.gradient, g), dot(m.gradient, m.curved, g)
     alpha = squared / curvature if curvature > 0.0 else 1.0 / np.sqrt(squared)
     while True:
         for j in range(g.low, g.high):
-            m.step[j] = _within(y[j] - alpha * m.gradient[j]) - y[j]
+            m.step[j] = within(y[j] - alpha * m.gradient[j]) - y[j]
         multiply(rows, m, g, m.step, m.curved)
-        slope = _dot(m.gradient, m.step, g)
-        inside = _dot(m.step, m.step, g) <= radius * radius
-        if inside and slope + 0.5 * _dot(m.step, m.curved, g) <= DECREASE * slope:
+        promise = dot(m.gradient, m.step, g)
+        inside = dot(m.step, m.step, g) <= radius * radius
+        if inside and promise + 0.5 * dot(m.step, m.curved, g) <= DECREASE * promise:
             return
         alpha *= 0.5
 
@@ -179,13 +123,13 @@ def _conjugate_gradients(rows: Rows, m: Memory, g: Range, y: Floats, radius: flo
         m.residual[j] = -(m.gradient[j] + m.curved[j]) if m.free[j] else 0.0
         m.direction[j] = m.residual[j]
         m.inner[j] = 0.0
-    squared = _dot(m.residual, m.residual, g)
+    squared = dot(m.residual, m.residual, g)
     goal = ACCURACY * ACCURACY * squared
     for _ in range(2 * (g.high - g.low)):
         if squared <= goal or squared == 0.0:
             return
         multiply(rows, m, g, m.direction, m.product)
-        curvature = _dot(m.direction, m.product, g)
+        curvature = dot(m.direction, m.product, g)
         edge = _to_radius(m, g, radius)
         t = squared / curvature if curvature > 0.0 else edge
         for j in range(g.low, g.high):
@@ -193,7 +137,7 @@ def _conjugate_gradients(rows: Rows, m: Memory, g: Range, y: Floats, radius: flo
             m.residual[j] -= t * m.product[j] if m.free[j] else 0.0
         if t >= edge:
             return
-        before, squared = squared, _dot(m.residual, m.residual, g)
+        before, squared = squared, dot(m.residual, m.residual, g)
         for j in range(g.low, g.high):
             m.direction[j] = m.residual[j] + squared / before * m.direction[j]
 
@@ -203,10 +147,10 @@ def _search(rows: Rows, m: Memory, g: Range, y: Floats) -> None:
     """Add inner to the step, halved until its projection decreases the model enough; else nothing."""
     for _ in range(30):
         for j in range(g.low, g.high):
-            m.direction[j] = _within(y[j] + m.step[j] + m.inner[j]) - y[j] - m.step[j]
+            m.direction[j] = within(y[j] + m.step[j] + m.inner[j]) - y[j] - m.step[j]
         multiply(rows, m, g, m.direction, m.product)
-        slope = _dot(m.gradient, m.direction, g) + _dot(m.curved, m.direction, g)
-        if slope + 0.5 * _dot(m.direction, m.product, g) <= DECREASE * min(slope, 0.0):
+        promise = dot(m.gradient, m.direction, g) + dot(m.curved, m.direction, g)
+        if promise + 0.5 * dot(m.direction, m.product, g) <= DECREASE * min(promise, 0.0):
             for j in range(g.low, g.high):
                 m.step[j] += m.direction[j]
                 m.curved[j] += m.product[j]
@@ -227,11 +171,11 @@ def minimise(rows: Rows, m: Memory, g: Range, y: Floats, tolerance: float, itera
         _cauchy(rows, m, g, y, radius)
         _conjugate_gradients(rows, m, g, y, radius)
         _search(rows, m, g, y)
-        predicted = -(_dot(m.gradient, m.step, g) + 0.5 * _dot(m.step, m.curved, g))
-        length = np.sqrt(_dot(m.step, m.step, g))
+        predicted = -(dot(m.gradient, m.step, g) + 0.5 * dot(m.step, m.curved, g))
+        length = np.sqrt(dot(m.step, m.step, g))
         for j in range(g.low, g.high):
             m.inner[j] = y[j]
-            y[j] = _within(y[j] + m.step[j])
+            y[j] = within(y[j] + m.step[j])
         new = energy(rows, g, y)
         ratio = (now - new) / predicted if predicted > 0.0 else 0.0
         rounding = ROUNDING * max(1.0, abs(now))
