@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onlinesrl.ground.hinges import HingeModel
+from onlinesrl.ground.hinges import AT_MOST, HingeModel
 from onlinesrl.ground.model import Floats
 from onlinesrl.infer.dual import ceiling, check_constants, conjugates
 from onlinesrl.infer.engine import Infeasible, Relaxed
@@ -72,9 +72,10 @@ class Admm:
 class AdmmState:
     """ADMM between two rounds, for algorithms that interleave others with it.
 
-    The step size starts at 1; after 10, 20, 30, 45, ... rounds it becomes the ratio of the dual's
-    movement to the values' in the last rounds, in the norms of the copies: the one for which the
-    dual residual eta |dy| and the primal residual |du| / eta are in balance where both shrink alike.
+    The copies of row i have the penalty ``eta m_i`` (``penalties``). ``eta`` starts at 1; after 10, 20,
+    30, 45, ... rounds it becomes the ratio of the dual's movement to the values' in the last rounds,
+    in the norms of the copies: the one for which the dual residual eta |dy| and the primal residual
+    |du| / eta are in balance where both shrink alike.
     """
 
     def __init__(
@@ -85,9 +86,10 @@ class AdmmState:
         start: Relaxed | None = None,
     ):
         rows = conjugates(model, weights)
-        self._norms = np.bincount(model.row, model.coefficient**2, model.n_rows)
-        self._degrees = np.bincount(model.variable, minlength=model.n_variables)
-        row_step = np.divide(1.0, self._norms, np.zeros(model.n_rows), where=self._norms > 0)
+        penalty = penalties(model, weights)
+        degrees = np.bincount(model.variable, penalty[model.row], model.n_variables)
+        norms = np.bincount(model.row, model.coefficient**2, model.n_rows)
+        row_step = np.divide(penalty, norms, np.zeros(model.n_rows), where=norms > 0)
         self.rows = kernel.Rows(
             model.start,
             model.variable,
@@ -97,7 +99,7 @@ class AdmmState:
             rows.high,
             rows.curvature,
             row_step,
-            1.0 / np.maximum(self._degrees, 1),
+            np.divide(1.0, degrees, np.ones(model.n_variables), where=degrees > 0),
             np.zeros(model.n_variables) if bonus is None else bonus,
         )
         y = np.full(model.n_variables, 0.5) if start is None else start.y.copy()
@@ -124,11 +126,26 @@ class AdmmState:
 
     def _balance(self, dy: Floats, du: Floats) -> None:
         """Set the step size by the last movement: ``eta = |du| / |dy|`` over the copies."""
-        primal = np.sqrt(self._degrees @ dy**2)
-        dual = np.sqrt(self._norms @ du**2)
+        moving = du != 0  # not in a row without variables, whose row_step is 0
+        primal = np.sqrt(np.sum(dy**2 / self.rows.variable_step))
+        dual = np.sqrt(np.sum(du[moving] ** 2 / self.rows.row_step[moving]))
         if primal > 0 and dual > 0:
             self.eta = float(np.clip(dual / primal, self.eta / CHANGE, self.eta * CHANGE))
 
     def certificate(self) -> tuple[float, float, float, float]:
         """Return energy, lower bound, violation and price, as ``kernel.certificate``."""
         return kernel.certificate(self.rows, self.now, self.now.ahead)
+
+
+def penalties(model: HingeModel, weights: Floats) -> Floats:
+    """Return every row's penalty before ``eta``, ``m`` float64[n_rows].
+
+    A potential's is its weight, without sign; a constraint's is what its variables' potentials have
+    together, on the average of its variables, or 1 where they have none. So it weighs as much as
+    what pulls at it, and lifted rows weigh as much as those that they stand for.
+    """
+    weight = np.abs(model.row_weights(weights))
+    pulls = np.bincount(model.variable, weight[model.row], model.n_variables)
+    length = np.maximum(np.diff(model.start), 1)
+    mean = np.bincount(model.row, pulls[model.variable], model.n_rows) / length
+    return np.where(model.kind >= AT_MOST, np.where(mean > 0, mean, 1.0), weight)

@@ -9,9 +9,11 @@ and the same iterates are
     ybar' = clip(ybar - (Q' u - bonus) / (eta d), 0, 1)
     u'    = prox(u + sigma (Q (2 ybar' - ybar) + c)),  sigma_i = eta / |q_i|^2
 
-with ``d_j`` the number of rows that have variable ``j``. Over-relaxation moves (ybar, u) by
-``relaxation`` times that step; it converges for any in (0, 2) (He & Yuan 2012). One pass over the
-entries a round, in order, so the same bits on every machine that rounds alike.
+with ``d_j`` the number of rows that have variable ``j``. A penalty ``eta m_i`` for the copies of row
+``i``, as here, makes that sigma_i = eta m_i / |q_i|^2 and d_j the sum of the ``m_i``.
+Over-relaxation moves (ybar, u) by ``relaxation`` times that step; it converges for any in (0, 2) (He
+& Yuan 2012). One pass over the entries a round, in order, so the same bits on every machine that
+rounds alike.
 """
 
 from typing import NamedTuple
@@ -35,7 +37,7 @@ class Rows(NamedTuple):
     low: Floats  # [row]
     high: Floats  # [row]
     curvature: Floats  # [row]
-    row_step: Floats  # [row] 1 / |q|^2, 0 for a row without variables
+    row_step: Floats  # [row] m / |q|^2, 0 for a row without variables
     variable_step: Floats  # [variable] 1 / d
     bonus: Floats  # [variable] subtracted from the energy
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 
 from onlinesrl.ground.hinges import AT_MOST, EQUAL, HINGE, PLAIN
-from onlinesrl.infer.admm import AdmmState
+from onlinesrl.infer.admm import AdmmState, penalties
 from onlinesrl.infer.dual import lower_bound
 from onlinesrl.kernels import admm as kernel
 from tests.infer.hinge_models import hinge_problems
@@ -13,9 +13,9 @@ from tests.infer.hinge_models import hinge_problems
 ETA = 0.7
 
 
-def local_step(row, w, q, c, u):
+def local_step(row, q, c, u, eta):
     """The minimiser of ``f(q . v + c) + eta/2 |v - u|^2`` (Bach et al. 2015, section 2)."""
-    kind, power = row
+    kind, power, w = row
     s, norm = q @ u + c, q @ q
     onto = u - s / norm * q
     if kind == EQUAL:
@@ -25,33 +25,34 @@ def local_step(row, w, q, c, u):
     if kind == HINGE and s <= 0:
         return u
     if power == 2:
-        return u - 2 * w * s / (ETA + 2 * w * norm) * q
-    v = u - w / ETA * q
+        return u - 2 * w * s / (eta + 2 * w * norm) * q
+    v = u - w / eta * q
     return onto if kind == HINGE and q @ v + c < 0 else v
 
 
 def textbook(problem, y, alpha, rounds):
     """Consensus ADMM; ``alpha`` is a list with an array a row. Its average minimises -bonus . y too."""
     model, weights, bonus = problem
-    weight = model.row_weights(weights)
-    kinds = list(zip(model.kind, model.power, strict=True))
+    kinds = list(zip(model.kind, model.power, model.row_weights(weights), strict=True))
     rows = [slice(a, b) for a, b in zip(model.start[:-1], model.start[1:], strict=True)]
-    degree = np.maximum(np.bincount(model.variable, minlength=model.n_variables), 1)
+    eta = ETA * penalties(model, weights)
+    degree = np.bincount(model.variable, eta[model.row], model.n_variables).astype(float)
+    absent = degree == 0
+    degree[absent] = ETA
     for _ in range(rounds):
         total = np.zeros(model.n_variables)
         copies = []
         for i, r in enumerate(rows):
             j, q = model.variable[r], model.coefficient[r]
-            v = y[j] - alpha[i] / ETA
-            if len(j):
-                v = local_step(kinds[i], weight[i], q, model.constant[i], v)
-            total[j] += v + alpha[i] / ETA
+            v = y[j] - alpha[i] / eta[i] if eta[i] > 0 else y[j]
+            if len(j) and eta[i] > 0:
+                v = local_step(kinds[i], q, model.constant[i], v, eta[i])
+            total[j] += eta[i] * v + alpha[i]
             copies.append(v)
-        absent = np.bincount(model.variable, minlength=model.n_variables) == 0
-        total[absent] = y[absent]
-        y = np.clip((total + bonus / ETA) / degree, 0, 1)
+        total[absent] = ETA * y[absent]
+        y = np.clip((total + bonus) / degree, 0, 1)
         for i, r in enumerate(rows):
-            alpha[i] = alpha[i] + ETA * (copies[i] - y[model.variable[r]])
+            alpha[i] = alpha[i] + eta[i] * (copies[i] - y[model.variable[r]])
     return y
 
 
