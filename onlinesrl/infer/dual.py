@@ -1,0 +1,102 @@
+"""The dual of hinge-loss inference: the bound that certifies an energy, and the rows that ADMM reads.
+
+Every row adds a convex function of its form, ``f_i(l) = max over low_i <= u <= high_i of
+u l - curvature_i u^2 / 2``: a hinge has [0, w] and no curvature, a squared one [0, inf] and
+``1 / (2 w)``; without the hinge the ends are [w, w] and [-inf, inf]; constraints have [0, inf] and
+[-inf, inf] and no curvature. So any dual ``u`` within its ends gives the bound
+
+    energy(y) >= sum_i (u_i c_i - curvature_i u_i^2 / 2) + sum_j min(0, (Q' u - bonus)_j)
+
+for all feasible y in [0, 1]^n, and at the optimum the two sides meet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from onlinesrl.ground.hinges import AT_MOST, EQUAL, HINGE, PLAIN, HingeModel
+from onlinesrl.ground.model import Floats
+from onlinesrl.infer.engine import Infeasible
+
+FEASIBLE = 1e-9
+"""How far a constraint without variables may be from satisfied."""
+
+
+@dataclass(frozen=True, eq=False)
+class Conjugates:
+    """``low``, ``high`` and ``curvature`` of every row, float64[n_rows], for one weight vector."""
+
+    low: Floats
+    high: Floats
+    curvature: Floats
+
+    def slope(self, form: Floats) -> Floats:
+        """``f'(l)``, float64[n_rows]; 0 for a constraint, and where a hinge of power 1 has its kink."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slope = np.where(
+                self.curvature > 0,
+                form / self.curvature,
+                np.where(form > 0, self.high, self.low),
+            )
+        slope = np.clip(slope, self.low, self.high)
+        return np.where(np.isfinite(slope), slope, 0.0)
+
+
+def conjugates(model: HingeModel, weights: Floats) -> Conjugates:
+    """Return the rows' conjugates; ValueError where a row is not convex or its weight not finite."""
+    weight = model.row_weights(weights)
+    linear = (model.kind == PLAIN) & (model.power == 1)
+    if not np.all(np.isfinite(weight)):
+        raise ValueError("a weight is not finite")
+    if np.any(weight[~linear] < 0):
+        raise ValueError("a weight below 0: only linear potentials without hinge may have one")
+    square = (model.power == 2) & (weight > 0)
+    high = np.where(square | (model.kind == AT_MOST) | (model.kind == EQUAL), np.inf, weight)
+    low = np.where(linear, weight, 0.0)
+    low[(square & (model.kind == PLAIN)) | (model.kind == EQUAL)] = -np.inf
+    curvature = np.zeros(model.n_rows)
+    curvature[square] = 0.5 / weight[square]
+    return Conjugates(low, high, curvature)
+
+
+def lower_bound(
+    model: HingeModel,
+    weights: Floats,
+    dual: Floats,
+    bonus: Floats | None = None,
+    ridge: float = 0.0,
+) -> float:
+    """Return what no feasible values' energy is below, for any ``dual`` float64[n_rows].
+
+    With a ridge, the energy has ``ridge |y|^2`` in it.
+    """
+    rows = conjugates(model, weights)
+    u = np.clip(dual, rows.low, rows.high)
+    pull: Floats = np.zeros(model.n_variables) if bonus is None else -bonus
+    pull = pull + np.bincount(model.variable, model.coefficient * u[model.row], model.n_variables)
+    y = np.clip(-pull / (2.0 * ridge), 0.0, 1.0) if ridge > 0 else np.where(pull < 0, 1.0, 0.0)
+    least = pull @ y + ridge * (y @ y)
+    return float(u @ model.constant - 0.5 * rows.curvature @ u**2 + least)
+
+
+def ceiling(model: HingeModel, weights: Floats, bonus: Floats | None = None) -> float:
+    """Return what no energy is above on [0, 1]^n: a lower bound beyond it proves infeasibility."""
+    weight = model.row_weights(weights)
+    positive = np.maximum(model.coefficient, 0.0)
+    top = model.constant + np.bincount(model.row, positive, model.n_rows)
+    bottom = model.constant + np.bincount(model.row, model.coefficient - positive, model.n_rows)
+    bottom = np.where(model.kind == HINGE, np.maximum(bottom, 0.0), bottom)
+    top = np.where(model.kind == HINGE, np.maximum(top, 0.0), top)
+    highest = np.maximum(weight * top**model.power, weight * bottom**model.power)
+    loss = 0.0 if bonus is None else float(np.maximum(-bonus, 0.0).sum())
+    return float(highest.sum()) + loss
+
+
+def check_constants(model: HingeModel) -> None:
+    """Raise Infeasible where a constraint without variables is false."""
+    form = np.where(model.kind == EQUAL, np.abs(model.constant), model.constant)
+    empty = (np.diff(model.start) == 0) & (model.kind >= AT_MOST)
+    if np.any(form[empty] > FEASIBLE):
+        raise Infeasible("a constraint without variables is false")

@@ -1,0 +1,59 @@
+"""SGD's steps against plain numpy, one row at a time."""
+
+import numpy as np
+from hypothesis import given, settings
+
+from onlinesrl.infer.tron import potential_rows
+from onlinesrl.kernels import sgd
+from tests.infer.hinge_models import hinge_problems
+
+RATE = 0.05
+
+
+def gradient(model, weights, i, y):
+    """Of row i's weighted potential, float64[n_variables]."""
+    q = np.zeros(model.n_variables)
+    entries = slice(model.start[i], model.start[i + 1])
+    q[model.variable[entries]] = model.coefficient[entries]
+    form = q @ y + model.constant[i]
+    slope = 1.0 if model.power[i] == 1 else 2 * form
+    on = form > 0 or model.kind[i] == 1
+    return model.row_weights(weights)[i] * slope * on * q
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(hinge_problems(constraints=False))
+def test_a_round(problem):
+    model, weights, _ = problem
+    rows = potential_rows(model, weights, None, 0.0)
+    order = np.random.default_rng(0).permutation(model.n_rows)
+    y = np.linspace(0, 1, model.n_variables)
+    expected = y.copy()
+    sgd.descend(rows, order, y, RATE)
+    for i in order:
+        expected = np.clip(expected - RATE * gradient(model, weights, i, expected), 0, 1)
+
+    np.testing.assert_allclose(y, expected, atol=1e-12)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(hinge_problems(constraints=False))
+def test_a_round_of_adam(problem):
+    model, weights, _ = problem
+    n = model.n_variables
+    rows = potential_rows(model, weights, None, 0.0)
+    order = np.random.default_rng(0).permutation(model.n_rows)
+    y = np.linspace(0, 1, n)
+    expected, m, v, t = y.copy(), np.zeros(n), np.zeros(n), np.zeros(n)
+    sgd.descend_adam(
+        rows, order, y, RATE, sgd.Moments(np.zeros(n), np.zeros(n), np.zeros(n, np.int64))
+    )
+    for i in order:
+        j = model.variable[model.start[i] : model.start[i + 1]]
+        g = gradient(model, weights, i, expected)[j]
+        t[j] += 1
+        m[j], v[j] = 0.9 * m[j] + 0.1 * g, 0.999 * v[j] + 0.001 * g**2
+        step = m[j] / (1 - 0.9 ** t[j]) / (np.sqrt(v[j] / (1 - 0.999 ** t[j])) + 1e-8)
+        expected[j] = np.clip(expected[j] - RATE * step, 0, 1)
+
+    np.testing.assert_allclose(y, expected, atol=1e-9)
