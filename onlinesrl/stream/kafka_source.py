@@ -115,7 +115,10 @@ class KafkaSource:
 
     def _connect(self) -> None:
         self.close_consumer()
-        self.consumer = self.broker.client(
+        self.consumer = self._client()
+
+    def _client(self, **settings: Any) -> Any:
+        return self.broker.client(
             KafkaConsumer,
             group_id=self.reading.group,
             auto_offset_reset="none",
@@ -124,6 +127,7 @@ class KafkaSource:
             allow_auto_create_topics=False,
             fetch_max_wait_ms=POLL_MS,
             max_partition_fetch_bytes=max(1 << 20, self.max_bytes + (1 << 16)),
+            **settings,
         )
 
     def _seek(self) -> None:

@@ -22,7 +22,7 @@ from contextlib import suppress
 from threading import Thread
 from typing import Any
 
-from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka import OffsetAndMetadata, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.errors import (
@@ -103,18 +103,10 @@ class SharedSource(KafkaSource):
     def _connect(self) -> None:
         if self.consumer is None:
             self._listener = _Listener()
-            self.consumer = self.broker.client(
-                KafkaConsumer,
-                group_id=self.reading.group,
-                auto_offset_reset="none",
-                enable_auto_commit=False,
-                isolation_level="read_committed",
-                allow_auto_create_topics=False,
-                fetch_max_wait_ms=POLL_MS,
+            self.consumer = self._client(
                 session_timeout_ms=SESSION_MS,
                 heartbeat_interval_ms=HEARTBEAT_MS,
                 max_poll_interval_ms=MOST_POLL_MS,
-                max_partition_fetch_bytes=max(1 << 20, self.max_bytes + (1 << 16)),
             )
             with self.broker.explained():  # or else the first division knows of no partitions
                 for topic in self.reading.topics:
