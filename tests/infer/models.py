@@ -48,7 +48,8 @@ def clause_model(
 N_WEIGHTS = 6
 ROUND = st.integers(-4, 4).map(lambda n: n / 2)
 """Weights that tie and cancel."""
-REAL = st.floats(-10, 10, allow_subnormal=False)
+REAL = st.floats(-10, 10, allow_subnormal=False).map(lambda x: round(x, 4))
+"""Weights that tie or differ by what can be seen."""
 
 
 @st.composite

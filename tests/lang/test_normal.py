@@ -19,6 +19,7 @@ from onlinesrl.lang.ast import (
     Rule,
     Variable,
 )
+from onlinesrl.lang.cnf import disjunctions
 from onlinesrl.lang.mln import parse
 from onlinesrl.lang.normal import Literal, clauses, rule_clauses
 
@@ -97,7 +98,12 @@ def test_a_soft_formula_holds_where_all_its_clauses_score_most(formula):
 @settings(derandomize=True, deadline=None)
 @given(with_equality, st.floats(-4, 4))
 def test_one_soft_clause_scores_as_its_formula_up_to_a_constant(formula, weight):
+    """What has no atom is constant in a grounding and left out, unless it stands with another unit."""
     parts = rule_clauses(rule_of(formula, weight=weight))
+    if any(
+        len(x) > 1 and not any(isinstance(y, Literal) for y in x) for x in disjunctions(formula)
+    ):
+        return
     if len(parts) > 1:
         assert sum(part.weight for part in parts) == pytest.approx(weight)
         return
