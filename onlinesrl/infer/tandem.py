@@ -1,0 +1,295 @@
+"""Tandem inference (the thesis' chapter 4): rows are optimised while they are grounded, out of core.
+
+Rows come in chunks, go to pages on disk and are optimised page by page in the same pass. Later rounds
+read the pages back. Memory holds one page, one chunk and some vectors over the variables, however
+many rows there are. The thesis has stochastic gradient descent in all rounds; here some rounds of it,
+with AdaGrad's rates, are the start of ADMM, which reads the pages in order and keeps one number a row
+in them, and so ends with a certificate as it does in memory.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from onlinesrl.ground.hinges import HingeModel
+from onlinesrl.ground.model import Floats
+from onlinesrl.infer.admm import CHANGE, GROWTH, PERIOD, RELAXATION
+from onlinesrl.infer.engine import Infeasible
+from onlinesrl.infer.pages import Page, Pages
+from onlinesrl.kernels import admm, sgd
+from onlinesrl.kernels import pages as kernel
+
+
+class Progress(NamedTuple):
+    """Where tandem inference stands; sent after every page of the first pass and every round.
+
+    ``rows`` is the number of rows so far. In the passes of SGD (``phase`` "ground" and "descend") the
+    energy is that of each row just before its step, and there is no bound; in those of ADMM ("admm")
+    both are those of the last certificate.
+    """
+
+    phase: str
+    round: int
+    rows: int
+    energy: float
+    bound: float
+
+
+@dataclass(frozen=True, eq=False)
+class Streamed:
+    """What tandem inference found; ``y``, ``energy``, ``bound``, ``violation``, ``certified`` as of Relaxed.
+
+    ``rows`` counts potentials and constraints; ``descents`` and ``iterations`` are the passes of SGD and
+    the rounds of ADMM; ``bytes_on_disk`` is the size of the pages; ``first_seconds`` (wall clock) is
+    the pass that also grounds, ``later_seconds`` the rest.
+    """
+
+    y: Floats
+    energy: float
+    bound: float
+    violation: float
+    rows: int
+    descents: int
+    iterations: int
+    bytes_on_disk: int
+    first_seconds: float
+    later_seconds: float
+    certified: bool
+
+
+class _Certificate(NamedTuple):
+    energy: float
+    bound: float
+    violation: float
+    price: float
+
+
+@dataclass(frozen=True)
+class Tandem:
+    """SGD while the rows arrive and over shuffled pages, ``descents`` passes, then ADMM over pages.
+
+    A step of SGD is the thesis' 4.5 with AdaGrad's rates: ``rate`` over the root of the sum of the
+    variable's squared slopes so far; it starts from 1/2. A violated constraint is projected upon, which
+    keeps the values near the feasible ones; it is ADMM that finds the best of these. The pages' order, and
+    the rows' within a page, depend on ``seed`` alone.
+
+    ADMM ends as ``Admm`` does, ``tolerance`` and ``violation`` as there, or after ``rounds`` of it; with
+    none the answer is that of SGD. ``folder`` takes the pages, of ``page_bytes`` each.
+    """
+
+    folder: Path
+    descents: int = 5
+    rounds: int = 1000
+    rate: float = 0.3
+    tolerance: float = 1e-4
+    violation: float = 1e-4
+    page_bytes: int = 1 << 23
+    seed: int = 0
+
+    def solve(
+        self,
+        chunks: Iterable[HingeModel],
+        n_variables: int,
+        weights: Floats,
+        report: Callable[[Progress], None] = lambda _: None,
+    ) -> Streamed:
+        """Minimise ``w . Phi(y)`` over the feasible values, rows as of one model of all chunks.
+
+        The chunks' variables are ``0 .. n_variables - 1`` of the whole model. Raises StorageError where
+        the folder cannot take the pages, UsageError where a row is larger than a page, Infeasible
+        and ValueError as the other engines.
+        """
+        began = time.monotonic()
+        with Pages(self.folder, self.page_bytes) as pages:
+            descent = _Descent(self, n_variables)
+            highest, n_rows, energy = 0.0, 0, 0.0
+            for page in pages.fill(chunks, weights):
+                highest += descent.weigh(page)
+                energy += descent.step(page)
+                n_rows += len(page.dual)
+                report(Progress("ground", 1, n_rows, energy, -np.inf))
+            grounded = time.monotonic()
+            for t in range(2, self.descents + 1):
+                energy = descent.round(pages)
+                report(Progress("descend", t, n_rows, energy, -np.inf))
+            rounds = _Rounds(pages, descent.y, descent.pulls)
+            found, y, certified = self._polish(rounds, highest, n_rows, report)
+            return Streamed(
+                y,
+                found.energy,
+                found.bound,
+                found.violation,
+                n_rows,
+                max(self.descents, 1),
+                rounds.count,
+                pages.bytes_on_disk,
+                grounded - began,
+                time.monotonic() - grounded,
+                certified,
+            )
+
+    def _polish(
+        self, rounds: _Rounds, highest: float, n_rows: int, report: Callable[[Progress], None]
+    ) -> tuple[_Certificate, Floats, bool]:
+        """Do rounds of ADMM; return the best values' certificate, the values, whether certified."""
+        found, best = rounds.start(), np.clip(rounds.now.y, 0.0, 1.0)
+        lowest = found
+        while True:
+            if found.bound > highest + self.tolerance * max(1.0, abs(highest)):
+                raise Infeasible("no values satisfy the constraints")
+            gap = abs(found.energy - found.bound) + found.price
+            close = gap <= self.tolerance * max(1.0, abs(found.energy))
+            certified = close and found.violation <= self.violation
+            if certified or self._merit(found) < self._merit(lowest):
+                lowest, best = found, np.clip(rounds.looked_at, 0.0, 1.0)
+            if certified or rounds.count >= self.rounds:
+                return lowest, best, certified
+            for _ in range(min(PERIOD, self.rounds - rounds.count) - 1):
+                rounds.step()
+                report(Progress("admm", rounds.count, n_rows, found.energy, found.bound))
+            found = rounds.look()
+            report(Progress("admm", rounds.count, n_rows, found.energy, found.bound))
+
+    def _merit(self, found: _Certificate) -> tuple[float, float]:
+        """Return what is less for better values: first they satisfy the constraints."""
+        excess = found.violation if found.violation > self.violation else 0.0
+        return excess, found.energy
+
+
+class _Descent:
+    """The values while SGD changes them, and what ADMM will want to know of the rows."""
+
+    def __init__(self, options: Tandem, n_variables: int) -> None:
+        self.y = np.full(n_variables, 0.5)
+        self.pulls = np.zeros(n_variables)
+        self._squares = np.zeros(n_variables)
+        self._rate = options.rate
+        self._random = np.random.default_rng(options.seed)
+
+    def weigh(self, page: Page) -> float:
+        """Count a page's weights in ``pulls``; return what its energy is never above."""
+        return kernel.weigh(page.rows, self.pulls)
+
+    def step(self, page: Page) -> float:
+        """Take a step for every row of a page, in random order; return their energy meanwhile."""
+        order = self._random.permutation(len(page.dual))
+        return sgd.descend_adagrad(page.rows, order, self.y, self._rate, self._squares)
+
+    def round(self, pages: Pages) -> float:
+        """Take the pages in random order."""
+        return sum(self.step(pages.read(k)) for k in self._random.permutation(len(pages)))
+
+
+class _Rounds:
+    """ADMM over pages: the rounds of ``AdmmState``, with the duals kept in the pages."""
+
+    def __init__(self, pages: Pages, y: Floats, pulls: Floats) -> None:
+        n = len(y)
+        self.now = admm.Iterate(y, np.empty(0), np.zeros(n), np.empty(n))
+        self.looked_at = y.copy()
+        self.count = 0
+        self._pages = pages
+        self._pulls = pulls
+        self._eta = 1.0
+        self._next = PERIOD
+        self._variable_step = np.ones(n)
+        self._bonus = np.zeros(n)
+        self._pull = np.empty(n)
+        self._memory = np.empty((4, pages.most_rows))
+
+    def start(self) -> _Certificate:
+        """Begin from the slopes at the values; return the certificate of these."""
+        degrees = np.zeros_like(self._pulls)
+        found = _Tally(self._pull)
+        for k in range(len(self._pages)):
+            page = self._pages.read(k)
+            now = self.now._replace(dual=page.dual)
+            kernel.begin(page.rows, self._pulls, now, degrees)
+            self._pages.keep_dual(k)
+            found.add(self._rows(page), now)
+        np.divide(1.0, degrees, self._variable_step, where=degrees > 0)
+        return found.certificate()
+
+    def step(self) -> None:
+        """Do a round."""
+        self._round(None)
+
+    def look(self) -> _Certificate:
+        """Do a round; return the certificate of the values before it, which are ``looked_at``."""
+        found = _Tally(self._pull)
+        self._round(found)
+        return found.certificate()
+
+    def _round(self, found: _Tally | None) -> None:
+        self.looked_at[:] = self.now.y
+        before = self.now._replace(y=self.looked_at)
+        moved, self.count = 0.0, self.count + 1
+        balance = self.count >= self._next
+        for k in range(len(self._pages)):
+            page = self._pages.read(k)
+            rows = self._rows(page)
+            if k == 0:
+                admm.move(rows, self.now, self._eta, RELAXATION)
+            if found is not None:
+                found.add(rows, before._replace(dual=page.dual))
+            old = page.dual.copy() if balance else page.dual
+            admm.answer(rows, self.now._replace(dual=page.dual), self._eta, RELAXATION)
+            self._pages.keep_dual(k)
+            if balance:
+                change = page.dual - old
+                moving = change != 0  # not in a row without variables, whose row_step is 0
+                moved += float(np.sum(change[moving] ** 2 / rows.row_step[moving]))
+        if balance:
+            self._balance(np.sqrt(moved))
+
+    def _balance(self, dual: float) -> None:
+        """Set the step size by the last movement, as ``AdmmState`` does."""
+        self._next = int(GROWTH * self.count)
+        primal = np.sqrt(np.sum((self.now.y - self.looked_at) ** 2 / self._variable_step))
+        if primal > 0 and dual > 0:
+            self._eta = float(np.clip(dual / primal, self._eta / CHANGE, self._eta * CHANGE))
+
+    def _rows(self, page: Page) -> admm.Rows:
+        """Return a page as ADMM's kernels read it."""
+        rows = page.rows
+        low, high, curvature, row_step = self._memory[:, : len(page.dual)]
+        result = admm.Rows(
+            rows.start,
+            rows.variable,
+            rows.coefficient,
+            rows.constant,
+            low,
+            high,
+            curvature,
+            row_step,
+            self._variable_step,
+            self._bonus,
+        )
+        kernel.expand(rows, self._pulls, result)
+        return result
+
+
+class _Tally:
+    """The certificate, summed up page by page; ``pull`` is memory, float64[n_variables]."""
+
+    def __init__(self, pull: Floats) -> None:
+        self._pull = pull
+        self._pull[:] = 0.0
+        self._energy = self._bound = self._violation = self._price = 0.0
+
+    def add(self, rows: admm.Rows, now: admm.Iterate) -> None:
+        energy, bound, violation, price = admm.tally(rows, now, self._pull)
+        self._energy += energy
+        self._bound += bound
+        self._violation = max(self._violation, violation)
+        self._price += price
+
+    def certificate(self) -> _Certificate:
+        bound = self._bound + admm.least(self._pull)
+        return _Certificate(self._energy, bound, self._violation, self._price)
