@@ -64,10 +64,22 @@ class Streamed:
 
 
 class _Certificate(NamedTuple):
-    energy: float
-    bound: float
-    violation: float
-    price: float
+    """As ``kernels.admm.certificate``."""
+
+    energy: float = 0.0
+    bound: float = 0.0
+    violation: float = 0.0
+    price: float = 0.0
+
+    def add(self, part: tuple[float, float, float, float]) -> _Certificate:
+        """Return the certificate of these rows and others."""
+        energy, bound, violation, price = part
+        return _Certificate(
+            self.energy + energy,
+            self.bound + bound,
+            max(self.violation, violation),
+            self.price + price,
+        )
 
 
 @dataclass(frozen=True)
@@ -118,7 +130,7 @@ class Tandem:
             for t in range(2, self.descents + 1):
                 energy = descent.round(pages)
                 report(Progress("descend", t, n_rows, energy, -np.inf))
-            rounds = _Rounds(pages, descent.y, descent.pulls)
+            rounds = _Rounds(pages, descent)
             found, y, certified = self._polish(rounds, highest, n_rows, report)
             return Streamed(
                 y,
@@ -168,13 +180,14 @@ class _Descent:
     def __init__(self, options: Tandem, n_variables: int) -> None:
         self.y = np.full(n_variables, 0.5)
         self.pulls = np.zeros(n_variables)
+        self.ridge = np.zeros(n_variables)
         self._squares = np.zeros(n_variables)
         self._rate = options.rate
         self._random = np.random.default_rng(options.seed)
 
     def weigh(self, page: Page) -> float:
-        """Count a page's weights in ``pulls``; return what its energy is never above."""
-        return kernel.weigh(page.rows, self.pulls)
+        """Count a page's weights in ``pulls`` and ``ridge``; return what its energy is never above."""
+        return kernel.weigh(page.rows, self.pulls, self.ridge)
 
     def step(self, page: Page) -> float:
         """Take a step for every row of a page, in random order; return their energy meanwhile."""
@@ -189,55 +202,66 @@ class _Descent:
 class _Rounds:
     """ADMM over pages: the rounds of ``AdmmState``, with the duals kept in the pages."""
 
-    def __init__(self, pages: Pages, y: Floats, pulls: Floats) -> None:
-        n = len(y)
-        self.now = admm.Iterate(y, np.empty(0), np.zeros(n), np.empty(n))
-        self.looked_at = y.copy()
+    def __init__(self, pages: Pages, descent: _Descent) -> None:
+        n = len(descent.y)
+        self.now = admm.Iterate(descent.y, np.empty(0), np.zeros(n), np.empty(n))
+        self.looked_at = descent.y.copy()
         self.count = 0
         self._pages = pages
-        self._pulls = pulls
+        self._pulls = descent.pulls
         self._eta = 1.0
         self._next = PERIOD
-        self._variable_step = np.ones(n)
-        self._bonus = np.zeros(n)
+        no_start, no_variable, none = np.zeros(1, np.int32), np.empty(0, np.int32), np.empty(0)
+        self._variables = admm.Rows(
+            no_start,
+            no_variable,
+            coefficient=none,
+            constant=none,
+            low=none,
+            high=none,
+            curvature=none,
+            row_step=none,
+            degree=np.zeros(n),
+            bonus=np.zeros(n),
+            ridge=descent.ridge,
+        )
         self._pull = np.empty(n)
         self._memory = np.empty((4, pages.most_rows))
 
     def start(self) -> _Certificate:
         """Begin from the slopes at the values; return the certificate of these."""
-        degrees = np.zeros_like(self._pulls)
-        found = _Tally(self._pull)
+        self._pull[:] = 0.0
+        found, degree = _Certificate(), self._variables.degree
         for k in range(len(self._pages)):
             page = self._pages.read(k)
             now = self.now._replace(dual=page.dual)
-            kernel.begin(page.rows, self._pulls, now, degrees)
+            kernel.begin(page.rows, self._pulls, now, degree)
             self._pages.keep_dual(k)
-            found.add(self._rows(page), now)
-        np.divide(1.0, degrees, self._variable_step, where=degrees > 0)
-        return found.certificate()
+            found = found.add(admm.tally(self._rows(page), now, self._pull))
+        degree[degree == 0] = 1.0
+        return self._certificate(found, self.now)
 
     def step(self) -> None:
         """Do a round."""
-        self._round(None)
+        self._round(look=False)
 
     def look(self) -> _Certificate:
         """Do a round; return the certificate of the values before it, which are ``looked_at``."""
-        found = _Tally(self._pull)
-        self._round(found)
-        return found.certificate()
+        return self._round(look=True)
 
-    def _round(self, found: _Tally | None) -> None:
+    def _round(self, look: bool) -> _Certificate:
         self.looked_at[:] = self.now.y
         before = self.now._replace(y=self.looked_at)
-        moved, self.count = 0.0, self.count + 1
+        self._pull[:] = 0.0
+        found, moved = _Certificate(), 0.0
+        self.count += 1
         balance = self.count >= self._next
+        admm.move(self._variables, self.now, self._eta, RELAXATION)
         for k in range(len(self._pages)):
             page = self._pages.read(k)
             rows = self._rows(page)
-            if k == 0:
-                admm.move(rows, self.now, self._eta, RELAXATION)
-            if found is not None:
-                found.add(rows, before._replace(dual=page.dual))
+            if look:
+                found = found.add(admm.tally(rows, before._replace(dual=page.dual), self._pull))
             old = page.dual.copy() if balance else page.dual
             admm.answer(rows, self.now._replace(dual=page.dual), self._eta, RELAXATION)
             self._pages.keep_dual(k)
@@ -247,49 +271,32 @@ class _Rounds:
                 moved += float(np.sum(change[moving] ** 2 / rows.row_step[moving]))
         if balance:
             self._balance(np.sqrt(moved))
+        return self._certificate(found, before)
+
+    def _certificate(self, rows: _Certificate, now: admm.Iterate) -> _Certificate:
+        """Return the certificate, given the part that the rows have."""
+        energy, bound = admm.ends(self._variables, now, self._pull)
+        return rows.add((energy, bound, 0.0, 0.0))
 
     def _balance(self, dual: float) -> None:
         """Set the step size by the last movement, as ``AdmmState`` does."""
         self._next = int(GROWTH * self.count)
-        primal = np.sqrt(np.sum((self.now.y - self.looked_at) ** 2 / self._variable_step))
+        primal = np.sqrt(np.sum((self.now.y - self.looked_at) ** 2 * self._variables.degree))
         if primal > 0 and dual > 0:
             self._eta = float(np.clip(dual / primal, self._eta / CHANGE, self._eta * CHANGE))
 
     def _rows(self, page: Page) -> admm.Rows:
         """Return a page as ADMM's kernels read it."""
-        rows = page.rows
         low, high, curvature, row_step = self._memory[:, : len(page.dual)]
-        result = admm.Rows(
-            rows.start,
-            rows.variable,
-            rows.coefficient,
-            rows.constant,
-            low,
-            high,
-            curvature,
-            row_step,
-            self._variable_step,
-            self._bonus,
+        rows = self._variables._replace(
+            start=page.rows.start,
+            variable=page.rows.variable,
+            coefficient=page.rows.coefficient,
+            constant=page.rows.constant,
+            low=low,
+            high=high,
+            curvature=curvature,
+            row_step=row_step,
         )
-        kernel.expand(rows, self._pulls, result)
-        return result
-
-
-class _Tally:
-    """The certificate, summed up page by page; ``pull`` is memory, float64[n_variables]."""
-
-    def __init__(self, pull: Floats) -> None:
-        self._pull = pull
-        self._pull[:] = 0.0
-        self._energy = self._bound = self._violation = self._price = 0.0
-
-    def add(self, rows: admm.Rows, now: admm.Iterate) -> None:
-        energy, bound, violation, price = admm.tally(rows, now, self._pull)
-        self._energy += energy
-        self._bound += bound
-        self._violation = max(self._violation, violation)
-        self._price += price
-
-    def certificate(self) -> _Certificate:
-        bound = self._bound + admm.least(self._pull)
-        return _Certificate(self._energy, bound, self._violation, self._price)
+        kernel.expand(page.rows, self._pulls, rows)
+        return rows

@@ -38,8 +38,9 @@ class Rows(NamedTuple):
     high: Floats  # [row]
     curvature: Floats  # [row]
     row_step: Floats  # [row] m / |q|^2, 0 for a row without variables
-    variable_step: Floats  # [variable] 1 / d
+    degree: Floats  # [variable] d, above 0
     bonus: Floats  # [variable] subtracted from the energy
+    ridge: Floats  # [variable] the energy has ridge y^2
 
 
 class Iterate(NamedTuple):
@@ -76,7 +77,8 @@ def pulled(rows: Rows, now: Iterate) -> None:
 def move(rows: Rows, now: Iterate, eta: float, relaxation: float) -> None:
     """Do the variables' half of a round; the pull is then -bonus, and wants the rows' half."""
     for j in range(len(now.y)):
-        moved = now.y[j] - now.pull[j] * rows.variable_step[j] / eta
+        weight = eta * rows.degree[j]
+        moved = (weight * now.y[j] - now.pull[j]) / (weight + 2.0 * rows.ridge[j])
         step = _within(moved, 0.0, 1.0) - now.y[j]
         now.ahead[j] = now.y[j] + 2.0 * step
         now.y[j] += relaxation * step
@@ -113,12 +115,25 @@ def certificate(rows: Rows, now: Iterate, pull: Floats) -> tuple[float, float, f
     constraint's multiplier loses; ``energy + price - bound`` is never below 0.
     ``pull`` is memory, [variable].
     """
-    gained = 0.0
     for j in range(len(pull)):
         pull[j] = -rows.bonus[j]
-        gained += rows.bonus[j] * _within(now.y[j], 0.0, 1.0)
     energy, bound, violation, price = tally(rows, now, pull)
-    return energy - gained, bound + least(pull), violation, price
+    linear, least = ends(rows, now, pull)
+    return energy + linear, bound + least, violation, price
+
+
+@kernel
+def ends(rows: Rows, now: Iterate, pull: Floats) -> tuple[float, float]:
+    """Return the energy of bonus and ridge, and the least of pull . y and the ridge on [0, 1]^n."""
+    energy, least = 0.0, 0.0
+    for j in range(len(pull)):
+        y, ridge = _within(now.y[j], 0.0, 1.0), rows.ridge[j]
+        energy += (ridge * y - rows.bonus[j]) * y
+        y = 1.0 if pull[j] < 0.0 else 0.0
+        if ridge > 0.0:
+            y = _within(-pull[j] / (2.0 * ridge), 0.0, 1.0)
+        least += (pull[j] + ridge * y) * y
+    return energy, least
 
 
 @kernel
@@ -143,12 +158,3 @@ def tally(rows: Rows, now: Iterate, pull: Floats) -> tuple[float, float, float, 
         bound += u * rows.constant[i] - 0.5 * curvature * u * u
         _spread(rows, i, u, pull)
     return energy, bound, violation, price
-
-
-@kernel
-def least(pull: Floats) -> float:
-    """Return the least of pull . y on [0, 1]^n."""
-    total = 0.0
-    for j in range(len(pull)):
-        total += min(pull[j], 0.0)
-    return total

@@ -11,16 +11,34 @@ from onlinesrl.kernels.network import Floats
 from onlinesrl.kernels.potentials import Rows, slope
 
 
+@inlined
+def _is_ridge(rows: Rows, i: int) -> bool:
+    """Tell whether row i is w q^2 y^2 on [0, 1]: a squared prior towards 0."""
+    e = rows.start[i]
+    return (
+        rows.start[i + 1] == e + 1
+        and rows.square[i] != 0
+        and rows.constant[i] == 0.0
+        and (rows.hinge[i] == 0 or rows.coefficient[e] > 0.0)
+    )
+
+
 @kernel
-def weigh(rows: Rows, pulls: Floats) -> float:
+def weigh(rows: Rows, pulls: Floats, ridge: Floats) -> float:
     """Add the potentials' weights, without sign, to their variables' ``pulls``.
 
-    Returns what the rows' energy is not above on [0, 1]^n.
+    Those that are a ``ridge`` go there instead, and ADMM passes them by. Returns what the rows'
+    energy is not above on [0, 1]^n.
     """
     ceiling = 0.0
     for i in range(len(rows.constant)):
         weight = rows.weight[i]
         if np.isinf(weight):
+            continue
+        if _is_ridge(rows, i):
+            added = weight * rows.coefficient[rows.start[i]] ** 2
+            ridge[rows.variable[rows.start[i]]] += added
+            ceiling += added
             continue
         top = bottom = rows.constant[i]
         for e in range(rows.start[i], rows.start[i + 1]):
@@ -54,8 +72,14 @@ def _penalty(rows: Rows, i: int, pulls: Floats) -> float:
 
 @kernel
 def expand(rows: Rows, pulls: Floats, to: admm.Rows) -> None:
-    """Set the conjugates (``infer.dual``) and the steps of ``to`` from weights and kinds."""
+    """Set the conjugates (``infer.dual``) and the steps of ``to`` from weights and kinds.
+
+    Those of a ridge are 0, as of a row that is not there.
+    """
     for i in range(len(rows.constant)):
+        if _is_ridge(rows, i):
+            to.high[i] = to.low[i] = to.curvature[i] = to.row_step[i] = 0.0
+            continue
         weight, hinge = rows.weight[i], rows.hinge[i] != 0
         square = rows.square[i] != 0 and weight > 0.0
         to.high[i] = np.inf if square else weight
@@ -70,11 +94,14 @@ def expand(rows: Rows, pulls: Floats, to: admm.Rows) -> None:
 
 @kernel
 def begin(rows: Rows, pulls: Floats, now: admm.Iterate, degrees: Floats) -> None:
-    """Set the duals to the slopes at ``now.y``, 0 for a constraint, and add to the pull.
+    """Set the duals to the slopes at ``now.y``, 0 for a constraint or ridge, and add to the pull.
 
     Adds the rows' penalties to their variables' ``degrees``, too.
     """
     for i in range(len(rows.constant)):
+        if _is_ridge(rows, i):
+            now.dual[i] = 0.0
+            continue
         penalty, at = _penalty(rows, i, pulls), rows.constant[i]
         for e in range(rows.start[i], rows.start[i + 1]):
             at += rows.coefficient[e] * now.y[rows.variable[e]]

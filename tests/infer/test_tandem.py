@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from onlinesrl.errors import StorageError, UsageError
@@ -132,10 +132,11 @@ def test_the_rounds_of_admm_are_those_in_memory(folder, problem):
         descent = _Descent(Tandem(folder), model.n_variables)
         for page in pages.fill(chunks(model, 3), weights):
             descent.weigh(page)
+        assume(not np.any(descent.ridge))
         dual = conjugates(model, weights).slope(model.forms(descent.y))
         start = Relaxed(descent.y, 0.0, dual, 0.0, 0.0, 0, "", certified=False)
         state = AdmmState(model, weights, None, start)
-        rounds = _Rounds(pages, descent.y, descent.pulls)
+        rounds = _Rounds(pages, descent)
         found = rounds.start()
         np.testing.assert_allclose(found, state.certificate(), atol=1e-9)
         for _ in range(7):
@@ -143,6 +144,19 @@ def test_the_rounds_of_admm_are_those_in_memory(folder, problem):
             np.testing.assert_allclose(rounds.look(), expected, atol=1e-9)
             state.step(1)
         np.testing.assert_allclose(rounds.now.y, state.now.y, atol=1e-9)
+
+
+def test_squared_priors_are_no_rows_of_admm(folder):
+    """Towards 0 from 1/2: the bound meets the energy at once, and it is exact."""
+    rows = Rows()
+    rows.add(0, [[0], [1]], 2.0, 0.0, 2)
+    rows.add(1, [1], -0.5, 0.0, 2, PLAIN)
+    rows.add(2, [1], -1.0, 0.75, 2)
+    found = Tandem(folder, tolerance=1e-9).solve([rows.model(2)], 2, np.array([0.5, 4.0, 1.0]))
+
+    assert found.certified
+    assert found.energy == pytest.approx(0.75**2 * 3 / 4)
+    np.testing.assert_allclose(found.y, [0, 0.75 / 4], atol=1e-5)
 
 
 def test_chunks_do_not_matter(tmp_path):
