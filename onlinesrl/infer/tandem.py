@@ -96,7 +96,7 @@ class Tandem:
     """
 
     folder: Path
-    descents: int = 5
+    descents: int = 10
     rounds: int = 1000
     rate: float = 0.3
     tolerance: float = 1e-4
