@@ -30,22 +30,23 @@ class Progress(NamedTuple):
     """Where tandem inference stands; sent after every page of the first pass and every round.
 
     ``rows`` is the number of rows so far. In the passes of SGD (``phase`` "ground" and "descend") the
-    energy is that of each row just before its step, and there is no bound; in those of ADMM ("admm")
-    both are those of the last certificate.
+    energy is that of each row just before its step, and nothing is known of bound and violation; in
+    those of ADMM ("admm") all three are those of the last certificate.
     """
 
     phase: str
     round: int
     rows: int
     energy: float
-    bound: float
+    bound: float = -np.inf
+    violation: float = np.nan
 
 
 @dataclass(frozen=True, eq=False)
 class Streamed:
     """What tandem inference found; ``y``, ``energy``, ``bound``, ``violation``, ``certified`` as of Relaxed.
 
-    ``rows`` counts potentials and constraints; ``descents`` and ``iterations`` are the passes of SGD and
+    ``potentials`` and ``constraints`` count the rows; ``descents`` and ``iterations`` are the passes of SGD and
     the rounds of ADMM; ``bytes_on_disk`` is the size of the pages; ``first_seconds`` (wall clock) is
     the pass that also grounds, ``later_seconds`` the rest.
     """
@@ -54,7 +55,8 @@ class Streamed:
     energy: float
     bound: float
     violation: float
-    rows: int
+    potentials: int
+    constraints: int
     descents: int
     iterations: int
     bytes_on_disk: int
@@ -120,16 +122,17 @@ class Tandem:
         began = time.monotonic()
         with Pages(self.folder, self.page_bytes) as pages:
             descent = _Descent(self, n_variables)
-            highest, n_rows, energy = 0.0, 0, 0.0
+            highest, n_rows, constraints, energy = 0.0, 0, 0, 0.0
             for page in pages.fill(chunks, weights):
                 highest += descent.weigh(page)
                 energy += descent.step(page)
                 n_rows += len(page.dual)
-                report(Progress("ground", 1, n_rows, energy, -np.inf))
+                constraints += int(np.isinf(page.rows.weight).sum())
+                report(Progress("ground", 1, n_rows, energy))
             grounded = time.monotonic()
             for t in range(2, self.descents + 1):
                 energy = descent.round(pages)
-                report(Progress("descend", t, n_rows, energy, -np.inf))
+                report(Progress("descend", t, n_rows, energy))
             rounds = _Rounds(pages, descent)
             found, y, certified = self._polish(rounds, highest, n_rows, report)
             return Streamed(
@@ -137,7 +140,8 @@ class Tandem:
                 found.energy,
                 found.bound,
                 found.violation,
-                n_rows,
+                n_rows - constraints,
+                constraints,
                 max(self.descents, 1),
                 rounds.count,
                 pages.bytes_on_disk,
@@ -164,9 +168,9 @@ class Tandem:
                 return lowest, best, certified
             for _ in range(min(PERIOD, self.rounds - rounds.count) - 1):
                 rounds.step()
-                report(Progress("admm", rounds.count, n_rows, found.energy, found.bound))
+                report(Progress("admm", rounds.count, n_rows, *found[:3]))
             found = rounds.look()
-            report(Progress("admm", rounds.count, n_rows, found.energy, found.bound))
+            report(Progress("admm", rounds.count, n_rows, *found[:3]))
 
     def _merit(self, found: _Certificate) -> tuple[float, float]:
         """Return what is less for better values: first they satisfy the constraints."""

@@ -25,7 +25,7 @@ def test_fifty_million_potentials_in_the_memory_of_five(tmp_path):
         rows.append(
             (
                 name,
-                f"{found['rows']:,}",
+                f"{found['potentials']:,}",
                 seconds,
                 used.cpu,
                 f"{peaks[-1] / 1e6:.0f}",
@@ -35,7 +35,7 @@ def test_fifty_million_potentials_in_the_memory_of_five(tmp_path):
             )
         )
         assert found["certified"]
-    head = ("potentials", "rows", "s", "CPU s", "peak MB", "disk MB", "rounds", "gap")
+    head = ("model", "potentials", "s", "CPU s", "peak MB", "disk MB", "rounds", "gap")
     show("Tandem inference, from data to optimum", head, rows)
 
     assert peaks[1] <= MOST_BYTES
