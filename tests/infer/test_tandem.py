@@ -316,7 +316,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path):
     engine = Tandem(tmp_path, page_bytes=1 << 16, rounds=20)
     engine.solve(streamed(2), 500, np.ones(1))
     peaks = []
-    for n in (10, 200):
+    for n in (40, 400):
         tracemalloc.start()
         found = engine.solve(streamed(n), 500, np.ones(1))
         peaks.append(tracemalloc.get_traced_memory()[1])
