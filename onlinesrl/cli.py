@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _STARTED = time.perf_counter()
 USAGE = 64
+_LASTING = 100_000
+"""So many new objects between two collections: start-up makes a million that last."""
 
 app = typer.Typer(
     add_completion=False,
@@ -314,6 +317,7 @@ def _options(
 
 def main() -> None:
     """Run the command line; every error of the project becomes one message and its exit code."""
+    gc.set_threshold(_LASTING)
     try:
         code = app(standalone_mode=False)
     except OnlinesrlError as error:
@@ -342,4 +346,5 @@ def main() -> None:
             print(f"standard output: cannot write: {error.strerror}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or it is tried again at the exit
         code = code or 74
+    gc.freeze()  # else the end of the interpreter looks through all that numba has loaded
     sys.exit(code or 0)

@@ -21,7 +21,8 @@ from onlinesrl.infer.engine import Relaxed, RelaxedEngine, Round
 from onlinesrl.infer.lifting import Lifted
 from onlinesrl.infer.sgd import Sgd
 from onlinesrl.infer.tron import Tron
-from onlinesrl.lang.psl_data import Database, Table
+from onlinesrl.lang.psl import parse
+from onlinesrl.lang.psl_data import Database, Relation, Table
 from onlinesrl.lang.psl_model import PslModel, load_json, load_psl
 from onlinesrl.metrics import f1
 from onlinesrl.stream.folder import storage_errors, write_atomic
@@ -60,6 +61,10 @@ def infer(model: Path, data: Path | None, method: str, seed: int, say: Say) -> I
     if method not in METHODS:
         raise UsageError(f"unknown method {method}; for PSL there are {', '.join(METHODS)}")
     clock = _Clock()
+    engine = _engine(method, seed, say)
+    say("loading the kernels; where they are new, compiling them: about half a minute")
+    _load_kernels(engine)
+    clock.lap("compile")
     say("reading the model and its data")
     psl = load(model, data)
     database = psl.database()
@@ -70,7 +75,7 @@ def infer(model: Path, data: Path | None, method: str, seed: int, say: Say) -> I
     clock.lap("ground")
     say(f"{ground_model.n_rows:,} rows over {ground_model.n_variables:,} targets")
     weights = np.array([rule.weight or 0.0 for rule in psl.program.rules])
-    found = _solved(_engine(method, seed, say), ground_model, weights)
+    found = _solved(engine, ground_model, weights)
     clock.lap("solve")
     hard = np.array([rule.weight is None for rule in psl.program.rules], np.bool_)
     constraints = int(np.count_nonzero(ground_model.kind >= AT_MOST))
@@ -107,6 +112,16 @@ def _engine(method: str, seed: int, say: Say) -> RelaxedEngine:
         "tron": Tron(),
     }
     return engines[method]
+
+
+def _load_kernels(engine: RelaxedEngine) -> None:
+    """Ground and solve the smallest problem, so that what is measured next is the work."""
+    one = np.zeros((1, 1), np.int32)
+    none = Table(one[:, :0], np.empty(0))
+    target = Relation(none, Table(one, np.full(1, np.nan)), none)
+    grounder = Grounder(parse("1: !P(X) ^2"))
+    model = grounder.ground(Database(("a",), {"P": target})).graphs.model
+    engine.solve(model, np.ones(1))
 
 
 def _solved(engine: RelaxedEngine, model: HingeModel, weights: Floats) -> Relaxed:
