@@ -97,6 +97,19 @@ class HingeModel:
         return indices[values != 0], values[values != 0]
 
 
+@dataclass(frozen=True, eq=False)
+class Micrographs:
+    """Models beside each other in one, none sharing variables.
+
+    Micrograph ``k`` has the variables ``first_variable[k]:first_variable[k + 1]`` and the rows
+    ``first_row[k]:first_row[k + 1]``, which name no others.
+    """
+
+    model: HingeModel
+    first_variable: Indices
+    first_row: Indices
+
+
 def validate(model: HingeModel) -> None:
     """Check what every engine takes for granted; a contract check, not for the inner loop.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onlinesrl.ground.hinges import AT_MOST, HINGE, HingeModel
+from onlinesrl.ground.hinges import AT_MOST, HINGE, HingeModel, Micrographs
 from onlinesrl.ground.model import Floats, Indices
 from onlinesrl.infer.dual import conjugates, lower_bound
 from onlinesrl.infer.engine import Relaxed
@@ -15,19 +15,6 @@ from onlinesrl.kernels import tron as kernel
 
 CERTIFIED = 1e-6
 """How close energy and bound must be, relative to the energy (absolute below 1)."""
-
-
-@dataclass(frozen=True, eq=False)
-class Micrographs:
-    """Models beside each other in one, none sharing variables.
-
-    Micrograph ``k`` has the variables ``first_variable[k]:first_variable[k + 1]`` and the rows
-    ``first_row[k]:first_row[k + 1]``, which name no others.
-    """
-
-    model: HingeModel
-    first_variable: Indices
-    first_row: Indices
 
 
 @dataclass(frozen=True)

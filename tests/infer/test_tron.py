@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from onlinesrl.ground.hinges import EQUAL, HARD, HINGE, PLAIN
+from onlinesrl.ground.hinges import EQUAL, HARD, HINGE, PLAIN, Micrographs
 from onlinesrl.infer.admm import Admm
 from onlinesrl.infer.qp import Qp
-from onlinesrl.infer.tron import Micrographs, Tron
+from onlinesrl.infer.tron import Tron
 from tests.infer.hinge_models import Rows, friendship, hinge_problems
 
 

@@ -20,7 +20,21 @@ def as_dicts(database):
 
 def ground(form, observed, targets, functions=None):
     """Yield (coefficients of targets, constant) for each ground row with targets that is not trivial."""
-    functions = functions or {}
+    for linear, constant in _all(form, observed, targets, functions or {}):
+        most = constant + sum(max(value, 0) for value in linear.values())
+        if linear and (most > 1e-7 or form.equality):
+            yield linear, constant
+
+
+def broken(form, observed, targets, functions=None):
+    """Tell whether what is observed breaks a hard form."""
+    return form.weight is None and any(
+        not linear and (abs(constant) if form.equality else constant) > 1e-7
+        for linear, constant in _all(form, observed, targets, functions or {})
+    )
+
+
+def _all(form, observed, targets, functions):
     world = _World(observed, targets, functions)
     groups = defaultdict(list)
     for row in world.rows([each.atom for each in (*form.joins, *form.sums)]):
@@ -40,10 +54,7 @@ def ground(form, observed, targets, functions=None):
                     linear[atom] += coefficient
                 else:
                     constant += coefficient * world.value(atom)
-        linear = {atom: value for atom, value in linear.items() if value}
-        most = constant + sum(max(value, 0) for value in linear.values())
-        if linear and (most > 1e-7 or form.equality):
-            yield linear, constant
+        yield {atom: value for atom, value in linear.items() if value}, constant
 
 
 def instance(atom, row):

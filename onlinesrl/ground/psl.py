@@ -1,0 +1,199 @@
+"""Grounding of PSL programs: rules and data to hinge-loss models."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from onlinesrl.errors import ModelError
+from onlinesrl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE, HingeModel, Micrographs
+from onlinesrl.ground.model import Indices
+from onlinesrl.ground.psl_arrays import Arrays, compile_plan
+from onlinesrl.ground.psl_plan import RulePlan, plan_program
+from onlinesrl.ground.psl_rows import (
+    Assembled,
+    Assembler,
+    Joined,
+    Listing,
+    Problem,
+    RuleError,
+    broken,
+)
+from onlinesrl.kernels import linear
+from onlinesrl.lang.psl_ast import PslProgram
+from onlinesrl.lang.psl_data import Database
+from onlinesrl.lang.psl_model import Functions
+
+MOST = 50_000_000
+"""The most ground rules of a world, where nothing else is said."""
+
+
+class Executor(Protocol):
+    """What runs join plans; ``problems`` has those of worlds that were met so far."""
+
+    problems: dict[int, Problem]
+
+    def join(self, number: int) -> Iterator[Joined]:
+        """Yield the rows of a plan, by its number; none is no Joined."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Grounded:
+    """The ground models of worlds, side by side.
+
+    The weight index of a row is the number of its rule in the program. ``inactive`` int64[rules] counts
+    the ground rules that are not in the model because they are never active: their form is at most
+    0 whatever values the targets have. ``problems`` says of worlds why they cannot be grounded; such
+    a world's model is of no use.
+    """
+
+    graphs: Micrographs
+    inactive: Indices
+    problems: Mapping[int, Problem]
+
+
+class Grounder:
+    """Grounds one program; ``most`` is how many ground rules a world may have.
+
+    Every method raises ModelError, with the place of a rule, where a coefficient divides by 0 or a
+    function gives no value in [0, 1].
+    """
+
+    def __init__(self, program: PslProgram, functions: Functions | None = None, most: int = MOST):
+        self._program = program
+        self._functions = functions or {}
+        self._most = most
+        self._plans = plan_program(program)
+        self._loops = [compile_plan(plan, with_worlds=True) for plan in self._plans]
+
+    def ground(self, database: Database) -> Grounded:
+        """Ground one world, with joins in an order that suits the sizes of its relations.
+
+        Raises ModelError, too, where an atom is missing, the observed values alone break a hard rule, or
+        the ground rules are too many.
+        """
+        listing = Listing(database)
+        inactive = np.zeros(len(self._program.rules), np.int64)
+        models = list(self.models(listing, inactive))
+        model = _united(listing.n_variables, models)
+        whole = np.array([0, model.n_variables]), np.array([0, model.n_rows])
+        return Grounded(Micrographs(model, *whole), inactive, {})
+
+    def models(self, listing: Listing, inactive: Indices) -> Iterator[HingeModel]:
+        """Ground one world in pieces: models of some rows each, over all variables.
+
+        ``inactive`` int64[rules] is added to. Errors as in `ground`.
+        """
+        plans = plan_program(self._program, listing.sizes())
+        loops = [compile_plan(plan, with_worlds=False) for plan in plans]
+        executor = Arrays(loops, listing, False, self._most)
+        for plan, piece in self._pieces(plans, executor, listing):
+            for problem in executor.problems.values():
+                raise self._error(problem)
+            inactive[plan.form.rule] += piece.inactive.sum()
+            yield _model(listing.n_variables, plan, piece.forms)
+        for problem in executor.problems.values():
+            raise self._error(problem)
+
+    def ground_worlds(self, database: Database, worlds: int, opened: Collection[str]) -> Grounded:
+        """Ground many small worlds, whose number is the first column of every table, ascending.
+
+        ``opened`` are the predicates that may have targets. What else is ground makes no difference
+        to a world's rows and their order.
+        """
+        listing = Listing(database, worlds, opened)
+        executor = Arrays(self._loops, listing, True, self._most)
+        inactive = np.zeros(len(self._program.rules), np.int64)
+        models, of_rows = [], [np.empty(0, np.int32)]
+        for plan, piece in self._pieces(self._plans, executor, listing):
+            inactive[plan.form.rule] += piece.inactive.sum()
+            models.append(_model(listing.n_variables, plan, piece.forms))
+            of_rows.append(piece.forms.world)
+        world = np.concatenate(of_rows)
+        model = _reordered(_united(listing.n_variables, models), np.argsort(world, kind="stable"))
+        first = np.concatenate(([0], np.cumsum(np.bincount(world, minlength=worlds))))
+        graphs = Micrographs(model, listing.first_variable, first)
+        return Grounded(graphs, inactive, executor.problems)
+
+    def _pieces(
+        self, plans: Sequence[RulePlan], executor: Executor, listing: Listing
+    ) -> Iterator[tuple[RulePlan, Assembled]]:
+        """Yield every plan's forms, and note which worlds break a hard rule."""
+        assembler = Assembler(listing, self._functions)
+        for number, plan in enumerate(plans):
+            for joined in executor.join(number):
+                try:
+                    piece = assembler.assemble(plan, joined)
+                except RuleError as error:
+                    raise self._error(error.problem) from None
+                for world in np.flatnonzero(piece.broken).tolist():
+                    executor.problems.setdefault(world, broken(plan.form))
+                yield plan, piece
+
+    def _error(self, problem: Problem) -> ModelError:
+        rule = self._program.rules[problem.rule]
+        return ModelError(
+            problem.message,
+            file=self._program.file,
+            line=rule.position.line,
+            column=rule.position.column,
+            source_line=rule.text,
+            hint=problem.hint,
+        )
+
+
+def _model(n_variables: int, plan: RulePlan, forms: linear.Forms) -> HingeModel:
+    """Return the hinges or constraints of a plan's forms."""
+    form, n = plan.form, len(forms.constant)
+    hard = form.weight is None
+    kind = HINGE if not hard else EQUAL if form.equality else AT_MOST
+    return HingeModel(
+        n_variables,
+        forms.start,
+        forms.variable,
+        forms.coefficient,
+        forms.constant,
+        np.full(n, HARD if hard else form.rule),
+        np.full(n, 1 if hard else form.power, np.uint8),
+        np.full(n, kind, np.uint8),
+    )
+
+
+def _united(n_variables: int, models: Sequence[HingeModel]) -> HingeModel:
+    """Return the rows of models over the same variables as one model."""
+    lengths = [np.diff(each.start) for each in models]
+
+    def joined(name: str, kind: type[np.generic]) -> Any:
+        return np.concatenate([np.empty(0, kind), *(getattr(each, name) for each in models)])
+
+    return HingeModel(
+        n_variables,
+        np.concatenate([np.zeros(1, np.int64), *lengths]).cumsum(),
+        joined("variable", np.int32),
+        joined("coefficient", np.float64),
+        joined("constant", np.float64),
+        joined("weight_index", np.int64),
+        joined("power", np.uint8),
+        joined("kind", np.uint8),
+    )
+
+
+def _reordered(model: HingeModel, order: Indices) -> HingeModel:
+    """Return a model with its rows in another order."""
+    start = np.concatenate(([0], np.cumsum(np.diff(model.start)[order])))
+    variable, coefficient = np.empty_like(model.variable), np.empty_like(model.coefficient)
+    linear.reorder(model.start, model.variable, model.coefficient, order, variable, coefficient)
+    return HingeModel(
+        model.n_variables,
+        start,
+        variable,
+        coefficient,
+        model.constant[order],
+        model.weight_index[order],
+        model.power[order],
+        model.kind[order],
+    )

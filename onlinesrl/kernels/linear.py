@@ -1,0 +1,101 @@
+"""Ground rows to linear forms: atoms become variables or numbers, trivial forms go."""
+
+from typing import NamedTuple
+
+from onlinesrl.kernels.jit import kernel
+from onlinesrl.kernels.network import Floats, Ints, Ints32
+
+ACTIVE = 1e-7
+"""A hinge or inequality whose form can be no larger is never active."""
+
+
+class Rows(NamedTuple):
+    """Ground rows; of atom -1 the value is 0."""
+
+    start: Ints  # [row + 1]
+    atom: Ints32  # [entry]
+    coefficient: Floats  # [entry]
+    constant: Floats  # [row]
+    world: Ints32  # [row]
+
+
+class Forms(NamedTuple):
+    """Linear forms; ``start`` begins with 0."""
+
+    start: Ints  # [row + 1]
+    variable: Ints32  # [entry]
+    coefficient: Floats  # [entry]
+    constant: Floats  # [row]
+    world: Ints32  # [row]
+
+
+@kernel
+def assemble(
+    rows: Rows,
+    value: Floats,
+    variable: Ints32,
+    equality: bool,
+    place: Ints,
+    out: Forms,
+    inactive: Ints,
+    broken: Ints,
+) -> int:
+    """Write the forms ``constant + sum coefficient * atom`` of ground rows; return how many.
+
+    ``value`` [atom] is that of an observed one, ``variable`` [atom] that of a target, else -1. A row
+    without a variable is not written; if its form is above 0, or for an equality not 0, it is the
+    world's ``broken`` [world] one, the first to be. A row that is never active is not written but
+    counted as ``inactive`` [world]. ``place`` [variable] is memory that is all -1, and is so again.
+    """
+    n = 0
+    for i in range(len(rows.constant)):
+        first = out.start[n]
+        end, rest = first, rows.constant[i]
+        for e in range(rows.start[i], rows.start[i + 1]):
+            a, q = rows.atom[e], rows.coefficient[e]
+            if a < 0:
+                continue
+            v = variable[a]
+            if v < 0:
+                rest += q * value[a]
+            elif place[v] >= 0:
+                out.coefficient[place[v]] += q
+            else:
+                place[v] = end
+                out.variable[end] = v
+                out.coefficient[end] = q
+                end += 1
+        most, kept = rest, first
+        for e in range(first, end):
+            place[out.variable[e]] = -1
+            if out.coefficient[e] != 0.0:
+                out.variable[kept] = out.variable[e]
+                out.coefficient[kept] = out.coefficient[e]
+                most += max(out.coefficient[e], 0.0)
+                kept += 1
+        w = rows.world[i]
+        if kept == first:
+            wrong = abs(rest) if equality else rest
+            if wrong > ACTIVE and broken[w] < 0:
+                broken[w] = i
+        elif equality or most > ACTIVE:
+            out.constant[n] = rest
+            out.world[n] = w
+            n += 1
+            out.start[n] = kept
+        else:
+            inactive[w] += 1
+    return n
+
+
+@kernel
+def reorder(
+    start: Ints, variable: Ints32, coefficient: Floats, order: Ints, out: Ints32, values: Floats
+) -> None:
+    """Write the variables and coefficients of rows in another order."""
+    at = 0
+    for i in order:
+        for e in range(start[i], start[i + 1]):
+            out[at] = variable[e]
+            values[at] = coefficient[e]
+            at += 1

@@ -1,0 +1,166 @@
+"""PSL's ground models against the naive grounder and against PSL's own counts."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onlinesrl.errors import ModelError
+from onlinesrl.ground.hinges import HingeModel, validate
+from onlinesrl.ground.psl import Grounder
+from onlinesrl.ground.psl_plan import plan_program
+from onlinesrl.lang.psl import parse
+from onlinesrl.lang.psl_data import Database, Relation
+from onlinesrl.lang.psl_model import load_json
+from tests.ground.psl_programs import (
+    FUNCTIONS,
+    counted,
+    databases,
+    expected,
+    names,
+    programs,
+    side_by_side,
+    table,
+)
+
+PEERS = Path(__file__).parents[3] / "shared" / "peers" / "psl"
+EMPTY = {arity: table([], [], arity) for arity in (1, 2)}
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(programs(), databases())
+def test_the_rows_of_the_naive_grounder(program, database):
+    rows = expected(program, database)
+    if rows is None:
+        with pytest.raises(ModelError, match="breaks this hard rule"):
+            Grounder(program, FUNCTIONS).ground(database)
+        return
+    model = Grounder(program, FUNCTIONS).ground(database).graphs.model
+    validate(model)
+    assert counted(model, names(database)) == rows
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(programs(), st.lists(databases(), min_size=1, max_size=3))
+def test_worlds_are_ground_as_if_alone(program, worlds):
+    grounder = Grounder(program, FUNCTIONS)
+    found = grounder.ground_worlds(side_by_side(worlds), len(worlds), "TU")
+    for w, world in enumerate(worlds):
+        rows = expected(program, world)
+        assert (rows is None) == (w in found.problems)
+        if rows is not None:
+            alone = grounder.ground_worlds(side_by_side([world]), 1, "TU").graphs.model
+            validate(alone)
+            assert counted(alone, names(world)) == rows
+            assert same(sliced(found.graphs, w), alone)
+
+
+def sliced(graphs, w):
+    """The model of one world."""
+    model, first = graphs.model, graphs.first_variable[w]
+    rows = slice(graphs.first_row[w], graphs.first_row[w + 1])
+    start = model.start[graphs.first_row[w] : graphs.first_row[w + 1] + 1]
+    entries = slice(start[0], start[-1])
+    return HingeModel(
+        int(graphs.first_variable[w + 1] - first),
+        start - start[0],
+        (model.variable[entries] - first).astype(np.int32),
+        model.coefficient[entries],
+        model.constant[rows],
+        model.weight_index[rows],
+        model.power[rows],
+        model.kind[rows],
+    )
+
+
+def same(one, other):
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in vars(one))
+
+
+@pytest.mark.skipif(not PEERS.exists(), reason="needs the recorded answers of PSL")
+@pytest.mark.parametrize(
+    "case", sorted(each.parent.name for each in PEERS.glob("golden/*/golden.json"))
+)
+def test_as_many_ground_rules_as_psl(case):
+    golden = json.loads((PEERS / "golden" / case / "golden.json").read_text())
+    model = load_json(PEERS / "cases" / case / "config.json")
+    found = Grounder(model.program).ground(model.database())
+    rows = found.graphs.model.n_rows + found.inactive.sum()
+    assert rows == golden["terms"]
+    assert found.graphs.model.n_variables == golden["vars"]
+
+
+def database(a=(), t=(), targets=()):
+    """Data of A/1 and T/1 over the constants a, b and c; a and t are observed, row by row."""
+
+    def values(rows):
+        return table([row for row, _ in rows], [value for _, value in rows], 1)
+
+    relations = {
+        "A": Relation(values(a), EMPTY[1], EMPTY[1]),
+        "T": Relation(values(t), table(targets, None, 1), EMPTY[1]),
+    }
+    return Database(("a", "b", "c"), relations)
+
+
+def test_what_observed_values_satisfy_is_not_counted_but_what_they_do_together_is():
+    program = parse("1: A(X) & A(Y) & X != Y -> T(X)", "rules.psl")
+    data = database(
+        a=[((0,), 0.5), ((1,), 0.4), ((2,), 0.0)], targets=[(0,), (1,)], t=[((2,), 0.3)]
+    )
+    found = Grounder(program).ground(data)
+    assert (found.graphs.model.n_rows, found.inactive.tolist()) == (0, [2])
+
+
+def test_a_missing_atom_is_named():
+    program = parse("1: !T(X)\n2: A(X) -> T(X)", "rules.psl")
+    data = database(a=[((0,), 1.0), ((2,), 1.0)], targets=[(0,)])
+    with pytest.raises(ModelError) as caught:
+        Grounder(program).ground(data)
+    assert str(caught.value) == (
+        "rules.psl:2:1: the rule needs T('c'), which is neither observed nor a target\n"
+        "  2: A(X) -> T(X)\n"
+        "  ^\n"
+        "  hint: T has targets, so each of its atoms that a rule comes to must be listed"
+    )
+
+
+def test_a_missing_atom_of_a_closed_predicate_is_false():
+    program = parse("1: A(X) -> T(X)", "rules.psl")
+    data = database(a=[((0,), 0.5)])
+    assert Grounder(program).ground(data).graphs.model.n_rows == 0
+    program = parse("1: T(X) -> A(X)", "rules.psl")
+    model = Grounder(program).ground(database(targets=[(0,)])).graphs.model
+    assert (model.coefficient.tolist(), model.constant.tolist()) == ([1.0], [0.0])
+
+
+def test_too_many_ground_rules():
+    program = parse("1: A(X) & A(Y) -> T(X)", "rules.psl")
+    data = database(a=[((n,), 1.0) for n in range(3)], targets=[(0,), (1,), (2,)])
+    assert Grounder(program, most=9).ground(data).graphs.model.n_rows == 9
+    with pytest.raises(ModelError, match="more than 8 ground rules"):
+        Grounder(program, most=8).ground(data)
+
+
+def test_what_has_no_value_is_an_error():
+    far = parse("1: A(X) & Far(X, 'b') -> T(X)", "rules.psl", functions=["Far"])
+    data = database(a=[((0,), 1.0)], targets=[(0,)])
+    with pytest.raises(ModelError, match=r"Far\(a, b\) is 2, not a value from 0 to 1"):
+        Grounder(far, {"Far": lambda x, y: 2.0}).ground(data)
+    quotient = parse("1 / (|X| - 1) * T(+X) <= 1 .", "rules.psl")
+    with pytest.raises(ModelError, match="divides by 0"):
+        Grounder(quotient).ground(data)
+
+
+def test_a_plan_is_readable():
+    program = parse(
+        "1: A(X) & B(X, Y) & B(Y, Z) & X % Z -> T(Z)\nU(X, +Y) <= |Y| . {Y: B(X, Y) | !A(Y)}"
+    )
+    assert [str(plan) for plan in plan_program(program)] == [
+        "join A(X)\njoin B(X, Y) by argument 1\njoin B(Y, Z) by argument 1\n  check X % Z\n"
+        "look up T(Z)",
+        "join U(X, +Y)\n  check B(X, Y) | !A(Y)\ngroup by X",
+    ]
