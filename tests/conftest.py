@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import yaml
 
-import tests.learn.standin  # noqa: F401 - until the grounder is there
 from tests.kafka.broker import broker, broker_process, own_broker, topic  # noqa: F401 - fixtures
 
 REPO = Path(__file__).parents[1]

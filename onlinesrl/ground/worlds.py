@@ -35,11 +35,6 @@ class World:
     targets: Mapping[str, dict[tuple[str, ...], list[Constant]]]
     truth: Floats | None
 
-    @property
-    def opened(self) -> tuple[str, ...]:
-        """The predicates that have targets."""
-        return tuple(name for name, atoms in self.targets.items() if atoms)
-
 
 class SoftPacker:
     """Turns examples into worlds, and worlds into databases.

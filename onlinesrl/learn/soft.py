@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from onlinesrl.errors import ExampleError, OnlinesrlError
+from onlinesrl.errors import ExampleError, ModelError
 from onlinesrl.ground.hinges import AT_MOST, HINGE, HingeModel
 from onlinesrl.ground.model import Floats, Indices
 from onlinesrl.ground.pack import show_atom
 from onlinesrl.ground.psl import Grounder
+from onlinesrl.ground.psl_rows import Problem
 from onlinesrl.ground.worlds import SoftPacker, World
 from onlinesrl.infer.engine import Infeasible, Relaxed, RelaxedEngine
-from onlinesrl.infer.tron import Micrographs
 from onlinesrl.lang.example import Atoms, Example, ValuedAtom
 from onlinesrl.lang.psl_ast import PslProgram
 from onlinesrl.lang.psl_text import show_program
@@ -62,24 +62,6 @@ class SoftInference:
     fallback: bool = True
     max_groundings: int = 1_000_000
     max_atoms: int = 1_000_000
-
-
-def micrograph(graphs: Micrographs, n: int) -> HingeModel:
-    """Return the n-th of models beside each other as one of its own."""
-    model, rows = graphs.model, slice(graphs.first_row[n], graphs.first_row[n + 1])
-    start = model.start[rows.start : rows.stop + 1]
-    entries = slice(start[0], start[-1])
-    first = graphs.first_variable[n]
-    return HingeModel(
-        int(graphs.first_variable[n + 1] - first),
-        start - start[0],
-        (model.variable[entries] - first).astype(np.int32),
-        model.coefficient[entries],
-        model.constant[rows],
-        model.weight_index[rows],
-        model.power[rows],
-        model.kind[rows],
-    )
 
 
 @dataclass
@@ -131,7 +113,7 @@ class SoftLearner:
         self.by = by
         self.weights = RuleWeights(program, hyper)
         self.packer = SoftPacker(program.predicates, query, inference.max_atoms)
-        self.grounder = Grounder(program, {})
+        self.grounder = Grounder(program, most=inference.max_groundings)
 
     @property
     def model_text(self) -> str:
@@ -161,13 +143,13 @@ class SoftLearner:
         """Predict, and learn from, each example in turn; an ExampleError stands for a bad one."""
         batch = _Batch()
         found = [self._checked(example) for example in examples]
-        graphs = self._ground(found)
+        graphs = iter(self._ground([world for world in found if isinstance(world, World)]))
         outcomes = []
-        for place, world in enumerate(found):
+        for world in found:
             try:
                 if isinstance(world, ExampleError):
                     raise world
-                outcomes.append(self._take(world, graphs[place], batch, learning))
+                outcomes.append(self._take(world, next(graphs), batch, learning))
             except ExampleError as error:
                 batch.bad[error.kind] += 1
                 outcomes.append(Outcome(None, str(error), error.kind == "unsolved"))
@@ -181,36 +163,25 @@ class SoftLearner:
         except ExampleError as error:
             return error
 
-    def _ground(
-        self, found: Sequence[World | ExampleError]
-    ) -> dict[int, HingeModel | ExampleError]:
-        """Ground worlds together; returns their models, or what is wrong with them, by place.
-
-        In PSL a predicate is open where it has targets, so worlds with targets of different predicates
-        are grounded apart: else which of them are in a batch would make a difference.
-        """
-        groups: dict[tuple[str, ...], dict[int, World]] = {}
-        for place, world in enumerate(found):
-            if isinstance(world, World):
-                groups.setdefault(world.opened, {})[place] = world
-        graphs: dict[int, HingeModel | ExampleError] = {}
-        for group in groups.values():
-            graphs.update(zip(group, self._models([*group.values()]), strict=True))
-        return graphs
-
-    def _models(self, worlds: Sequence[World]) -> list[HingeModel | ExampleError]:
+    def _ground(self, worlds: Sequence[World]) -> list[HingeModel | ExampleError]:
+        """Ground worlds together; returns their models, or what is wrong with them."""
+        database, query = self.packer.database(worlds), self.packer.query
         try:
-            grounded = self.grounder.ground_worlds(self.packer.database(worlds), len(worlds))
-        except OnlinesrlError as error:
+            grounded = self.grounder.ground_worlds(database, len(worlds), query)
+        except ModelError as error:
             if len(worlds) == 1:
-                return [ExampleError(str(error), "grounding")]
-            return [model for world in worlds for model in self._models([world])]
+                return [ExampleError(error.message, "schema")]
+            return [model for world in worlds for model in self._ground([world])]
         return [
-            ExampleError(grounded.problems[n], "grounding")
+            self._problem(grounded.problems[n])
             if n in grounded.problems
-            else micrograph(grounded.graphs, n)
+            else grounded.graphs.micrograph(n)
             for n in range(len(worlds))
         ]
+
+    def _problem(self, problem: Problem) -> ExampleError:
+        rule = self.program.rules[problem.rule]
+        return ExampleError(f"{problem.message}: {rule.text}", problem.kind)
 
     def _take(
         self, world: World, graph: HingeModel | ExampleError, batch: _Batch, learning: bool
