@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from onlinesrl import __version__
 from onlinesrl.config import Config
 from onlinesrl.ground.pack import show_atom
 from onlinesrl.lang import weights as weight_files
 from onlinesrl.lang.example import Atoms, Constant, Example, ValuedAtom
-from onlinesrl.learn.online import OnlineLearner, Outcome
-from onlinesrl.learn.weights import Entry, WeightTable
+from onlinesrl.lang.psl_text import show_program
+from onlinesrl.learn.learner import Learner, Outcome, WeightEntry
+from onlinesrl.learn.online import OnlineLearner
+from onlinesrl.learn.soft import SoftLearner
 from onlinesrl.report import ExampleRow, WeightRow, write_report
 from onlinesrl.stream.folder import RunFolder, storage_errors, write_atomic
 from onlinesrl.stream.loop import Run
 
 REPORTED_WEIGHTS = 400
+E = TypeVar("E", bound=WeightEntry)
 
 
 def read_summary(folder: RunFolder) -> dict[str, Any] | None:
@@ -32,7 +35,7 @@ def read_summary(folder: RunFolder) -> dict[str, Any] | None:
 
 
 def write_results(config: Config, run_: Run, timing: Mapping[str, float]) -> dict[str, Any]:
-    """Write weights.mln, report.html and, last, summary.json; returns the summary."""
+    """Write the weights, report.html and, last, summary.json; returns the summary."""
     folder, line = run_.folder, run_.line()
     summary = {
         "version": __version__,
@@ -43,8 +46,8 @@ def write_results(config: Config, run_: Run, timing: Mapping[str, float]) -> dic
         **timing,
         "config": config.as_dict(),
     }
-    entries = heaviest(run_.learner.weights)
-    write_atomic(folder.weights, weights_text(run_.learner, entries).encode())
+    entries = heaviest(run_.learner.weights.entries())
+    write_atomic(folder.weights, weights_text(run_.learner).encode())
     with storage_errors(folder.report, "write"):
         write_report(
             folder.report,
@@ -62,38 +65,43 @@ def _metrics_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
-def heaviest(weights: WeightTable) -> list[Entry]:
+def heaviest(entries: Iterable[E]) -> list[E]:
     """Return the weights by |averaged weight| times the updates they took part in, largest first.
 
     Weights that are zero and were never updated say nothing and are left out.
     """
-    entries = [e for e in weights.entries() if e.uses or e.weight != 0.0]
-    return sorted(entries, key=lambda e: -abs(e.weight) * max(1, e.uses))
+    known = [e for e in entries if e.uses or e.weight != 0.0]
+    return sorted(known, key=lambda e: -abs(e.weight) * max(1, e.uses))
 
 
-def weights_text(learner: OnlineLearner, entries: list[Entry]) -> str:
-    """Return a weights file."""
-    text = io.StringIO()
-    updates = learner.weights.updates
+def weights_text(learner: Learner) -> str:
+    """Return a weights file: a program in the language of the model.
+
+    That of Markov logic has its weights by influence, that of PSL has the rules in their order.
+    """
+    updates, update = learner.weights.updates, learner.hyper.update
+    averaged = f"Averaged weights after {updates} updates ({update})"
+    if isinstance(learner, SoftLearner):
+        header = f"// {averaged}; written by onlinesrl {__version__}.\n\n"
+        return header + show_program(learner.weights.trained())
+    assert isinstance(learner, OnlineLearner)
+    entries = heaviest(learner.weights.entries())
     header = (
-        f"Averaged weights after {updates} updates ({learner.hyper.update}), most influential first."
+        f"{averaged}, most influential first."
         f"\n{len(entries)} weights; written by onlinesrl {__version__}."
     )
+    text = io.StringIO()
     rows = ((e.clause, e.key, e.weight) for e in entries)
     weight_files.write(learner.layout.plan.program, rows, text, header)
     return text.getvalue()
 
 
-def weight_row(entry: Entry) -> WeightRow:
+def weight_row(entry: WeightEntry) -> WeightRow:
     """Return a weight as the report shows it."""
-    instance = ", ".join(
-        f"{name} = {constant}"
-        for name, constant in zip(entry.clause.template, entry.key, strict=True)
-    )
-    return WeightRow(entry.clause.text, instance, entry.weight, entry.uses)
+    return WeightRow(entry.text, entry.instance, entry.weight, entry.uses)
 
 
-def example_row(learner: OnlineLearner, example: Example, outcome: Outcome) -> ExampleRow:
+def example_row(learner: Learner, example: Example, outcome: Outcome) -> ExampleRow:
     """Return an example as the report shows it."""
     predicted = outcome.prediction.predicted if outcome.prediction else {}
     return ExampleRow(
@@ -101,7 +109,7 @@ def example_row(learner: OnlineLearner, example: Example, outcome: Outcome) -> E
         example.group,
         _atoms(predicted),
         _atoms(example.truth or {}),
-        _words(learner, example.evidence),
+        _words(learner, example.evidence) if isinstance(learner, OnlineLearner) else {},
     )
 
 
