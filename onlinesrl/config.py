@@ -104,7 +104,7 @@ def _validate(tree: Tree, values: Any) -> Config | None:
     if config.soft:
         for section, name in MARKOV_LOGIC_ONLY:
             if name in getattr(config, section).model_fields_set:
-                reason = f"{section}.{name}: a PSL program has none; leave it out"
+                reason = f"{section}.{name}: not for a PSL program; leave it out"
                 tree.problems.append(tree.key_place((section, name)).problem(reason))
     return config
 

@@ -95,7 +95,9 @@ class SoftPacker:
         """Return the targets of a predicate, each once, in the order of the example."""
         listed = (example.query or {}).get(name, [])
         rows = [row.args if isinstance(row, ValuedAtom) else row for row in listed]
-        found = dict(zip(self._keys(name, rows, "query"), rows, strict=True))
+        found: dict[tuple[str, ...], list[Constant]] = {}
+        for key, row in zip(self._keys(name, rows, "query"), rows, strict=True):
+            found.setdefault(key, row)
         for key in observed.get(name, ()):
             if key in found:
                 reason = f"{show_atom(name, key)} is in the evidence and in `query`"
