@@ -12,7 +12,7 @@ example says of the jokes (averages, neighbours) comes from the observed ratings
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,18 +65,20 @@ class Jokes:
         self.average = dict(zip(names, np.nanmean(table, axis=0).tolist(), strict=True))
         self.neighbours = neighbours(names, adjusted_cosine(table))
 
-    def evidence(self, hidden: dict[int, float]) -> dict[str, list[Any]]:
-        """Write what concerns the jokes whose ratings are hidden."""
+    def evidence(self, seen: Collection[int], hidden: Collection[int]) -> dict[str, list[Any]]:
+        """Write what concerns the hidden ratings of a user; pairs of jokes of which both are rated."""
 
-        def concerned(pair: Pair) -> bool:
-            return not hidden.keys().isdisjoint(pair)
+        def kept(pair: Pair) -> bool:
+            first, second = pair
+            known = (first in seen or first in hidden) and (second in seen or second in hidden)
+            return known and (first in hidden or second in hidden)
 
         averages = self.average.items()
         return {
             "AverageOfJoke": [valued((joke,), mean) for joke, mean in averages if joke in hidden],
             "Average": [valued((0,), self.mean)],
-            "Neighbours": [pair for pair in self.neighbours if concerned(pair)],
-            "SimilarText": [valued(pair, x) for pair, x in self.text.items() if concerned(pair)],
+            "Neighbours": [pair for pair in self.neighbours if kept(pair)],
+            "SimilarText": [valued(pair, value) for pair, value in self.text.items() if kept(pair)],
         }
 
 
@@ -118,7 +120,7 @@ def example(
     evidence = {
         "Rating": [valued((user, joke), rating) for joke, rating in seen.items()],
         "AverageOfUser": [valued((user,), sum(seen.values()) / len(seen))] if seen else [],
-        **jokes.evidence(hidden),
+        **jokes.evidence(seen, hidden),
     }
     return {
         "id": user,
