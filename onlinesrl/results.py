@@ -103,24 +103,39 @@ def weight_row(entry: WeightEntry) -> WeightRow:
 
 def example_row(learner: Learner, example: Example, outcome: Outcome) -> ExampleRow:
     """Return an example as the report shows it."""
-    predicted = outcome.prediction.predicted if outcome.prediction else {}
+    predicted = _valued(outcome.prediction.predicted if outcome.prediction else {})
+    truth = _valued(example.truth or {})
     return ExampleRow(
         str(example.id),
         example.group,
-        _atoms(predicted),
-        _atoms(example.truth or {}),
+        [atom for atom, value in predicted.items() if value > 0.5],
+        [atom for atom, value in truth.items() if value > 0.5],
         _words(learner, example.evidence) if isinstance(learner, OnlineLearner) else {},
+        {}
+        if isinstance(learner, OnlineLearner)
+        else {a: _value(v, truth.get(a, 0.0)) for a, v in predicted.items()},
     )
 
 
-def _atoms(atoms: Mapping[str, Sequence[list[Constant] | ValuedAtom]]) -> list[str]:
-    found = []
+def _value(predicted: float, true: float) -> str:
+    """Write a value, and the true one if it reads differently."""
+    said, truly = f"{predicted:.2f}", f"{true:.2f}"
+    return said if said == truly else f"{said} \u2192 {truly}"
+
+
+def _valued(atoms: Mapping[str, Sequence[list[Constant] | ValuedAtom]]) -> dict[str, float]:
+    """Return the values of atoms by their spelling."""
+    found = {}
     for name, rows in atoms.items():
         for row in rows:
             args, value = (row.args, row.value) if isinstance(row, ValuedAtom) else (row, 1.0)
-            if value:
-                found.append(show_atom(name, (a if isinstance(a, int) else f'"{a}"' for a in args)))
+            found[show_atom(name, map(_spelled, args))] = value
     return found
+
+
+def _spelled(constant: Constant) -> str:
+    text = str(constant)
+    return text if text.removeprefix("-").isdecimal() else f'"{text}"'
 
 
 def _words(learner: OnlineLearner, evidence: Atoms) -> dict[str, str]:
