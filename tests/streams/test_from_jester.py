@@ -12,7 +12,7 @@ import pytest
 from onlinesrl.ground.hinges import validate
 from onlinesrl.infer.admm import Admm
 from onlinesrl.lang import psl
-from onlinesrl.lang.example import decode
+from onlinesrl.lang.example import ValuedAtom, decode
 from tests.streams.programs import REPO, STREAMS, ground
 
 JESTER = REPO.parent / "shared" / "data" / "psl" / "jester"
@@ -171,16 +171,27 @@ def test_the_model_grounds_what_the_converter_writes(tmp_path: Path) -> None:
 @pytest.mark.skipif(not JESTER.is_dir(), reason="the Jester data is not at hand")
 def test_the_real_ratings(tmp_path: Path) -> None:
     out = tmp_path / "jester.jsonl"
-    examples = converted(JESTER, out)
-    assert [e["id"] for e in examples] == list(range(1, 2001))
-    assert [e["group"] for e in examples] == ["train"] * 1000 + ["test"] * 1000
-    assert sum(len(e["query"]["Rating"]) for e in examples) == 100_000
-    assert sum(len(e["evidence"]["Rating"]) for e in examples) == 100_000
-    for e in examples:
-        hidden = {joke for _, joke in e["query"]["Rating"]}
-        assert len(hidden) + len(e["evidence"]["Rating"]) == 100
-        assert [atom["args"][0] for atom in e["evidence"]["AverageOfJoke"]] == sorted(hidden)
-    some = [decode(line) for line in out.read_bytes().splitlines()[::100]]
+    assert convert(JESTER, out).returncode == 0
+    lines = out.read_bytes().splitlines()
+    assert len(lines) == 2000
+    hidden = 0
+    for number, line in enumerate(lines, 1):
+        e = decode(line)
+        assert e.id == number
+        assert e.group == ("train" if number <= 1000 else "test")
+        asked = {row[1] for row in e.query["Rating"]}
+        hidden += len(asked)
+        assert {row[0] for row in map(arguments, e.evidence["AverageOfJoke"])} == asked
+        seen = {row[1] for row in map(arguments, e.evidence["Rating"])}
+        assert len(seen | asked) == len(seen) + len(asked) == 100
+        pairs = map(arguments, [*e.evidence["Neighbours"], *e.evidence["SimilarText"]])
+        assert all(not asked.isdisjoint(pair) for pair in pairs)
+    assert hidden == 100_000
+    some = [decode(line) for line in lines[::100]]
     found = ground(STREAM / "jester.psl", ["Rating"], some)
     assert not found.problems
     assert np.diff(found.graphs.first_variable).tolist() == [len(e.query["Rating"]) for e in some]
+
+
+def arguments(atom: list[Any] | ValuedAtom) -> list[Any]:
+    return atom.args if isinstance(atom, ValuedAtom) else atom
