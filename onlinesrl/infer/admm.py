@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from onlinesrl.ground.hinges import AT_MOST, HingeModel
 from onlinesrl.ground.model import Floats
 from onlinesrl.infer.dual import ceiling, check_constants, conjugates
-from onlinesrl.infer.engine import Infeasible, Relaxed
+from onlinesrl.infer.engine import Infeasible, Relaxed, Round, Watch
 from onlinesrl.kernels import admm as kernel
 
 RELAXATION = 1.6
@@ -32,12 +32,14 @@ class Admm:
     Ends where the energy is shown to be within ``tolerance``, relative to it (absolute below 1), of the
     optimum, and no constraint is violated by more than ``violation``; or, not certified, after
     ``rounds``. Shown by the dual's lower bound, the energy taken with what violations may have
-    gained. A variable in no row and without bonus keeps its value, 1/2 without a start.
+    gained. ``watch`` is told of every tenth round. A variable in no row and without bonus keeps its
+    value, 1/2 without a start.
     """
 
     tolerance: float = 1e-6
     violation: float = 1e-4
     rounds: int = 25_000
+    watch: Watch | None = field(default=None, compare=False)
 
     def solve(
         self,
@@ -59,6 +61,8 @@ class Admm:
                 raise Infeasible("no values satisfy the constraints")
             gap = abs(energy - bound) + price
             close = gap <= self.tolerance * max(1.0, abs(energy))
+            if self.watch is not None:
+                self.watch(Round(state.n_rounds, energy, bound, violation))
             certified = close and violation <= self.violation
             if certified or state.n_rounds >= self.rounds:
                 break
