@@ -46,8 +46,8 @@ class Progress(NamedTuple):
 class Streamed:
     """What tandem inference found; ``y``, ``energy``, ``bound``, ``violation``, ``certified`` as of Relaxed.
 
-    ``potentials`` and ``constraints`` count the rows; ``descents`` and ``iterations`` are the passes of SGD and
-    the rounds of ADMM; ``bytes_on_disk`` is the size of the pages; ``first_seconds`` (wall clock) is
+    ``potentials`` and ``constraints`` count the rows; ``descents`` and ``iterations`` are the passes of SGD
+    and the rounds of ADMM; ``bytes_on_disk`` is the size of the pages; ``first_seconds`` (wall clock) is
     the pass that also grounds, ``later_seconds`` the rest.
     """
 
