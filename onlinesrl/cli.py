@@ -7,14 +7,14 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from onlinesrl import __version__, operate
-from onlinesrl.errors import OnlinesrlError
+from onlinesrl.errors import OnlinesrlError, UsageError
 
 if TYPE_CHECKING:
     from onlinesrl.config import Config
@@ -187,26 +187,86 @@ OutputOption = Annotated[Path | None, typer.Option(help="A file; else standard o
 
 @app.command()
 def infer(  # noqa: PLR0913, PLR0917 - the options of the command
-    model: Model,
-    query: Query,
-    evidence: Evidence = [],  # noqa: B006
+    model: Annotated[
+        Path,
+        typer.Option("--model", metavar="M.mln|M.psl|M.json", help="Markov logic, or PSL's rules."),
+    ],
+    query: Annotated[
+        str | None, typer.Option(metavar="P,Q", help="Markov logic: predicates to answer for.")
+    ] = None,
+    evidence: Annotated[
+        list[Path], typer.Option(metavar="E.db", help="Markov logic: a database; may be repeated.")
+    ] = [],  # noqa: B006
+    data: Annotated[
+        Path | None, typer.Option(metavar="M.data", help="PSL: where the data of M.psl are.")
+    ] = None,
     method: Annotated[
-        str, typer.Option(help="mpe, lp, walksat; exact, mcsat, gibbs for marginals.")
-    ] = "mpe",
-    output: OutputOption = None,
-    seed: Annotated[int, typer.Option(min=0, help="For the sampling methods.")] = 0,
+        str | None,
+        typer.Option(
+            help="mpe, lp, walksat; exact, mcsat, gibbs for marginals; for PSL admm, lifted-admm, "
+            "tandem, sgd, tron, qp."
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="A file, for PSL a folder; else standard output.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="For the random methods.")] = 0,
     stats: Annotated[bool, typer.Option("--stats", help="Print statistics as JSON.")] = False,
 ) -> None:
-    """Infer the most probable world or marginal probabilities: a line `Atom(args) value` each."""
+    """Infer the most probable world, marginal probabilities, or PSL's truth values."""
+    psl = model.suffix in {".psl", ".json"}
+    if psl and (query is not None or evidence):
+        raise UsageError(
+            f"{model} is a PSL model, whose data say what is asked: not --query, --evidence"
+        )
+    if psl:
+        found = _infer_psl(model, data, method or "admm", output, seed, to_stdout=not stats)
+    elif query is None or data is not None:
+        raise UsageError(
+            f"{model} is Markov logic, which needs --query, and takes --evidence, not --data"
+        )
+    else:
+        found = _infer_mln(
+            model, evidence, query, method or "mpe", output, seed, to_stdout=not stats
+        )
+    if stats:
+        print(json.dumps(found, indent=2))
+
+
+def _infer_mln(  # noqa: PLR0913, PLR0917 - the options of the command
+    model: Path,
+    evidence: list[Path],
+    query: str,
+    method: str,
+    output: Path | None,
+    seed: int,
+    to_stdout: bool,
+) -> dict[str, Any]:
     from onlinesrl import inference
 
     world = inference.load_world(model, evidence, query.split(","))
     lines, found = inference.infer(world, method, seed)
-    if output is not None or not stats:
+    if output is not None or to_stdout:
         with _output(output) as write:
             write("".join(f"{line}\n" for line in lines).encode())
-    if stats:
-        print(json.dumps(found, indent=2))
+    return found
+
+
+def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
+    model: Path, data: Path | None, method: str, output: Path | None, seed: int, to_stdout: bool
+) -> dict[str, Any]:
+    from onlinesrl import psl_inference
+    from onlinesrl.progress import Status
+
+    with closing(Status(sys.stderr)) as status:
+        inferred = psl_inference.infer(model, data, method, seed, status)
+    if output is not None:
+        psl_inference.write(inferred, output)
+        print(psl_inference.summary(inferred), file=sys.stderr)
+    elif to_stdout:
+        with _output(None) as write:
+            write("".join(f"{line}\n" for line in psl_inference.lines(inferred)).encode())
+    return inferred.stats
 
 
 @app.command()

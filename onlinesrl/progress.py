@@ -21,6 +21,7 @@ Snapshot = Mapping[str, Any]
 
 _REDRAW_SECONDS = 0.125
 _LINE_SECONDS = 60.0
+_STATUS_SECONDS = 10.0
 
 
 class Progress:
@@ -99,6 +100,36 @@ class Progress:
             "checkpoint": "" if self._saved_at is None else f"{now - self._saved_at:.0f} s ago",
         }
         return {name: cell for name, cell in cells.items() if cell}
+
+
+class Status:
+    """One line that says what is being done: on a terminal in place of the last, elsewhere below it.
+
+    Call it as often as you like: it writes 8 times a second, elsewhere once in 10 seconds.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._next = 0.0
+        self._width = 0
+
+    def __call__(self, text: str) -> None:
+        """Show what is being done now."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + (_REDRAW_SECONDS if self._terminal else _STATUS_SECONDS)
+        with contextlib.suppress(OSError):
+            before, after = ("\r", "") if self._terminal else ("", "\n")
+            print(f"{before}{text:<{self._width}}", end=after, file=self._stream, flush=True)
+            self._width = len(text) if self._terminal else 0
+
+    def close(self) -> None:
+        """Clear the line of a terminal."""
+        self._next = 0.0
+        if self._terminal:
+            self("")
+            print("\r", end="", file=self._stream, flush=True)
 
 
 class _Growth:

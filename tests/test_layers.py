@@ -18,7 +18,7 @@ LAYERS = [
     {"stream"},
     {"progress", "report"},
     {"results"},
-    {"session", "inspect", "inference", "replay"},
+    {"session", "inspect", "inference", "psl_inference", "replay"},
     {"operate"},
     {"cli"},
 ]

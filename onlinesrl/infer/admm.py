@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from onlinesrl.ground.hinges import AT_MOST, HingeModel
 from onlinesrl.ground.model import Floats
-from onlinesrl.infer.dual import FEASIBLE, conjugates
-from onlinesrl.infer.engine import Infeasible, Relaxed
+from onlinesrl.infer.dual import ceiling, check_constants, conjugates
+from onlinesrl.infer.engine import Infeasible, Relaxed, Round, Watch
 from onlinesrl.kernels import admm as kernel
-from onlinesrl.kernels import admm_solve as small
 
 RELAXATION = 1.6
 """Of Boyd et al. 2011, section 3.4.3: 1.5 to 1.8."""
@@ -33,12 +32,14 @@ class Admm:
     Ends where the energy is shown to be within ``tolerance``, relative to it (absolute below 1), of the
     optimum, and no constraint is violated by more than ``violation``; or, not certified, after
     ``rounds``. Shown by the dual's lower bound, the energy taken with what violations may have
-    gained. A variable in no row and without bonus keeps its value, 1/2 without a start.
+    gained. ``watch`` is told of every tenth round. A variable in no row and without bonus keeps its
+    value, 1/2 without a start.
     """
 
     tolerance: float = 1e-6
     violation: float = 1e-4
     rounds: int = 25_000
+    watch: Watch | None = field(default=None, compare=False)
 
     def solve(
         self,
@@ -49,47 +50,27 @@ class Admm:
         start: Relaxed | None = None,
     ) -> Relaxed:
         """See ``RelaxedEngine.solve``."""
-        n, m = model.n_variables, model.n_rows
-        low, high, curvature, row_step = np.empty(m), np.empty(m), np.empty(m), np.empty(m)
-        degree = np.empty(n)
-        rows = kernel.Rows(
-            model.start,
-            model.variable,
-            model.coefficient,
-            model.constant,
-            low,
-            high,
-            curvature,
-            row_step,
-            np.empty(n),
-            np.zeros(n) if bonus is None else bonus,
+        check_constants(model)
+        state = AdmmState(model, weights, bonus, start)
+        highest = ceiling(model, weights, bonus)
+        highest += self.tolerance * max(1.0, abs(highest))
+        while True:
+            state.step(PERIOD)
+            energy, bound, violation, price = state.certificate()
+            if bound > highest:
+                raise Infeasible("no values satisfy the constraints")
+            gap = abs(energy - bound) + price
+            close = gap <= self.tolerance * max(1.0, abs(energy))
+            if self.watch is not None:
+                self.watch(Round(state.n_rounds, energy, bound, violation))
+            certified = close and violation <= self.violation
+            if certified or state.n_rounds >= self.rounds:
+                break
+        rows = state.rows
+        dual = np.clip(state.now.dual, rows.low, rows.high)
+        return Relaxed(
+            state.y, energy, dual, bound, violation, state.n_rounds, "admm", certified=certified
         )
-        highest, excess = small.prepare(
-            rows, model.kind, model.power, model.weight_index, weights, degree
-        )
-        if not np.isfinite(highest):
-            conjugates(model, weights)  # says what is wrong
-        if excess > FEASIBLE:
-            raise Infeasible("a constraint without variables is false")
-        rows.variable_step[:] = 1.0 / np.where(degree > 0, degree, 1.0)
-        now = kernel.Iterate(
-            np.full(n, 0.5) if start is None else start.y.copy(),
-            np.empty(m) if start is None else start.dual.copy(),
-            np.empty(n),
-            np.empty(n),
-        )
-        small.begin(rows, now, start is not None)
-        schedule = small.Schedule(
-            RELAXATION, PERIOD, GROWTH, CHANGE, self.tolerance, self.violation, self.rounds
-        )
-        ended, count, energy, bound, violation = small.solve(
-            rows, degree, now, np.empty(n), np.empty(m), highest, schedule
-        )
-        if ended == small.INFEASIBLE:
-            raise Infeasible("no values satisfy the constraints")
-        certified = ended == small.CERTIFIED
-        y, dual = np.clip(now.y, 0.0, 1.0), np.clip(now.dual, low, high)
-        return Relaxed(y, energy, dual, bound, violation, count, "admm", certified=certified)
 
 
 class AdmmState:

@@ -5,8 +5,9 @@ A relaxed engine minimises a hinge-loss model's energy over values in [0, 1].
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from onlinesrl.errors import OnlinesrlError
 from onlinesrl.ground.hinges import HingeModel
@@ -14,7 +15,9 @@ from onlinesrl.ground.model import ClauseModel, Floats, State
 
 
 class Infeasible(OnlinesrlError):
-    """No state satisfies the hard clauses and the groups."""
+    """No state satisfies the hard clauses and the groups, or no values the constraints."""
+
+    exit_code = 65
 
 
 class Unsolved(OnlinesrlError):
@@ -112,6 +115,19 @@ class Relaxed:
     iterations: int
     route: str
     certified: bool
+
+
+class Round(NamedTuple):
+    """Where the minimisation of an energy stands; ``bound`` is -inf where the engine knows none."""
+
+    number: int
+    energy: float
+    bound: float
+    violation: float
+
+
+Watch: TypeAlias = Callable[[Round], object]
+"""Is told of rounds while an engine works."""
 
 
 class RelaxedEngine(Protocol):

@@ -1,14 +1,16 @@
-"""The reference for hinge-loss inference: one convex quadratic program, solved by HiGHS.
+"""The reference for hinge-loss inference: one convex quadratic program, solved by Clarabel.
 
-Importing this module imports HiGHS: do it where a solver is needed, not before.
+Clarabel and SciPy come with the extra ``qp``. Importing this module imports both: do it where a
+solver is needed, not before.
 """
 
 from __future__ import annotations
 
-import highspy
+import clarabel
 import numpy as np
+from scipy import sparse
 
-from onlinesrl.ground.hinges import AT_MOST, EQUAL, HINGE, HingeModel
+from onlinesrl.ground.hinges import AT_MOST, EQUAL, HINGE, PLAIN, HingeModel
 from onlinesrl.ground.model import Floats
 from onlinesrl.infer.dual import check_constants, conjugates, lower_bound
 from onlinesrl.infer.engine import Infeasible, Relaxed, Unsolved
@@ -18,7 +20,7 @@ TOLERANCE = 1e-6
 
 
 class Qp:
-    """The whole model as one QP (the thesis' 3.2): exact, for small models and for tests."""
+    """The whole model as one QP (the thesis' 3.2), by an interior point method: for tests."""
 
     def solve(
         self,
@@ -28,59 +30,64 @@ class Qp:
         bonus: Floats | None = None,
         start: Relaxed | None = None,
     ) -> Relaxed:
-        """See ``RelaxedEngine.solve``; the start is of no use. Raises Unsolved where HiGHS fails."""
+        """See ``RelaxedEngine.solve``; the start is of no use. Raises Unsolved where Clarabel fails."""
         check_constants(model)
         conjugates(model, weights)
-        solver = highspy.Highs()  # type: ignore[no-untyped-call]
-        options = {"output_flag": False, "threads": 1, "qp_regularization_value": 0.0}
-        for option, setting in options.items():
-            solver.setOptionValue(option, setting)
-        solver.passModel(_program(model, weights, bonus))
-        solver.run()
-        status = solver.getModelStatus()
-        if status == highspy.HighsModelStatus.kInfeasible:
+        settings = clarabel.DefaultSettings()
+        settings.verbose = False
+        settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-9
+        settings.max_threads = 1
+        solution = _program(model, weights, bonus, settings).solve()
+        if solution.status == clarabel.SolverStatus.PrimalInfeasible:
             raise Infeasible("no values satisfy the constraints")
-        if status != highspy.HighsModelStatus.kOptimal:
-            raise Unsolved(f"HiGHS: {solver.modelStatusToString(status)}")
-        solution, info = solver.getSolution(), solver.getInfo()
-        y = np.clip(np.array(solution.col_value[: model.n_variables], np.float64), 0.0, 1.0)
-        dual = -np.array(solution.row_dual, np.float64)
+        solved = (clarabel.SolverStatus.Solved, clarabel.SolverStatus.AlmostSolved)
+        if solution.status not in solved:
+            raise Unsolved(f"Clarabel: {solution.status}")
+        y = np.clip(np.array(solution.x[: model.n_variables]), 0.0, 1.0)
+        equal = (model.kind == EQUAL) | (model.kind == PLAIN)
+        dual = np.empty(model.n_rows)
+        dual[np.argsort(~equal, kind="stable")] = solution.z[: model.n_rows]
         energy = model.energy(y, weights) - (0.0 if bonus is None else float(bonus @ y))
         bound, violation = lower_bound(model, weights, dual, bonus), model.violation(y)
         close = abs(energy - bound) <= TOLERANCE * max(1.0, abs(energy))
-        iterations = max(info.qp_iteration_count, info.simplex_iteration_count)
         certified = close and violation <= TOLERANCE
-        return Relaxed(y, energy, dual, bound, violation, iterations, "qp", certified=certified)
+        return Relaxed(
+            y, energy, dual, bound, violation, solution.iterations, "qp", certified=certified
+        )
 
 
-def _program(model: HingeModel, weights: Floats, bonus: Floats | None) -> highspy.HighsModel:
-    """Return the QP over y and a column ``psi_i`` for every row.
+def _program(
+    model: HingeModel, weights: Floats, bonus: Floats | None, settings: clarabel.DefaultSettings
+) -> clarabel.DefaultSolver:
+    """Return the QP over y and a number ``psi_i`` for every potential.
 
-    It minimises ``sum_i w_i psi_i^p_i - bonus . y``; row i is ``l_i(y) - psi_i <= 0`` with
-    ``psi_i >= 0`` for a hinge and ``= 0`` for others; for a constraint ``psi_i`` is 0.
+    It minimises ``sum_i w_i psi_i^p_i - bonus . y`` with ``l_i(y) - psi_i <= 0`` for a hinge, ``= 0``
+    for others, where ``psi_i`` is 0 for a constraint, ``psi >= 0`` for hinges and y in the box.
+    Clarabel has ``A x + s = b``, first the equalities, whose s is 0, then inequalities, s >= 0.
     """
-    n, rows = model.n_variables, model.n_rows
-    weight, infinity = model.row_weights(weights), highspy.kHighsInf
-    square, hard = model.power == 2, (model.kind == AT_MOST) | (model.kind == EQUAL)
-    program = highspy.HighsModel()
-    lp = program.lp_
-    lp.num_col_, lp.num_row_ = n + rows, rows
+    n, m = model.n_variables, model.n_rows
+    soft, hinge = np.flatnonzero(model.kind < AT_MOST), np.flatnonzero(model.kind == HINGE)
+    psi = np.full(m, -1)
+    psi[soft] = n + np.arange(len(soft))
+    weight, square = model.row_weights(weights)[soft], model.power[soft] == 2
+    columns = n + len(soft)
+    forms = sparse.csr_array((model.coefficient, model.variable, model.start), shape=(m, n))
+    of_psi = sparse.csr_array((-np.ones(len(soft)), (soft, psi[soft] - n)), shape=(m, len(soft)))
+    equal = (model.kind == EQUAL) | (model.kind == PLAIN)
+    order = np.argsort(~equal, kind="stable")
+    box = sparse.eye_array(n, columns, format="csr")
+    positive = sparse.csr_array(
+        (-np.ones(len(hinge)), (np.arange(len(hinge)), psi[hinge])), shape=(len(hinge), columns)
+    )
+    rows = sparse.hstack((forms, of_psi), format="csr")[order]
+    matrix = sparse.vstack((rows, box, -box, positive), format="csc")
+    right = np.concatenate((-model.constant[order], np.ones(n), np.zeros(n + len(hinge))))
     gain = np.zeros(n) if bonus is None else bonus
-    lp.col_cost_ = np.concatenate((-gain, np.where(square, 0.0, weight)))
-    bottom = np.where(hard | (model.kind == HINGE), 0.0, -infinity)
-    lp.col_lower_ = np.concatenate((np.zeros(n), bottom))
-    lp.col_upper_ = np.concatenate((np.ones(n), np.where(hard, 0.0, infinity)))
-    inequality = (model.kind == HINGE) | (model.kind == AT_MOST)
-    lp.row_lower_ = np.where(inequality, -infinity, -model.constant)
-    lp.row_upper_ = -model.constant
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    lp.a_matrix_.start_ = model.start + np.arange(rows + 1)
-    lp.a_matrix_.index_ = np.insert(model.variable, model.start[1:], n + np.arange(rows))
-    lp.a_matrix_.value_ = np.insert(model.coefficient, model.start[1:], -1.0)
-    curved = square & (weight > 0)
-    if np.any(curved):
-        program.hessian_.dim_ = n + rows
-        program.hessian_.start_ = np.concatenate((np.zeros(n + 1), np.cumsum(curved))).astype(int)
-        program.hessian_.index_ = n + np.flatnonzero(curved)
-        program.hessian_.value_ = 2.0 * weight[curved]
-    return program
+    curvature = np.concatenate((np.zeros(n), np.where(square, 2.0 * weight, 0.0)))
+    linear = np.concatenate((-gain, np.where(square, 0.0, weight)))
+    cones = [
+        clarabel.ZeroConeT(int(equal.sum())),
+        clarabel.NonnegativeConeT(len(right) - int(equal.sum())),
+    ]
+    quadratic = sparse.diags_array(curvature, format="csc")
+    return clarabel.DefaultSolver(quadratic, linear, matrix, right, cones, settings)

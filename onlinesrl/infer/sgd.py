@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from onlinesrl.ground.hinges import HingeModel
 from onlinesrl.ground.model import Floats
 from onlinesrl.infer.dual import conjugates, lower_bound
-from onlinesrl.infer.engine import Relaxed
+from onlinesrl.infer.engine import Relaxed, Round, Watch
 from onlinesrl.infer.tron import potential_rows
 from onlinesrl.kernels import potentials
 from onlinesrl.kernels import sgd as kernel
@@ -25,8 +25,9 @@ class Sgd:
 
     Takes no constraints. It ends after ``rounds``, or where a round changes the energy by less than
     ``tolerance``, relative to it (absolute below 1), and answers with the values of lowest energy
-    after any round; 1/2 is the start without one. The rounds' orders depend on ``seed`` alone. The
-    best rate depends on the weights and on how many rows a variable has: try several.
+    after any round; 1/2 is the start without one. ``watch`` is told of every round. The rounds' orders
+    depend on ``seed`` alone. The best rate depends on the weights and on how many rows a variable
+    has: try several.
     """
 
     schedule: Literal["decaying", "constant", "adam"] = "decaying"
@@ -34,6 +35,7 @@ class Sgd:
     rounds: int = 500
     tolerance: float = 1e-6
     seed: int = 0
+    watch: Watch | None = field(default=None, compare=False)
 
     def solve(
         self,
@@ -56,6 +58,8 @@ class Sgd:
             self._round(rows, random.permutation(model.n_rows), y, t, moments)
             before, energy = energy, potentials.energy(rows, whole, y)
             change = abs(energy - before)
+            if self.watch is not None:
+                self.watch(Round(t, energy, -np.inf, 0.0))
             if energy < lowest:
                 best[:], lowest = y, energy
         dual = conjugates(model, weights).slope(model.forms(best))

@@ -48,6 +48,15 @@ class Relation:
         """Whether the predicate has no targets."""
         return len(self.targets) == 0
 
+    def target_truth(self) -> FloatArray:
+        """Return the true value of every target, NaN where none is given, float64[targets]."""
+        n = len(self.targets)
+        first = _first(np.concatenate((self.targets.columns, self.truth.columns), axis=1))[n:]
+        values = np.full(n, np.nan)
+        of_target = first < n
+        values[first[of_target]] = self.truth.values[of_target]
+        return values
+
 
 @dataclass(frozen=True, slots=True)
 class Database:

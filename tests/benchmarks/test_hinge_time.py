@@ -10,7 +10,7 @@ from onlinesrl.infer.admm import Admm
 from onlinesrl.infer.lifting import Lifted
 from onlinesrl.infer.tron import Tron
 from tests.benchmarks.measure import show
-from tests.infer.hinge_models import PSL, friendship_case, smokers_case
+from tests.infer.hinge_models import PSL, psl_case
 
 pytestmark = [
     pytest.mark.benchmark,
@@ -40,7 +40,7 @@ def test_time_and_energy_beside_psl():
     rows = []
     for name in CASES:
         golden = json.loads((PSL / "golden" / name / "golden.json").read_text())
-        model, weights = (friendship_case if name[0] == "f" else smokers_case)(name)
+        model, weights = psl_case(name)
         engines = [Admm(), Lifted(Admm())] + (
             [] if name.endswith("lin") else [Tron(tolerance=1e-6)]
         )

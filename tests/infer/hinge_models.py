@@ -7,6 +7,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from onlinesrl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE, PLAIN, HingeModel, validate
+from onlinesrl.ground.psl import Grounder
+from onlinesrl.lang.psl_model import load_json
 
 PSL = Path(__file__).parents[3] / "shared" / "peers" / "psl"
 
@@ -97,25 +99,12 @@ def smokers(friend, observed, power=2):
     return rows.model(int(free.sum())), np.ones(2)
 
 
-def friendship_case(name):
-    """PSL's friendship data: similarity read, blocks read."""
-    data = PSL / "cases" / name / "data"
-    pairs = np.loadtxt(data / "block_obs.txt", dtype=int)
-    block = np.empty(len(pairs), int)
-    block[pairs[:, 0]] = pairs[:, 1]
-    similar = np.zeros((len(block), len(block)))
-    table = np.loadtxt(data / "similar_obs.txt")
-    similar[table[:, 0].astype(int), table[:, 1].astype(int)] = table[:, 2]
-    return friendship(block, similar)
-
-
-def smokers_case(name):
-    data = PSL / "cases" / name / "data"
-    known = np.loadtxt(data / "smokes_obs.txt")
-    observed = np.full(1000, np.nan)
-    observed[known[:, 0].astype(int)] = known[:, 1]
-    friend = np.loadtxt(data / "friend_obs.txt", dtype=int)[:, :2]
-    return smokers(friend, observed, 2 if name.endswith("sq") else 1)
+def psl_case(name):
+    """Ground one of the peers' cases; its weights are divided by the largest, as PSL does."""
+    model = load_json(PSL / "cases" / name / "config.json")
+    weights = np.array([rule.weight or 0.0 for rule in model.program.rules])
+    ground_model = Grounder(model.program).ground(model.database()).graphs.model
+    return ground_model, weights / weights.max()
 
 
 @st.composite

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from onlinesrl.infer.admm import PERIOD, Admm, AdmmState
-from onlinesrl.infer.dual import ceiling, conjugates
+from onlinesrl.ground.hinges import HingeModel
+from onlinesrl.infer.admm import Admm, AdmmState
+from onlinesrl.infer.dual import ceiling, conjugates, lower_bound
 from onlinesrl.infer.engine import Infeasible
+from onlinesrl.infer.small import SmallAdmm
 from onlinesrl.kernels import admm, admm_solve
 from tests.infer.hinge_models import hinge_problems
 
@@ -47,23 +49,63 @@ def test_what_is_prepared_is_the_models(problem):
     assert excess == 0.0 or np.any(np.diff(model.start) == 0)
 
 
+def solved(engine, model, weights, bonus):
+    try:
+        return engine(tolerance=1e-30, violation=0.0, rounds=100).solve(model, weights, bonus=bonus)
+    except Infeasible:
+        return None
+
+
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(hinge_problems())
-def test_the_rounds_are_those_of_the_state(problem):
-    """For a hundred rounds, at the end of which the engine stops whatever it has found."""
-    model, weights, bonus = problem
-    state = AdmmState(model, weights, bonus)
-    try:
-        found = Admm(tolerance=1e-30, violation=0.0, rounds=100).solve(model, weights, bonus=bonus)
-    except Infeasible:
+def test_the_rounds_are_the_same(problem):
+    """For a hundred rounds, at the end of which the engines stop whatever they have found."""
+    found, expected = (solved(engine, *problem) for engine in (SmallAdmm, Admm))
+    if found is None or expected is None:
+        assert found is expected
         return
-    for _ in range(found.iterations // PERIOD):
-        state.step(PERIOD)
-    np.testing.assert_allclose(found.y, state.y, atol=1e-7)
-    energy, bound, violation, _ = state.certificate()
-    assert found.energy == pytest.approx(energy, rel=1e-6, abs=1e-6)
-    assert found.violation == pytest.approx(violation, abs=1e-6)
-    assert found.bound == pytest.approx(bound, rel=1e-6, abs=1e-6)
+    np.testing.assert_allclose(found.y, expected.y, atol=1e-7)
+    assert found.energy == pytest.approx(expected.energy, rel=1e-6, abs=1e-6)
+    assert found.violation == pytest.approx(expected.violation, abs=1e-6)
+    assert found.bound == pytest.approx(expected.bound, rel=1e-6, abs=1e-6)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(hinge_problems())
+def test_the_answer_is_certified_alike(problem):
+    model, weights, bonus = problem
+    answers = []
+    for engine in (SmallAdmm(), Admm()):
+        try:
+            answers.append(engine.solve(model, weights, bonus=bonus))
+        except Infeasible:
+            answers.append(None)
+    found, expected = answers
+    if found is None or expected is None:
+        assert found is expected
+        return
+    assert found.certified == expected.certified
+    assert found.energy == pytest.approx(expected.energy, rel=1e-5, abs=1e-5)
+    if found.certified:
+        assert lower_bound(model, weights, found.dual, bonus) == pytest.approx(
+            found.bound, rel=1e-9, abs=1e-9
+        )
+
+
+@pytest.mark.parametrize("weight", [np.nan, np.inf, -1.0])
+def test_a_weight_that_is_not_allowed_is_refused(weight):
+    model = HingeModel(
+        1,
+        np.array([0, 1]),
+        np.zeros(1, np.int32),
+        np.ones(1),
+        np.zeros(1),
+        np.zeros(1, np.int64),
+        np.full(1, 2, np.uint8),
+        np.zeros(1, np.uint8),
+    )
+    with pytest.raises(ValueError, match="a weight"):
+        SmallAdmm().solve(model, np.array([weight]))
 
 
 def test_given_duals_are_brought_within_their_ends():
@@ -76,8 +118,8 @@ def test_given_duals_are_brought_within_their_ends():
         model, weights, bonus = problem
         zero = np.zeros_like(weights)
         try:
-            start = Admm().solve(model, np.abs(weights) + 1.0, bonus=bonus)
-            found = Admm().solve(model, zero, bonus=bonus, start=start)
+            start = SmallAdmm().solve(model, np.abs(weights) + 1.0, bonus=bonus)
+            found = SmallAdmm().solve(model, zero, bonus=bonus, start=start)
         except Infeasible:
             return
         rows = conjugates(model, zero)

@@ -1,0 +1,226 @@
+"""Inference on one PSL model: rules and data in; truth values of the targets, and statistics, out."""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onlinesrl.errors import UsageError
+from onlinesrl.ground.hinges import AT_MOST, HingeModel
+from onlinesrl.ground.model import Floats
+from onlinesrl.ground.psl import Grounder
+from onlinesrl.infer.admm import Admm
+from onlinesrl.infer.engine import Relaxed, RelaxedEngine, Round
+from onlinesrl.infer.lifting import Lifted
+from onlinesrl.infer.sgd import Sgd
+from onlinesrl.infer.tron import Tron
+from onlinesrl.lang.psl_data import Database, Table
+from onlinesrl.lang.psl_model import PslModel, load_json, load_psl
+from onlinesrl.metrics import f1
+from onlinesrl.stream.folder import storage_errors, write_atomic
+
+METHODS = ("admm", "lifted-admm", "tandem", "sgd", "tron", "qp")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Inferred:
+    """A value for every target, float64[targets], in the database's order, and statistics as plain JSON."""
+
+    database: Database
+    values: Floats
+    stats: dict[str, Any]
+
+
+def load(model: Path, data: Path | None) -> PslModel:
+    """Read a .json model, or a .psl file of rules with its .data file. Raises their located errors."""
+    if model.suffix == ".json":
+        if data is not None:
+            raise UsageError(f"{model} says itself where its data are: --data is for .psl models")
+        return load_json(model)
+    if data is None:
+        raise UsageError(f"{model} needs --data, the .data file that says where its data are")
+    return load_psl(model, data)
+
+
+def infer(model: Path, data: Path | None, method: str, seed: int, say: Say) -> Inferred:
+    """Infer the values of least energy; ``say`` is told how it goes.
+
+    Raises UsageError for a method that cannot solve such a model, Infeasible, and the located errors
+    of the model, its data and its grounding.
+    """
+    if method not in METHODS:
+        raise UsageError(f"unknown method {method}; for PSL there are {', '.join(METHODS)}")
+    clock = _Clock()
+    say("reading the model and its data")
+    psl = load(model, data)
+    database = psl.database()
+    clock.lap("load")
+    say("grounding")
+    grounded = Grounder(psl.program, psl.functions).ground(database)
+    ground_model = grounded.graphs.model
+    clock.lap("ground")
+    say(f"{ground_model.n_rows:,} rows over {ground_model.n_variables:,} targets")
+    weights = np.array([rule.weight or 0.0 for rule in psl.program.rules])
+    found = _solved(_engine(method, seed, say), ground_model, weights)
+    clock.lap("solve")
+    hard = np.array([rule.weight is None for rule in psl.program.rules], np.bool_)
+    constraints = int(np.count_nonzero(ground_model.kind >= AT_MOST))
+    stats = {
+        "method": method,
+        "targets": ground_model.n_variables,
+        "potentials": ground_model.n_rows - constraints + int(grounded.inactive[~hard].sum()),
+        "constraints": constraints + int(grounded.inactive[hard].sum()),
+        "never_active": int(grounded.inactive.sum()),
+        **_quality(found, weights),
+        "evaluation": evaluation(database, found.y),
+        **clock.stats(),
+    }
+    return Inferred(database, found.y, stats)
+
+
+def _engine(method: str, seed: int, say: Say) -> RelaxedEngine:
+    def watch(at: Round) -> None:
+        gap = f", at most {at.energy - at.bound:.3g} above the least" if at.bound > -np.inf else ""
+        excess = f", violation {at.violation:.2g}" if at.violation > 0 else ""
+        say(f"round {at.number}: energy {at.energy:.8g}{gap}{excess}")
+
+    if method == "qp":
+        try:
+            from onlinesrl.infer.qp import Qp
+        except ModuleNotFoundError as error:
+            message = f"qp needs {error.name}, which comes with the extra qp: pip install '.[qp]'"
+            raise UsageError(message) from None
+        return Qp()
+    engines: Mapping[str, RelaxedEngine] = {
+        "admm": Admm(watch=watch),
+        "lifted-admm": Lifted(Admm(watch=watch)),
+        "sgd": Sgd(seed=seed, watch=watch),
+        "tron": Tron(),
+    }
+    return engines[method]
+
+
+def _solved(engine: RelaxedEngine, model: HingeModel, weights: Floats) -> Relaxed:
+    try:
+        return engine.solve(model, weights)
+    except ValueError as error:
+        raise UsageError(f"this method does not solve this model: {error}") from None
+
+
+def _quality(found: Relaxed, weights: Floats) -> dict[str, Any]:
+    """Return what is known of an answer; PSL's objective is that of weights divided by the largest."""
+    top = float(weights.max(initial=0.0)) or 1.0
+    bound = found.bound if np.isfinite(found.bound) else None
+    return {
+        "objective": found.energy,
+        "normalised_objective": found.energy / top,
+        "lower_bound": bound,
+        "gap": None if bound is None else found.energy - bound,
+        "violation": found.violation,
+        "certified": found.certified,
+        "rounds": found.iterations,
+    }
+
+
+class _Clock:
+    """Seconds of the parts of a job, by the wall and of the CPU, and the peak of its memory."""
+
+    def __init__(self) -> None:
+        self._last = time.perf_counter(), time.process_time()
+        self._seconds: dict[str, float] = {}
+        self._cpu: dict[str, float] = {}
+
+    def lap(self, part: str) -> None:
+        now = time.perf_counter(), time.process_time()
+        self._seconds[part], self._cpu[part] = now[0] - self._last[0], now[1] - self._last[1]
+        self._last = now
+
+    def stats(self) -> dict[str, Any]:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return {"seconds": self._seconds, "cpu_seconds": self._cpu, "peak_bytes": peak}
+
+
+def named(inferred: Inferred) -> Iterator[tuple[str, Table]]:
+    """Yield the predicates that have targets, and these with their values."""
+    first = 0
+    for name, relation in inferred.database.relations.items():
+        n = len(relation.targets)
+        if n:
+            yield name, Table(relation.targets.columns, inferred.values[first : first + n])
+        first += n
+
+
+def lines(inferred: Inferred) -> Iterator[str]:
+    """Yield a line for each target: predicate, constants and value, parted by tabs."""
+    for name, table in named(inferred):
+        yield from (f"{name}\t{row}" for row in _rows(inferred.database, table))
+
+
+def summary(inferred: Inferred) -> str:
+    """Return what a person wants to know of an answer, as lines of text."""
+    stats = inferred.stats
+    rows = {
+        "Targets": f"{stats['targets']:,}",
+        "Ground rules": f"{stats['potentials']:,} potentials, {stats['constraints']:,} constraints",
+        "Objective": f"{stats['objective']:.8g}"
+        + ("" if stats["gap"] is None else f", at most {max(stats['gap'], 0):.2g} above the least"),
+        "Violation": f"{stats['violation']:.2g}",
+        "Seconds": ", ".join(f"{part} {value:.2f}" for part, value in stats["seconds"].items()),
+        "Peak memory": f"{stats['peak_bytes'] / 1e6:,.0f} MB",
+    }
+    for name, figures in stats["evaluation"].items():
+        error = f"mean absolute error {figures['mean_absolute_error']:.4f}"
+        rows[name] = error + ("" if figures["f1"] is None else f", F1 {figures['f1']:.1%}")
+    width = max(map(len, rows))
+    return "\n".join(f"{name:<{width}}  {text}" for name, text in rows.items())
+
+
+def write(inferred: Inferred, folder: Path) -> None:
+    """Write a file of rows for each predicate with targets, as PSL does, and ``stats.json``.
+
+    Raises StorageError.
+    """
+    with storage_errors(folder, "create"):
+        folder.mkdir(parents=True, exist_ok=True)
+    for name, table in named(inferred):
+        rows = "".join(f"{row}\n" for row in _rows(inferred.database, table))
+        write_atomic(folder / f"{name}.txt", rows.encode())
+    write_atomic(folder / "stats.json", json.dumps(inferred.stats, indent=2).encode(), b"\n")
+
+
+def _rows(database: Database, table: Table) -> Iterator[str]:
+    columns = [[database.constants[n] for n in column.tolist()] for column in table.columns]
+    values = (f"{value:.10g}" for value in table.values.tolist())
+    return map("\t".join, zip(*columns, values, strict=True))
+
+
+def evaluation(database: Database, values: Floats) -> dict[str, Any]:
+    """Compare values with the truth that the data give of targets, predicate by predicate.
+
+    Mean absolute error, and F1 where 1/2 and more count as true.
+    """
+    result, first = {}, 0
+    for name, relation in database.relations.items():
+        n = len(relation.targets)
+        truth, found = relation.target_truth(), values[first : first + n]
+        known = ~np.isnan(truth)
+        truth, found = truth[known], found[known]
+        first += n
+        if len(truth):
+            hits = int(np.sum((found >= 0.5) & (truth >= 0.5)))
+            alarms, misses = int(np.sum(found >= 0.5)) - hits, int(np.sum(truth >= 0.5)) - hits
+            result[name] = {
+                "atoms": len(truth),
+                "mean_absolute_error": float(np.abs(found - truth).mean()),
+                "f1": f1(hits, alarms, misses),
+            }
+    return result
