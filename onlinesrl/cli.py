@@ -30,13 +30,13 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Learn Markov logic weights online from streams of structured examples.",
+    help="Learn weights of relational rules online from streams of structured examples.",
 )
 
 ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="A run's YAML file.")]
 Trained = Annotated[
     Path,
-    typer.Argument(metavar="TRAINED", help="A checkpoint, a run folder or an .mln file."),
+    typer.Argument(metavar="TRAINED", help="A checkpoint, a run folder, an .mln or a .psl file."),
 ]
 Overrides = Annotated[
     list[str],
