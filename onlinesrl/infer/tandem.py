@@ -46,9 +46,9 @@ class Progress(NamedTuple):
 class Streamed:
     """What tandem inference found; ``y``, ``energy``, ``bound``, ``violation``, ``certified`` as of Relaxed.
 
-    ``potentials`` and ``constraints`` count the rows; ``descents`` and ``iterations`` are the passes of SGD
-    and the rounds of ADMM; ``bytes_on_disk`` is the size of the pages; ``first_seconds`` (wall clock) is
-    the pass that also grounds, ``later_seconds`` the rest.
+    ``potentials`` and ``constraints`` count the rows; ``descents`` and ``iterations`` are the passes of
+    SGD and the rounds of ADMM; ``bytes_on_disk`` is the size of the pages; ``first_seconds`` (wall
+    clock) is the pass that also grounds, ``later_seconds`` the rest.
     """
 
     y: Floats
