@@ -14,7 +14,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from onlinesrl.errors import ConfigError, LocatedError
-from onlinesrl.schema import STDIN, Config, mismatch, show
+from onlinesrl.schema import MARKOV_LOGIC_ONLY, STDIN, Config, mismatch, show
 from onlinesrl.yamltree import Key, Place, Tree
 
 __all__ = ["Config", "load", "mismatch"]
@@ -101,6 +101,11 @@ def _validate(tree: Tree, values: Any) -> Config | None:
         tree.problems += [p for p in found if (p.file, p.line, p.column) not in said]
         return None
     config._tree = tree
+    if config.soft:
+        for section, name in MARKOV_LOGIC_ONLY:
+            if name in getattr(config, section).model_fields_set:
+                reason = f"{section}.{name}: not for a PSL program; leave it out"
+                tree.problems.append(tree.key_place((section, name)).problem(reason))
     return config
 
 

@@ -32,7 +32,8 @@ from onlinesrl.lang.database import GroundAtom, parse_db
 from onlinesrl.lang.example import Atoms, Constant, Example, ValuedAtom
 from onlinesrl.lang.source import read_text
 from onlinesrl.lang.text import quote
-from onlinesrl.learn.online import Ground, Hyper, Inference, OnlineLearner
+from onlinesrl.learn.learner import Hyper
+from onlinesrl.learn.online import Ground, Inference, OnlineLearner
 
 MAP_METHODS = ("mpe", "lp", "walksat")
 MARGINAL_METHODS = ("exact", "mcsat", "gibbs")

@@ -7,17 +7,23 @@ from pathlib import Path
 
 from onlinesrl.ground.encode import Layout
 from onlinesrl.ground.plan import compile_program
-from onlinesrl.lang import mln
+from onlinesrl.lang import mln, psl
+from onlinesrl.learn.learner import Hyper, Weights
+from onlinesrl.learn.rule_weights import RuleWeights
 from onlinesrl.learn.weights import WeightTable
 from onlinesrl.results import heaviest, weight_row
 from onlinesrl.session import load_checkpoint
 
 
-def table(path: Path) -> WeightTable:
+def table(path: Path) -> Weights:
     """Return the weights of a checkpoint, which holds its own model."""
     saved = load_checkpoint(path)
-    query = saved.header["fingerprint"]["query"]
-    program = mln.parse(saved.header["model"], f"model of {saved.path}")
+    query, name = saved.header["fingerprint"]["query"], f"model of {saved.path}"
+    if saved.header["learner"].get("language") == "psl":
+        rules = RuleWeights(psl.parse(saved.header["model"], name), Hyper())
+        rules.restore(saved.arrays)
+        return rules
+    program = mln.parse(saved.header["model"], name)
     weights = WeightTable(Layout(compile_program(program, query)))
     weights.restore(saved.header["learner"], saved.arrays)
     return weights
@@ -26,7 +32,7 @@ def table(path: Path) -> WeightTable:
 def weight_lines(path: Path, other: Path | None, top: int) -> Iterator[str]:
     """Yield the most influential weights, or the largest differences ``other`` - ``path``."""
     if other is None:
-        for entry in heaviest(table(path))[:top]:
+        for entry in heaviest(table(path).entries())[:top]:
             row = weight_row(entry)
             yield f"{row.weight:+12.6f}  {row.updates:>8,} updates  {row.rule}  [{row.instance}]"
         return
@@ -40,5 +46,5 @@ def weight_lines(path: Path, other: Path | None, top: int) -> Iterator[str]:
         )
 
 
-def _named(weights: WeightTable) -> dict[tuple[str, tuple[str, ...]], float]:
-    return {(e.clause.text, e.key): e.weight for e in weights.entries()}
+def _named(weights: Weights) -> dict[tuple[str, tuple[str, ...]], float]:
+    return {(e.text, e.key): e.weight for e in weights.entries()}

@@ -2,7 +2,9 @@
 
 F1 is micro over query atoms, and for each value of a chosen argument, with their mean as macro F1;
 accuracy is the share of units (groups of open atoms) that are wholly right; the Hamming loss is the
-mean number of wrong atoms an example. All are prequential where the example is learned from next.
+mean number of wrong atoms an example. Of values in [0, 1], those above 1/2 count as true, each atom is
+a unit, and ``mae`` is the mean of |value - true value| over the atoms. All are prequential where the
+example is learned from next.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 HITS, FALSE_ALARMS, MISSES, UNITS, RIGHT_UNITS, HAMMING, EXACT = range(7)
+UNIT = 1_000_000
+"""Values in [0, 1] are counted in millionths."""
 
 
 def f1(hits: int, false_alarms: int, misses: int) -> float | None:
@@ -31,14 +35,17 @@ class Counts:
 
     labelled: int = 0
     atoms: list[int] = field(default_factory=lambda: [0] * 7)
+    l1: int | None = None
 
-    def add(self, labelled: int, atoms: Sequence[int]) -> None:
-        """Add a batch's counts, [7]."""
+    def add(self, labelled: int, atoms: Sequence[int], l1: int | None = None) -> None:
+        """Add a batch's counts, [7], and where atoms have values their L1 loss, in units of UNIT."""
         self.labelled += labelled
         self.atoms = [a + int(b) for a, b in zip(self.atoms, atoms, strict=True)]
+        if l1 is not None:
+            self.l1 = (self.l1 or 0) + l1
 
     def scores(self) -> dict[str, Any]:
-        """Return precision, recall, F1, accuracy, exact share and Hamming loss."""
+        """Return precision, recall, F1, accuracy, exact share, Hamming loss and mean absolute error."""
         hits, false_alarms, misses, units, right, wrong, exact = self.atoms
         return {
             "f1": f1(hits, false_alarms, misses),
@@ -47,7 +54,12 @@ class Counts:
             "accuracy": _ratio(right, units),
             "exact": _ratio(exact, self.labelled),
             "hamming": _ratio(wrong, self.labelled),
+            **({"mae": _ratio(self.l1, units * UNIT)} if self.l1 is not None else {}),
         }
+
+    def save(self) -> dict[str, Any]:
+        """Return the counts as JSON can hold them."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 @dataclass
@@ -69,15 +81,15 @@ class Metrics:
     by: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, tally: Any, examples: int) -> None:
-        """Add a batch of so many examples, of which ``tally`` (learn.online.Tally) counts the good."""
+        """Add a batch of so many examples, of which ``tally`` (learn.learner.Tally) counts the good."""
         self.examples += examples
         self.bad += examples - tally.predicted
         self.unlabelled += tally.predicted - tally.labelled
         self.certified += tally.certified
         self.audited += tally.audited
         self.unsolved += tally.unsolved
-        self.total.add(tally.labelled, tally.counts)
-        self.window.add(tally.labelled, tally.counts)
+        self.total.add(tally.labelled, tally.counts, tally.l1)
+        self.window.add(tally.labelled, tally.counts, tally.l1)
         for route, n in tally.routes.items():
             self.routes[route] = self.routes.get(route, 0) + n
         if tally.errors:
@@ -116,7 +128,7 @@ class Metrics:
         """Return the accumulators as JSON can hold them."""
         values = dict(vars(self))
         for name in ("total", "window"):
-            values[name] = vars(values[name])
+            values[name] = values[name].save()
         return values
 
     @classmethod

@@ -90,6 +90,7 @@ class Progress:
             "examples": f"{snapshot['examples']:,}{of}",
             "rate": f"{rate:,.0f}/s",
             "F1": _show(snapshot.get("f1"), "{:.1%}"),
+            "error": _show(snapshot.get("mae"), "{:.3f}"),
             "loss": _show(snapshot.get("loss"), "{:.3g}"),
             "regret bound": _show(_mean(snapshot), "{:.3g} an example"),
             "weights": self._growth.show(snapshot.get("weights")),
@@ -223,7 +224,13 @@ def print_summary(summary: Snapshot, stream: TextIO) -> None:
 
 def _summary_lines(summary: Snapshot) -> list[tuple[str, str]]:
     """Return the name and the text of every line; no text where a figure is not known."""
-    get = summary.get
+    get, soft = summary.get, "mae" in summary
+    right = (
+        "the atoms are on the right side of 1/2"
+        if soft
+        else "the units to label got the right label"
+    )
+    ended = "at its last round" if soft else "at inference.max_nodes"
     routes = (f"{route} {solved:,}" for route, solved in (get("routes") or {}).items())
     return [
         (
@@ -245,7 +252,8 @@ def _summary_lines(summary: Snapshot) -> list[tuple[str, str]]:
             + _show(get("precision"), ", precision {:.1%}")
             + _show(get("recall"), ", recall {:.1%}"),
         ),
-        ("Accuracy", _show(get("accuracy"), "{:.1%} of the units to label got the right label")),
+        ("Mean error", _show(get("mae"), "{:.3g} between the values of atoms and the true ones")),
+        ("Accuracy", _show(get("accuracy"), f"{{:.1%}} of {right}")),
         ("Hamming loss", _show(get("hamming"), "{:.3g} wrong atoms an example")),
         (
             "Regret bound",
@@ -258,8 +266,7 @@ def _summary_lines(summary: Snapshot) -> list[tuple[str, str]]:
         ),
         (
             "Solver",
-            ", ".join(routes)
-            + _show(get("unsolved") or None, "; {:,} ended at inference.max_nodes, unproven"),
+            ", ".join(routes) + _show(get("unsolved") or None, f"; {{:,}} ended {ended}, unproven"),
         ),
         ("Results", str((get("config") or {}).get("output", ""))),
     ]

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from onlinesrl import __version__
 from onlinesrl.config import Config
 from onlinesrl.ground.pack import show_atom
 from onlinesrl.lang import weights as weight_files
 from onlinesrl.lang.example import Atoms, Constant, Example, ValuedAtom
-from onlinesrl.learn.online import OnlineLearner, Outcome
-from onlinesrl.learn.weights import Entry, WeightTable
+from onlinesrl.lang.psl_text import show_program
+from onlinesrl.learn.learner import Learner, Outcome, WeightEntry
+from onlinesrl.learn.online import OnlineLearner
+from onlinesrl.learn.soft import SoftLearner
 from onlinesrl.report import ExampleRow, WeightRow, write_report
 from onlinesrl.stream.folder import RunFolder, storage_errors, write_atomic
 from onlinesrl.stream.loop import Run
 
 REPORTED_WEIGHTS = 400
+E = TypeVar("E", bound=WeightEntry)
 
 
 def read_summary(folder: RunFolder) -> dict[str, Any] | None:
@@ -32,7 +35,7 @@ def read_summary(folder: RunFolder) -> dict[str, Any] | None:
 
 
 def write_results(config: Config, run_: Run, timing: Mapping[str, float]) -> dict[str, Any]:
-    """Write weights.mln, report.html and, last, summary.json; returns the summary."""
+    """Write the weights, report.html and, last, summary.json; returns the summary."""
     folder, line = run_.folder, run_.line()
     summary = {
         "version": __version__,
@@ -43,8 +46,8 @@ def write_results(config: Config, run_: Run, timing: Mapping[str, float]) -> dic
         **timing,
         "config": config.as_dict(),
     }
-    entries = heaviest(run_.learner.weights)
-    write_atomic(folder.weights, weights_text(run_.learner, entries).encode())
+    entries = heaviest(run_.learner.weights.entries())
+    write_atomic(folder.weights, weights_text(run_.learner).encode())
     with storage_errors(folder.report, "write"):
         write_report(
             folder.report,
@@ -62,57 +65,77 @@ def _metrics_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
-def heaviest(weights: WeightTable) -> list[Entry]:
+def heaviest(entries: Iterable[E]) -> list[E]:
     """Return the weights by |averaged weight| times the updates they took part in, largest first.
 
     Weights that are zero and were never updated say nothing and are left out.
     """
-    entries = [e for e in weights.entries() if e.uses or e.weight != 0.0]
-    return sorted(entries, key=lambda e: -abs(e.weight) * max(1, e.uses))
+    known = [e for e in entries if e.uses or e.weight != 0.0]
+    return sorted(known, key=lambda e: -abs(e.weight) * max(1, e.uses))
 
 
-def weights_text(learner: OnlineLearner, entries: list[Entry]) -> str:
-    """Return a weights file."""
-    text = io.StringIO()
-    updates = learner.weights.updates
+def weights_text(learner: Learner) -> str:
+    """Return a weights file: a program in the language of the model.
+
+    That of Markov logic has its weights by influence, that of PSL has the rules in their order.
+    """
+    updates, update = learner.weights.updates, learner.hyper.update
+    averaged = f"Averaged weights after {updates} updates ({update})"
+    if isinstance(learner, SoftLearner):
+        header = f"// {averaged}; written by onlinesrl {__version__}.\n\n"
+        return header + show_program(learner.weights.trained())
+    assert isinstance(learner, OnlineLearner)
+    entries = heaviest(learner.weights.entries())
     header = (
-        f"Averaged weights after {updates} updates ({learner.hyper.update}), most influential first."
+        f"{averaged}, most influential first."
         f"\n{len(entries)} weights; written by onlinesrl {__version__}."
     )
+    text = io.StringIO()
     rows = ((e.clause, e.key, e.weight) for e in entries)
     weight_files.write(learner.layout.plan.program, rows, text, header)
     return text.getvalue()
 
 
-def weight_row(entry: Entry) -> WeightRow:
+def weight_row(entry: WeightEntry) -> WeightRow:
     """Return a weight as the report shows it."""
-    instance = ", ".join(
-        f"{name} = {constant}"
-        for name, constant in zip(entry.clause.template, entry.key, strict=True)
-    )
-    return WeightRow(entry.clause.text, instance, entry.weight, entry.uses)
+    return WeightRow(entry.text, entry.instance, entry.weight, entry.uses)
 
 
-def example_row(learner: OnlineLearner, example: Example, outcome: Outcome) -> ExampleRow:
+def example_row(learner: Learner, example: Example, outcome: Outcome) -> ExampleRow:
     """Return an example as the report shows it."""
-    predicted = outcome.prediction.predicted if outcome.prediction else {}
+    predicted = _valued(outcome.prediction.predicted if outcome.prediction else {})
+    truth = _valued(example.truth or {})
     return ExampleRow(
         str(example.id),
         example.group,
-        _atoms(predicted),
-        _atoms(example.truth or {}),
-        _words(learner, example.evidence),
+        [atom for atom, value in predicted.items() if value > 0.5],
+        [atom for atom, value in truth.items() if value > 0.5],
+        _words(learner, example.evidence) if isinstance(learner, OnlineLearner) else {},
+        {}
+        if isinstance(learner, OnlineLearner)
+        else {a: _value(v, truth.get(a, 0.0)) for a, v in predicted.items()},
     )
 
 
-def _atoms(atoms: Mapping[str, Sequence[list[Constant] | ValuedAtom]]) -> list[str]:
-    found = []
+def _value(predicted: float, true: float) -> str:
+    """Write a value, and the true one if it reads differently."""
+    said, truly = f"{predicted:.2f}", f"{true:.2f}"
+    return said if said == truly else f"{said} \u2192 {truly}"
+
+
+def _valued(atoms: Mapping[str, Sequence[list[Constant] | ValuedAtom]]) -> dict[str, float]:
+    """Return the values of atoms by their spelling."""
+    found = {}
     for name, rows in atoms.items():
         for row in rows:
             args, value = (row.args, row.value) if isinstance(row, ValuedAtom) else (row, 1.0)
-            if value:
-                found.append(show_atom(name, (a if isinstance(a, int) else f'"{a}"' for a in args)))
+            found[show_atom(name, map(_spelled, args))] = value
     return found
+
+
+def _spelled(constant: Constant) -> str:
+    text = str(constant)
+    return text if text.removeprefix("-").isdecimal() else f'"{text}"'
 
 
 def _words(learner: OnlineLearner, evidence: Atoms) -> dict[str, str]:

@@ -52,6 +52,15 @@ FREE = (
 
 _REPLACEABLE = {"source.bootstrap", "source.patience", "source.gaps", "sink.bootstrap"}
 """What says how to get at the data, and not which they are."""
+
+MARKOV_LOGIC_ONLY = (
+    ("learner", "max_weights"),
+    ("inference", "presolve"),
+    ("inference", "solver"),
+    ("inference", "audit_every"),
+    ("inference", "max_nodes"),
+)
+"""The keys that say nothing of a PSL program."""
 _TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smh])")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -266,7 +275,8 @@ class Inference(_Section):
     """How the most probable state is found, and how far a search may go.
 
     A search that ends at ``max_nodes`` (nodes of branch and bound; null: never) without proof makes
-    its example bad (``skip``), ends the run (``stop``), or leaves it with the best state found.
+    its example bad (``skip``), ends the run (``stop``), or leaves it with the best state found; so
+    does the inference of a PSL program that ends at its last round.
     """
 
     presolve: Literal["exact", "none"] = "exact"
@@ -331,9 +341,12 @@ class Limits(_Section):
 
 
 class Config(_Section):
-    """A whole run. Paths are as the process can open them: see ``load``."""
+    """A whole run. Paths are as the process can open them: see ``load``.
 
-    model: Annotated[File, Field(description="the Markov logic network, an .mln file")]
+    The ``model`` is a Markov logic network, or a program in PSL's language where it ends in ``.psl``.
+    """
+
+    model: Annotated[File, Field(description="the rules: an .mln file, or a .psl file")]
     query: Annotated[Names, Field(description="the predicates to predict")]
     source: Annotated[Source, Field(description="a section with the path of the examples")]
     output: AnyPath
@@ -366,6 +379,11 @@ class Config(_Section):
                 "checkpoint.keep: expected at least 2: a shared run may have to go back"
             )
         return self
+
+    @property
+    def soft(self) -> bool:
+        """Whether the model is a PSL program."""
+        return self.model.suffix == ".psl"
 
     def as_dict(self) -> dict[str, Any]:
         """Return every key and its value, fit for JSON."""

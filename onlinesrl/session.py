@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -14,15 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 from onlinesrl.config import Config, mismatch
 from onlinesrl.errors import ExampleError, ModelError, StorageError
-from onlinesrl.ground.plan import Plan, compile_program
+from onlinesrl.ground.plan import compile_program
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Mpe
+from onlinesrl.infer.small import SmallAdmm
 from onlinesrl.infer.walksat import WalkSat
-from onlinesrl.lang import mln
+from onlinesrl.lang import mln, psl
 from onlinesrl.lang import weights as weight_files
 from onlinesrl.lang.ast import Program
 from onlinesrl.lang.example import Example
-from onlinesrl.learn.online import Hyper, Inference, OnlineLearner, Outcome
+from onlinesrl.lang.psl_ast import PslProgram
+from onlinesrl.learn.learner import Hyper, Learner, Outcome
+from onlinesrl.learn.online import Inference, OnlineLearner
+from onlinesrl.learn.soft import SoftInference, SoftLearner
 from onlinesrl.metrics import Metrics
 from onlinesrl.progress import Progress
 from onlinesrl.results import read_summary, write_results
@@ -47,41 +51,33 @@ def warn(message: str) -> None:
 # learners ----------------------------------------------------------------------------------------
 
 
-def make_plan(config: Config, program: Program) -> tuple[Plan, tuple[str, int] | None]:
-    """Compile a program for the configuration's query, and find the argument counted by value."""
+def _load(path: Path) -> Program | PslProgram:
+    return psl.load(path) if path.suffix == ".psl" else mln.load(path)
+
+
+def make_learner(
+    config: Config, program: Program | PslProgram | None = None, margins: bool = False
+) -> Learner:
+    """Return a learner of the configured model, or of another, with the weights in its file."""
+    program = _load(config.model) if program is None else program
     for name in config.query:
         if name not in program.predicates:
             known = ", ".join(sorted(program.predicates))
             raise config.error("query", f"{name} is not declared in the model, which has {known}")
-    return compile_program(program, config.query), _counted(config, program)
-
-
-def _counted(config: Config, program: Program) -> tuple[str, int] | None:
-    """Resolve ``metrics.by``: ``Predicate.N`` (from 1) or the name of a query argument's type."""
-    by = config.metrics.by
-    if by is None:
-        return None
-    arguments = [(q, n) for q in config.query for n in range(len(program.predicates[q].types))]
-    for name, n in arguments:
-        if by in (f"{name}.{n + 1}", program.predicates[name].types[n]):
-            return name, n
-    known = [f"{q}.{n + 1} ({program.predicates[q].types[n]})" for q, n in arguments]
-    raise config.error(
-        "metrics.by", f"{by} is no argument of a query predicate: {', '.join(known)}"
-    )
-
-
-def make_learner(
-    config: Config, program: Program | None = None, margins: bool = False
-) -> OnlineLearner:
-    """Return a learner of the configured model, or of another, with the weights in its file."""
-    program = mln.load(config.model) if program is None else program
-    plan, by = make_plan(config, program)
-    inference = config.inference
+    hyper = Hyper(**config.learner.model_dump(exclude={"start"}))
+    by, inference = _counted(config, program), config.inference
+    if isinstance(program, PslProgram):
+        soft = SoftInference(
+            SmallAdmm(),
+            fallback=inference.unsolved == "fallback",
+            max_groundings=inference.max_groundings,
+            max_atoms=config.limits.max_atoms,
+        )
+        return SoftLearner(program, config.query, hyper, soft, by)
     ilp = Ilp(inference.solver, max_nodes=inference.max_nodes)
     return OnlineLearner(
-        plan,
-        Hyper(**config.learner.model_dump(exclude={"start"})),
+        compile_program(program, config.query),
+        hyper,
         Inference(
             whole=ilp,
             exact=Mpe(Ilp(inference.solver, max_nodes=inference.max_nodes)),
@@ -96,21 +92,56 @@ def make_learner(
     )
 
 
-def new_learner(config: Config) -> OnlineLearner:
+def _counted(config: Config, program: Program | PslProgram) -> tuple[str, int] | None:
+    """Resolve ``metrics.by``: ``Predicate.N`` (from 1) or the name of a query argument's type."""
+    by = config.metrics.by
+    if by is None:
+        return None
+    arguments = [
+        (name, n, kind) for name in config.query for n, kind in enumerate(_types(program, name))
+    ]
+    for name, n, kind in arguments:
+        if by in (f"{name}.{n + 1}", kind):
+            return name, n
+    known = [f"{q}.{n + 1}{f' ({kind})' if kind else ''}" for q, n, kind in arguments]
+    raise config.error(
+        "metrics.by", f"{by} is no argument of a query predicate: {', '.join(known)}"
+    )
+
+
+def _types(program: Program | PslProgram, name: str) -> Sequence[str | None]:
+    """Return the types of a predicate's arguments; PSL has none."""
+    if isinstance(program, PslProgram):
+        return [None] * program.predicates[name]
+    return program.predicates[name].types
+
+
+def new_learner(config: Config) -> Learner:
     """Return a learner to be trained: with starting weights, and room for more than it starts with."""
     learner = make_learner(config)
-    most, fixed = config.learner.max_weights, learner.weights.reserved
-    if most is not None and most < 2 * fixed:
-        reason = f"the rules alone have {fixed} weights; expected at least {2 * fixed}"
-        raise config.error("learner.max_weights", reason)
-    if config.learner.start is not None:
-        for lost in set_weights(learner, mln.load(config.learner.start)):
-            warn(f"{config.learner.start}: {lost}")
+    most, start = config.learner.max_weights, config.learner.start
+    if isinstance(learner, OnlineLearner) and most is not None:
+        fixed = learner.weights.reserved
+        if most < 2 * fixed:
+            reason = f"the rules alone have {fixed} weights; expected at least {2 * fixed}"
+            raise config.error("learner.max_weights", reason)
+    if start is not None:
+        if (start.suffix == ".psl") != config.soft:
+            raise config.error("learner.start", f"expected weights for {config.model.name}")
+        for lost in set_weights(learner, _load(start)):
+            warn(f"{start}: {lost}")
     return learner
 
 
-def set_weights(learner: OnlineLearner, weights: Program) -> list[str]:
+def set_weights(learner: Learner, weights: Program | PslProgram) -> list[str]:
     """Set starting weights from a weights file; returns what the model has no place for."""
+    if isinstance(weights, PslProgram):
+        assert isinstance(learner, SoftLearner)
+        return [
+            f"line {lost.position.line}: no rule of the model fits `{lost.text}`"
+            for lost in learner.weights.start(weights)
+        ]
+    assert isinstance(learner, OnlineLearner)
     matched = weight_files.read(learner.weights.clauses, weights)
     for clause, key, weight in matched.entries:
         learner.weights.set(clause, key, weight)
@@ -120,33 +151,39 @@ def set_weights(learner: OnlineLearner, weights: Program) -> list[str]:
     ]
 
 
-def trained_learner(config: Config, trained: Path, margins: bool = False) -> OnlineLearner:
-    """Return a learner with the weights of a checkpoint or of an MLN file.
+def trained_learner(config: Config, trained: Path, margins: bool = False) -> Learner:
+    """Return a learner with the weights of a checkpoint or of an MLN or PSL file.
 
-    An MLN file whose rules are all the configured model's sets that model's weights; any other is a
+    A file whose rules are all the configured model's sets that model's weights; any other is a
     model of its own. Raises ConfigError for a checkpoint of another model.
     """
     if trained.suffix == ".ckpt" or trained.is_dir():
         return _from_checkpoint(config, trained, margins)
-    program = mln.load(trained)
+    program = _load(trained)
+    if isinstance(program, Program):
+        _check_weighted(trained, program)
+    if isinstance(program, PslProgram) == config.soft:
+        learner = make_learner(config, margins=margins)
+        if not set_weights(learner, program):
+            return learner
+    return make_learner(config, program, margins)
+
+
+def _check_weighted(path: Path, program: Program) -> None:
     for rule in program.rules:
         if rule.weight is None and not rule.hard:
             raise ModelError(
                 f"this rule has no weight, so the file is not a trained model: {rule.text}",
-                file=str(trained),
+                file=str(path),
                 line=rule.position.line,
                 column=rule.position.column,
             )
-    learner = make_learner(config, margins=margins)
-    if not set_weights(learner, program):
-        return learner
-    return make_learner(config, program, margins)
 
 
-def _from_checkpoint(config: Config, path: Path, margins: bool) -> OnlineLearner:
+def _from_checkpoint(config: Config, path: Path, margins: bool) -> Learner:
     saved = load_checkpoint(path)
     learner = make_learner(config, margins=margins)
-    current = config.fingerprint(learner.layout.plan.program.text)
+    current = config.fingerprint(learner.model_text)
     old, new = (
         {key: fingerprint.get(key) for key in ("model", "query")}
         for fingerprint in (saved.header["fingerprint"], current)
@@ -274,8 +311,8 @@ def _run(
     config: Config, options: Options, import_seconds: float, say: Warn, stopper: Stopper
 ) -> dict[str, Any]:
     learner, compile_seconds = new_learner(config), 0.0
-    fingerprint = config.fingerprint(learner.layout.plan.program.text)
-    with RunFolder(config.output) as folder:
+    fingerprint = config.fingerprint(learner.model_text)
+    with RunFolder(config.output, ".psl" if config.soft else ".mln") as folder:
         if options.fresh:
             folder.clear()
         reader = make_reader(config, options.until == "end", folder.order)
@@ -324,7 +361,7 @@ def _accepted(
 
 
 def _make_run(
-    config: Config, options: Options, learner: OnlineLearner, reader: Reader, folder: RunFolder
+    config: Config, options: Options, learner: Learner, reader: Reader, folder: RunFolder
 ) -> Run:
     schedule = Schedule(
         config.checkpoint.examples,
@@ -338,7 +375,7 @@ def _make_run(
         reader,
         folder,
         schedule,
-        config.fingerprint(learner.layout.plan.program.text),
+        config.fingerprint(learner.model_text),
         options.strict,
         config.limits.bad_share,
         config.limits.crashes,
@@ -349,7 +386,7 @@ def _make_run(
     )
 
 
-def compile_kernels(learner: OnlineLearner, say: Warn) -> float:
+def compile_kernels(learner: Learner, say: Warn) -> float:
     """Compile the kernels or load them, telling a person when that takes long; returns seconds."""
     patience = threading.Timer(2.0, say, ["compiling the kernels, once: about a minute ..."])
     patience.start()
@@ -362,7 +399,7 @@ def compile_kernels(learner: OnlineLearner, say: Warn) -> float:
 # held-out data -------------------------------------------------------------------------------------
 
 
-def predictions(learner: OnlineLearner, config: Config, metrics: Metrics) -> Iterator[Outcome]:
+def predictions(learner: Learner, config: Config, metrics: Metrics) -> Iterator[Outcome]:
     """Predict the configured source without learning; ``metrics`` takes the counts."""
     batch: list[Any] = []
     places: list[str] = []
@@ -408,11 +445,7 @@ def evaluate(config: Config, trained: Path) -> dict[str, Any]:
 def check(config: Config, most: int) -> tuple[list[str], bool]:
     """Validate configuration, model and first examples; returns what was found, and if all is good."""
     learner = new_learner(config)
-    plan = learner.layout.plan
-    found = [
-        f"model: {len(plan.program.rules)} rules, {len(plan.clauses)} clauses to ground, "
-        f"{len(plan.groups)} groups"
-    ]
+    found = [f"model: {learner.describe()}"]
     first = list(islice(_examples(config), most))
     examples = [example for _, example in first]
     places = [f"{record.file}:{record.line}" for record, _ in first]

@@ -21,7 +21,7 @@ from tests.kafka.broker import broker, broker_process, own_broker, topic  # noqa
 REPO = Path(__file__).parents[1]
 MODEL = REPO / "streams" / "citations" / "segmentation.mln"
 CITATIONS = REPO / "streams" / "citations" / "citations.jsonl"
-RESULTS = ("weights.mln", "predictions.jsonl", "metrics.jsonl", "deadletter.jsonl")
+RESULTS = ("weights.*", "predictions.jsonl", "metrics.jsonl", "deadletter.jsonl")
 RUNNING: set[int] = set()
 TRIED: Counter[str] = Counter()
 KEYS = {"model": str(MODEL), "query": "InField", "metrics": {"by": "field"}}
@@ -91,7 +91,8 @@ class Job:
 
     def results(self) -> dict[str, bytes]:
         """The files that must not depend on when or how often a run was stopped."""
-        return {name: (self.output / name).read_bytes() for name in RESULTS}
+        found = [next(self.output.glob(name)) for name in RESULTS]
+        return {path.name: path.read_bytes() for path in found}
 
     def lines(self, name: str) -> list[Any]:
         """The JSON lines of a file of the run folder."""

@@ -27,6 +27,7 @@ class Tally:
     routes: dict[str, int] = field(default_factory=dict)
     by_class: dict[str, list[int]] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
+    l1: int | None = None
 
 
 @st.composite

@@ -109,6 +109,23 @@ class Micrographs:
     first_variable: Indices
     first_row: Indices
 
+    def micrograph(self, n: int) -> HingeModel:
+        """Return the n-th one as a model of its own."""
+        model, rows = self.model, slice(self.first_row[n], self.first_row[n + 1])
+        start = model.start[rows.start : rows.stop + 1]
+        entries = slice(start[0], start[-1])
+        first = self.first_variable[n]
+        return HingeModel(
+            int(self.first_variable[n + 1] - first),
+            start - start[0],
+            model.variable[entries] - np.int32(first),
+            model.coefficient[entries],
+            model.constant[rows],
+            model.weight_index[rows],
+            model.power[rows],
+            model.kind[rows],
+        )
+
 
 def validate(model: HingeModel) -> None:
     """Check what every engine takes for granted; a contract check, not for the inner loop.

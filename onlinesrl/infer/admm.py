@@ -108,7 +108,8 @@ class AdmmState:
             np.zeros(model.n_variables),
         )
         y = np.full(model.n_variables, 0.5) if start is None else start.y.copy()
-        dual = rows.slope(model.forms(y)) if start is None else start.dual.copy()
+        dual = rows.slope(model.forms(y)) if start is None else start.dual
+        dual = np.clip(dual, rows.low, rows.high)
         self.now = kernel.Iterate(y, dual, np.empty_like(y), np.empty_like(y))
         self.eta = 1.0
         self.n_rounds = 0

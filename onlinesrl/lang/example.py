@@ -13,7 +13,7 @@ Constant: TypeAlias = str | int
 
 
 class ValuedAtom(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An atom with a truth value: 1 true, 0 false."""
+    """An atom with a truth value: 1 true, 0 false, and for PSL programs what is between them."""
 
     args: list[Constant]
     value: float = 1.0
@@ -27,10 +27,10 @@ class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     ``evidence`` holds the true atoms of each evidence predicate (and observed ones of query
     predicates), ``truth`` the true query atoms; without it the example is predicted and not learned
-    from. ``query`` lists the open atoms where they are not all groundings over the world's constants.
-    ``group`` names the fold, ``dup_of`` an earlier example that this one repeats, ``time`` is when it
-    happened, in seconds from any start. A constant is a
-    string or a whole number; ``3`` and ``"3"`` are the same constant.
+    from. ``query`` lists the open atoms where they are not all groundings over the world's constants;
+    for a PSL program it always does, and they are its targets. ``group`` names the fold, ``dup_of`` an
+    earlier example that this one repeats, ``time`` is when it happened, in seconds from any start. A
+    constant is a string or a whole number; ``3`` and ``"3"`` are the same constant.
     """
 
     id: Constant

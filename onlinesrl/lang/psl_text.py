@@ -136,6 +136,11 @@ def show_rule(rule: PslRule) -> str:
     return f"{show_number(rule.weight)}: {body}{power}{filters}"
 
 
+def show_unweighted(rule: PslRule) -> str:
+    """Spell a rule without its weight, if it has one."""
+    return show_rule(rule).partition(": ")[2] if rule.weight is not None else show_rule(rule)
+
+
 def show_program(program: PslProgram) -> str:
     """Spell a program, a rule on each line."""
     return "".join(f"{show_rule(rule)}\n" for rule in program.rules)

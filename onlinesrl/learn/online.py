@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from onlinesrl.errors import ExampleError, OnlinesrlError, printable
@@ -27,15 +26,9 @@ from onlinesrl.infer.engine import Infeasible, MapEngine, RankingEngine, Solutio
 from onlinesrl.kernels import elimination, ground, network, updates
 from onlinesrl.kernels import learn as k
 from onlinesrl.lang.example import Constant, Example
+from onlinesrl.learn.learner import UPDATES, Hyper, Outcome, Prediction, Tally
 from onlinesrl.learn.weights import WeightTable
 
-UPDATES = {
-    "cda1": updates.CDA1,
-    "cda2": updates.CDA2,
-    "mira": updates.MIRA,
-    "subgradient": updates.SUBGRADIENT,
-    "perceptron": updates.PERCEPTRON,
-}
 ROUTES = {k.ELIMINATION: "elimination", k.ILP: "ilp"}
 AUDIT_TOLERANCE = 1e-6
 UNSOLVED = 32
@@ -59,17 +52,6 @@ class AuditError(OnlinesrlError):
 
 
 @dataclass(frozen=True)
-class Hyper:
-    """The learner's hyper-parameters; ``loss`` is "pl" or "ml", ``max_weights`` None for no limit."""
-
-    update: str = "cda2"
-    loss: str = "ml"
-    sigma: float = 0.01
-    eta: float = 1.0
-    max_weights: int | None = None
-
-
-@dataclass(frozen=True)
 class Inference:
     """How MPE problems are solved and how large they may be.
 
@@ -86,44 +68,6 @@ class Inference:
     audit_every: int = 0
     max_groundings: int = 1_000_000
     max_atoms: int = 1_000_000
-
-
-class Prediction(msgspec.Struct, omit_defaults=True):
-    """One line of predictions.jsonl."""
-
-    id: Constant
-    predicted: dict[str, list[list[Constant]]]
-    score: float
-    certified: bool
-    group: str | None = None
-    hamming: int | None = None
-    margin: float | None = None
-
-
-class Outcome(msgspec.Struct):
-    """What became of one example: its prediction, or the reason why it is bad.
-
-    ``unsolved``: it is put aside because a search ended at its limit, not for what it says.
-    """
-
-    prediction: Prediction | None
-    error: str | None = None
-    unsolved: bool = False
-
-
-@dataclass(frozen=True)
-class Tally:
-    """Whole-number counts over a batch, for the metrics."""
-
-    counts: Indices  # [7], kernels.learn.HITS .. EXACT
-    labelled: int
-    predicted: int
-    certified: int
-    audited: int
-    unsolved: int  # a search ended at its limit, whether the example was put aside or not
-    routes: Mapping[str, int]
-    by_class: Mapping[str, Indices]  # hits, false alarms, misses
-    errors: Mapping[str, int]  # the bad ones, by ExampleError's kinds
 
 
 @dataclass(frozen=True)
@@ -180,6 +124,19 @@ class OnlineLearner:
             query,
             argument,
             self.margins,
+        )
+
+    @property
+    def model_text(self) -> str:
+        """The model's text, with what it includes."""
+        return self.layout.plan.program.text
+
+    def describe(self) -> str:
+        """Say how large the model is."""
+        plan = self.layout.plan
+        return (
+            f"{len(plan.program.rules)} rules, {len(plan.clauses)} clauses to ground, "
+            f"{len(plan.groups)} groups"
         )
 
     # memory --------------------------------------------------------------------------------

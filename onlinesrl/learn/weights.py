@@ -31,6 +31,17 @@ class Entry:
     weight: float
     uses: int
 
+    @property
+    def text(self) -> str:
+        """The text of the clause."""
+        return self.clause.text
+
+    @property
+    def instance(self) -> str:
+        """The constants with the names of their variables."""
+        names = zip(self.clause.template, self.key, strict=True)
+        return ", ".join(f"{name} = {constant}" for name, constant in names)
+
 
 class WeightTable:
     """Owns the weight arrays of ``kernels.learn.Weights`` and the constants they are known by."""

@@ -38,21 +38,27 @@ _BOUNDS = {
 
 
 def learning_curve(metrics: Sequence[Figures]) -> Markup:
-    """Return the F1 of the whole stream so far, and of each stretch of it."""
-    whole = _points(metrics, lambda line: number(line.get("f1")))
-    recent = _points(metrics, lambda line: number((line.get("window") or {}).get("f1")))
+    """Return the F1 of the whole stream so far, and of each stretch of it.
+
+    Where the atoms have values, it is their mean absolute error.
+    """
+    soft = any("mae" in line for line in metrics)
+    key = "mae" if soft else "f1"
+    whole = _points(metrics, lambda line: number(line.get(key)))
+    recent = _points(metrics, lambda line: number((line.get("window") or {}).get(key)))
     if not whole:
         return section(
             "Learning curve", paragraph("No labelled example was scored: there is none.")
         )
     words = paragraph(
-        "F1 as the stream went by: over the whole stream so far, which keeps the mistakes of the "
-        "first examples for good, and over the examples since the point before alone, which is "
-        "how well it predicted by then."
+        f"{'The mean absolute error' if soft else 'F1'} as the stream went by: over the whole stream "
+        "so far, which keeps the mistakes of the first examples for good, and over the examples since "
+        "the point before alone, which is how well it predicted by then."
     )
     lines = [Series("whole stream so far", whole), Series("since the point before", recent)]
-    chart = line_chart(lines, label="Learning curve", show=percent, tick=percent_tick)
-    return section("Learning curve", words, chart, _numbers(metrics))
+    show, tick = (figure, figure) if soft else (percent, percent_tick)
+    chart = line_chart(lines, label="Learning curve", show=show, tick=tick)
+    return section("Learning curve", words, chart, _numbers(metrics, soft))
 
 
 def regret_bound(metrics: Sequence[Figures], update: str) -> Markup | None:
@@ -91,12 +97,23 @@ def _per_update(line: Figures, *keys: str) -> float | None:
     return sum(value for value in values if value is not None) / updates
 
 
-def _numbers(metrics: Sequence[Figures]) -> Markup:
+def _numbers(metrics: Sequence[Figures], soft: bool) -> Markup:
     """Return the figures behind the curve, at most some forty lines of them."""
     lines = {float(line["examples"]): line for line in metrics if line["examples"] >= 1}
     span = math.log(max(lines)) or 1.0
     kept = thin([(at, 0.0) for at in lines], lambda at: 100 * math.log(at) / span, 40)
-    keys = ("f1", "precision", "recall", "accuracy")
-    rows = [[count(at), *(or_dash(lines[at].get(key), percent) for key in keys)] for at, _ in kept]
-    figures = table(("examples", "F1", "precision", "recall", "accuracy"), rows)
+    columns = {"F1": "f1", "precision": "precision", "recall": "recall", "accuracy": "accuracy"}
+    if soft:
+        columns["mean absolute error"] = "mae"
+    rows = [
+        [
+            count(at),
+            *(
+                or_dash(lines[at].get(k), figure if k == "mae" else percent)
+                for k in columns.values()
+            ),
+        ]
+        for at, _ in kept
+    ]
+    figures = table(("examples", *columns), rows)
     return tag("details", tag("summary", "The numbers behind the curve"), figures)

@@ -12,6 +12,10 @@ from onlinesrl.report.words import count, paragraph, section
 _MOST_ATOMS = 400
 _TERM = re.compile(r'"(?:\\.|[^"\\])*"|[^,()"]+')
 _INTEGER = re.compile(r"-?[0-9]{1,15}")
+_VALUES = (
+    "Every atom with its predicted value and, where that is another one, its true value after an "
+    "arrow. Those above 1/2 count as true; "
+)
 _SIGNS = {"wrong": "+\u00a0", "missing": "\u2212\u00a0", "": ""}
 
 
@@ -20,7 +24,8 @@ class ExampleRow:
     """One prediction beside its truth, as atoms such as ``InField(3, "title")``.
 
     ``truth`` is None for an example without labels. ``words`` says what constants stand for, as
-    {"3": "learning"}, for constants that say little by themselves.
+    {"3": "learning"}, for constants that say little by themselves. ``values`` says what is written
+    beside atoms that have one in [0, 1], which are shown even if they are neither predicted nor true.
     """
 
     id: str
@@ -28,6 +33,7 @@ class ExampleRow:
     predicted: Sequence[str]
     truth: Sequence[str] | None
     words: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,7 @@ class _Atom:
     name: str
     terms: tuple[str, ...]
     mark: str
+    value: str = ""
 
     def order(self) -> tuple[object, ...]:
         """Sort by predicate and terms, numbers by their value."""
@@ -47,12 +54,12 @@ class _Atom:
         return (self.name, *keys)
 
 
-def examples_section(examples: Sequence[ExampleRow]) -> Markup | None:
-    """Return the section, or None if there are no examples."""
+def examples_section(examples: Sequence[ExampleRow], soft: bool = False) -> Markup | None:
+    """Return the section, or None if there are no examples; ``soft``: of values in [0, 1]."""
     if not examples:
         return None
     legend = paragraph(
-        "An atom without a mark is predicted and true; ",
+        _VALUES if soft else "An atom without a mark is predicted and true; ",
         tag("span", "+\u00a0marked so", class_="wrong"),
         " it is predicted but not true; ",
         tag("span", "\u2212\u00a0marked so", class_="missing"),
@@ -74,15 +81,18 @@ def _example(example: ExampleRow) -> Markup:
     marks = dict.fromkeys(missing, "missing")
     if example.truth is not None:
         marks |= dict.fromkeys(wrong, "wrong")
-    atoms = [_parse(atom, marks.get(atom, "")) for atom in predicted | truth]
+    atoms = [
+        _parse(atom, marks.get(atom, ""), example.values.get(atom, ""))
+        for atom in predicted | truth | example.values.keys()
+    ]
     body = _rows(sorted(atoms, key=_Atom.order), example.words)
     return tag("div", header, body, class_="example")
 
 
-def _parse(atom: str, mark: str) -> _Atom:
+def _parse(atom: str, mark: str, value: str) -> _Atom:
     name, _, inside = atom.partition("(")
     terms = (term.strip() for term in _TERM.findall(inside))
-    return _Atom(name, tuple(term for term in terms if term), mark)
+    return _Atom(name, tuple(term for term in terms if term), mark, value)
 
 
 def _rows(atoms: Sequence[_Atom], words: Mapping[str, str]) -> Markup:
@@ -95,7 +105,7 @@ def _rows(atoms: Sequence[_Atom], words: Mapping[str, str]) -> Markup:
         last = f", {atom.terms[-1]}" if shared else ""
         head = f"{atom.name}(\u2026{last})" if atom.terms else atom.name
         terms = atom.terms[:-1] if shared else atom.terms
-        rows.setdefault(head, []).append(_chip(terms or (atom.name,), atom.mark, words))
+        rows.setdefault(head, []).append(_chip(terms or (atom.name,), atom.mark, words, atom.value))
     if len(atoms) > _MOST_ATOMS:
         rows["and"] = [tag("span", f"{count(len(atoms) - _MOST_ATOMS)} more atoms")]
     used = {_plain(term) for atom in atoms for term in atom.terms}
@@ -111,12 +121,13 @@ def _share_last_terms(atoms: Sequence[_Atom]) -> bool:
     return 2 * len(ends) <= len(atoms) and all(len(atom.terms) > 1 for atom in atoms)
 
 
-def _chip(terms: Sequence[str], mark: str, words: Mapping[str, str]) -> Markup:
-    """Return the terms of an atom, with what they stand for."""
+def _chip(terms: Sequence[str], mark: str, words: Mapping[str, str], value: str = "") -> Markup:
+    """Return the terms of an atom, with what they stand for, and its value."""
     shown: list[object] = []
     for term in map(_plain, terms):
         shown += [", "] if shown else []
         shown += [words[term], tag("sub", term)] if term in words else [term]
+    shown += [" ", tag("sub", value)] if value else []
     return join(tag("span", _SIGNS[mark], *shown, class_=f"atom {mark}".strip()), " ")
 
 

@@ -27,7 +27,10 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _ROUTES = {
     "elimination": "exact reductions alone, no search needed",
     "ilp": "a 0-1 integer programme, solved to optimality",
+    "admm": "convex optimisation, until a lower bound shows the energy to be the least",
 }
+
+_LABELLED = "the units to label got the right label"
 
 
 def write_report(  # noqa: PLR0913 - what a report says
@@ -47,14 +50,14 @@ def write_report(  # noqa: PLR0913 - what a report says
     """
     last = metrics[-1] if metrics else {}
     figures = {**last, **{key: value for key, value in summary.items() if value is not None}}
-    config = summary.get("config") or {}
+    config, soft = summary.get("config") or {}, "mae" in figures
     body = join(
         _figures(figures),
         learning_curve(metrics),
         _by_value(last),
-        examples_section(examples),
+        examples_section(examples, soft),
         regret_bound(metrics, str((config.get("learner") or {}).get("update"))),
-        weights_section(weights),
+        weights_section(weights, soft),
         _solver(figures),
         _dead_letters(figures),
         _configuration(config, summary),
@@ -94,11 +97,13 @@ def _tiles(figures: Figures) -> list[tuple[str, str, Callable[[float], str], str
     learned, dropped = (number(figures.get(key)) or 0 for key in ("updates", "dropped_weights"))
     precision, recall = (or_dash(figures.get(key), percent) for key in ("precision", "recall"))
     f1 = f"{precision} of the atoms it predicted are true, {recall} of the true ones were found"
+    right = "the atoms are on the right side of 1/2" if "mae" in figures else _LABELLED
     took = f"{or_dash(figures.get('seconds'), figure)} seconds in all"
     return [
         ("examples", "Examples", count, f"{count(learned)} of them learned from"),
+        ("mae", "Mean absolute error", figure, "between the values of the atoms and the true ones"),
         ("f1", "F1", percent, f1),
-        ("accuracy", "Accuracy", percent, "of the units to label got the right label"),
+        ("accuracy", "Accuracy", percent, f"of {right}"),
         ("exact", "Exact", percent, "of the examples have no wrong atom"),
         ("hamming", "Hamming loss", figure, "wrong atoms an example, in the mean"),
         ("weights", "Weights", count, f"learned, and {count(dropped)} dropped"),

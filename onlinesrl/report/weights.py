@@ -21,8 +21,21 @@ class WeightRow:
     updates: int
 
 
-def weights_section(weights: Sequence[WeightRow]) -> Markup | None:
-    """Return the section, or None if there are no weights; rules stand as they first occur."""
+_MARKOV_LOGIC = (
+    "A rule with a weight above zero makes states in which it holds more likely, one below zero "
+    "less; all bars have the same scale."
+)
+_SOFT = (
+    "The larger a rule's weight, the more it costs to break it; one of weight zero says nothing. All "
+    "bars have the same scale."
+)
+
+
+def weights_section(weights: Sequence[WeightRow], soft: bool = False) -> Markup | None:
+    """Return the section, or None if there are no weights; rules stand as they first occur.
+
+    ``soft``: they are those of a PSL program.
+    """
     if not weights:
         return None
     rules: dict[str, list[WeightRow]] = {}
@@ -30,9 +43,8 @@ def weights_section(weights: Sequence[WeightRow]) -> Markup | None:
         rules.setdefault(row.rule, []).append(row)
     scale = max(abs(row.weight) for row in weights) or 1.0
     words = paragraph(
-        "What the model learned. A rule with a weight above zero makes states in which it holds "
-        "more likely, one below zero less; all bars have the same scale. The updates are the "
-        "examples that moved the weight."
+        f"What the model learned. {_SOFT if soft else _MARKOV_LOGIC} The updates are the examples that "
+        "moved the weight."
     )
     blocks = (_rule(rule, rows, scale) for rule, rows in rules.items())
     return section("Heaviest weights by rule", words, *blocks)

@@ -193,6 +193,10 @@ _FAMILIES = {
 }
 _GAUGES = {
     "f1": ("f1_ratio", "F1 of the predictions made before their truth was looked at."),
+    "mae": (
+        "mean_absolute_error",
+        "Mean |value - true value| of the same predictions, of PSL programs.",
+    ),
     "loss": ("mean_loss", "Mean loss of the updates."),
     "regret_bound": ("regret_bound", "Upper bound on the regret."),
     "weights": ("weights", "Weights held."),
@@ -215,7 +219,7 @@ def _counters(figures: dict[str, Any]) -> Iterator[Metric]:
 def _gauges(figures: dict[str, Any]) -> Iterator[Metric]:
     """Yield the figures that go up and down; one that is not known is left out."""
     for key, (name, words) in _GAUGES.items():
-        if figures[key] is not None:
+        if figures.get(key) is not None:
             yield _gauge(name, words, figures[key])
 
 

@@ -157,10 +157,11 @@ class RunFolder:
 
     Creates the folder and takes an exclusive lock on its `lock` file, which the system releases
     when the process ends, however it ends. Raises LockedError when another holds it, StorageError
-    when the folder cannot be made. Knows the names of all that a run writes.
+    when the folder cannot be made. Knows the names of all that a run writes; that of the weights ends
+    like the model's, in `suffix`.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, suffix: str = ".mln") -> None:
         self.path = path
         self.predictions = path / "predictions.jsonl"
         self.metrics = path / "metrics.jsonl"
@@ -168,7 +169,7 @@ class RunFolder:
         self.order = path / "order.jsonl"
         self.checkpoints = path / "checkpoints"
         self.started = path / "started"
-        self.weights = path / "weights.mln"
+        self.weights = path / f"weights{suffix}"
         self.summary = path / "summary.json"
         self.report = path / "report.html"
         with storage_errors(path, "make the run folder"):
@@ -184,7 +185,8 @@ class RunFolder:
             sync_folder(self.checkpoints)
             for file in (self.predictions, self.metrics, self.deadletter, self.order, self.started):
                 file.unlink(missing_ok=True)
-            for file in (self.weights, self.summary, self.report):
+            weights = (self.path / f"weights{suffix}" for suffix in (".mln", ".psl"))
+            for file in (*weights, self.summary, self.report):
                 file.unlink(missing_ok=True)
                 file.with_name(f".{file.name}.tmp").unlink(missing_ok=True)
 

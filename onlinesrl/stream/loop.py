@@ -20,7 +20,7 @@ import msgspec
 from onlinesrl import __version__
 from onlinesrl.errors import DataError, ExampleError, OnlinesrlError
 from onlinesrl.lang.example import Example, Label
-from onlinesrl.learn.online import OnlineLearner, Outcome
+from onlinesrl.learn.learner import Learner, Outcome
 from onlinesrl.metrics import Metrics
 from onlinesrl.stream import checkpoint
 from onlinesrl.stream.crash import CrashNote
@@ -183,7 +183,7 @@ class Run:
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a run is made of
         self,
-        learner: OnlineLearner,
+        learner: Learner,
         reader: Reader,
         folder: RunFolder,
         schedule: Schedule,
@@ -256,7 +256,7 @@ class Run:
         header = {
             "version": __version__,
             "fingerprint": dict(self.fingerprint),
-            "model": self.learner.layout.plan.program.text,
+            "model": self.learner.model_text,
             "lengths": {name: file.length for name, file in self._outputs().items()},
             "learner": learner,
             "metrics": self.metrics.save(),

@@ -165,10 +165,10 @@ def test_a_learner_that_has_seen_much_is_restored_to_little() -> None:
 def test_a_weights_file_says_what_the_table_says() -> None:
     learner = new_learner()
     learn(learner, examples(60))
-    entries = heaviest(learner.weights)
+    entries = heaviest(learner.weights.entries())
     influence = [abs(e.weight) * max(1, e.uses) for e in entries]
     assert influence == sorted(influence, reverse=True)
-    text = weights_text(learner, entries)
+    text = weights_text(learner)
     again = new_learner()
     assert set_weights(again, mln.parse(text, "weights.mln")) == []
     expected = {name: weight for name, (weight, _) in named(learner.weights).items()}
@@ -190,7 +190,7 @@ def test_a_weights_file_says_what_the_table_says() -> None:
 def test_learning_goes_on_around_starting_weights() -> None:
     first = new_learner("cda1")
     learn(first, examples(60))
-    text = weights_text(first, heaviest(first.weights))
+    text = weights_text(first)
     second = new_learner("cda1")
     set_weights(second, mln.parse(text, "weights.mln"))
     base = {name: weight for name, (weight, _) in named(second.weights).items()}

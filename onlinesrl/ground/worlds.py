@@ -1,0 +1,180 @@
+"""Examples packed into one database of many small worlds, for programs in PSL's language.
+
+Constants are numbered by their names in ascending order, so that nothing that is made of a world can
+depend on which others it is packed with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from onlinesrl.errors import ExampleError
+from onlinesrl.ground.model import Floats
+from onlinesrl.ground.pack import show_atom
+from onlinesrl.lang.example import Constant, Example, ValuedAtom
+from onlinesrl.lang.psl_data import Database, IntArray, Relation, Table
+
+Atoms = dict[tuple[str, ...], float]
+"""The atoms of one predicate by their constants, with their values."""
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """One example, checked: what is observed and what is to be inferred, by predicate.
+
+    ``targets`` has the arguments as the example spells them; ``truth`` (targets,) is in the order of
+    the targets, the predicates in that of ``SoftPacker.query``; None without labels.
+    """
+
+    example: Example
+    observed: Mapping[str, Atoms]
+    targets: Mapping[str, dict[tuple[str, ...], list[Constant]]]
+    truth: Floats | None
+
+
+class SoftPacker:
+    """Turns examples into worlds, and worlds into databases.
+
+    ``arities`` are those of the program's predicates, ``query`` the ones that have targets; no example
+    may list more than ``max_atoms`` atoms of a predicate.
+    """
+
+    def __init__(self, arities: Mapping[str, int], query: Sequence[str], max_atoms: int):
+        self.query = tuple(query)
+        self.arities = {name: arities[name] for name in (*query, *arities)}
+        self.max_atoms = max_atoms
+
+    def world(self, example: Example) -> World:
+        """Check an example. Raises ExampleError."""
+        if example.query is None:
+            raise ExampleError(
+                "no `query`: an example of a PSL program lists the atoms to predict there", "schema"
+            )
+        observed = {
+            name: self._atoms(name, atoms, "evidence", self.arities)
+            for name, atoms in example.evidence.items()
+        }
+        targets = {name: self._targets(name, example, observed) for name in self.query}
+        for name in example.query:
+            self._known(name, "query", self.query)
+        if not any(targets.values()):
+            raise ExampleError("`query` lists no atom to predict", "schema")
+        truth = None if example.truth is None else self._truth(example, targets)
+        return World(example, observed, targets, truth)
+
+    def database(self, worlds: Sequence[World]) -> Database:
+        """Return the atoms of worlds, each with the number of its world before its constants."""
+        names: set[str] = set()
+        for world in worlds:
+            for part in (world.observed, world.targets):
+                for keys in part.values():
+                    names.update(chain.from_iterable(keys))
+        constants = sorted(names)
+        number = {name: n for n, name in enumerate(constants)}
+        relations = {}
+        for name, arity in self.arities.items():
+            observed = _table([world.observed.get(name, {}) for world in worlds], arity, number)
+            values = [world.observed[name].values() for world in worlds if name in world.observed]
+            targets = _table([world.targets.get(name, {}) for world in worlds], arity, number)
+            relations[name] = Relation(
+                Table(observed, np.array([*chain.from_iterable(values)], np.float64)),
+                Table(targets, np.full(targets.shape[1], np.nan)),
+                Table(np.empty((arity + 1, 0), np.int32), np.empty(0)),
+            )
+        return Database(tuple(constants), relations)
+
+    # one example ---------------------------------------------------------------------------------
+
+    def _targets(
+        self, name: str, example: Example, observed: Mapping[str, Atoms]
+    ) -> dict[tuple[str, ...], list[Constant]]:
+        """Return the targets of a predicate, each once, in the order of the example."""
+        listed = (example.query or {}).get(name, [])
+        rows = [row.args if isinstance(row, ValuedAtom) else row for row in listed]
+        found: dict[tuple[str, ...], list[Constant]] = {}
+        for key, row in zip(self._keys(name, rows, "query"), rows, strict=True):
+            found.setdefault(key, row)
+        for key in observed.get(name, ()):
+            if key in found:
+                reason = f"{show_atom(name, key)} is in the evidence and in `query`"
+                raise ExampleError(reason, "contradiction")
+        return found
+
+    def _truth(
+        self, example: Example, targets: Mapping[str, Mapping[tuple[str, ...], list[Constant]]]
+    ) -> Floats:
+        """Return the true value of every target, 0 where none is given."""
+        truth = {
+            name: self._atoms(name, atoms, "truth", self.query)
+            for name, atoms in (example.truth or {}).items()
+        }
+        for name, atoms in truth.items():
+            for key in atoms:
+                if key not in targets[name]:
+                    reason = f"truth atom {show_atom(name, key)} is not listed in `query`"
+                    raise ExampleError(reason, "not_open")
+        values = (truth.get(name, {}).get(key, 0.0) for name in self.query for key in targets[name])
+        return np.array([*values], np.float64)
+
+    def _atoms(
+        self,
+        name: str,
+        rows: Sequence[list[Constant] | ValuedAtom],
+        where: str,
+        known: Collection[str],
+    ) -> Atoms:
+        """Return the atoms of a predicate with their values, each once."""
+        self._known(name, where, known)
+        plain = [row for row in rows if isinstance(row, list)]
+        if len(plain) == len(rows):
+            return dict.fromkeys(self._keys(name, plain, where), 1.0)
+        valued = [row if isinstance(row, ValuedAtom) else ValuedAtom(row) for row in rows]
+        found: Atoms = {}
+        keys = self._keys(name, [row.args for row in valued], where)
+        for key, row in zip(keys, valued, strict=True):
+            if not 0.0 <= row.value <= 1.0:
+                shown = f"{where} atom {show_atom(name, key)} has value {row.value:g}"
+                raise ExampleError(f"{shown}; expected a number from 0 to 1", "schema")
+            if found.setdefault(key, row.value) != row.value:
+                values = f"{found[key]:g} and {row.value:g}"
+                reason = f"contradiction in {where}: {show_atom(name, key)} has values {values}"
+                raise ExampleError(reason, "contradiction")
+        return found
+
+    def _keys(self, name: str, rows: Sequence[list[Constant]], where: str) -> list[tuple[str, ...]]:
+        """Return the constants of atoms as texts, after checking how many there are."""
+        arity = self.arities[name]
+        if not set(map(len, rows)) <= {arity}:
+            wrong = next(row for row in rows if len(row) != arity)
+            raise ExampleError(
+                f"{where} atom {show_atom(name, wrong)}: {name} takes {arity} "
+                f"argument{'s' * (arity != 1)}, found {len(wrong)}",
+                "schema",
+            )
+        if len(rows) > self.max_atoms:
+            raise ExampleError(
+                f"{where} has {len(rows)} atoms of {name}; limits.max_atoms is {self.max_atoms}",
+                "limit",
+            )
+        return [tuple(map(str, row)) for row in rows]
+
+    @staticmethod
+    def _known(name: str, where: str, known: Collection[str]) -> None:
+        if name not in known:
+            what = "predicate" if where == "evidence" else f"query predicate in {where}"
+            listed = ", ".join(sorted(known))
+            raise ExampleError(f"unknown {what} {name}; the model has {listed}", "schema")
+
+
+def _table(
+    atoms: Sequence[Iterable[tuple[str, ...]]], arity: int, number: Mapping[str, int]
+) -> IntArray:
+    """Return the columns of one predicate's atoms: the world, then numbers of constants."""
+    rows = [
+        (world, *map(number.__getitem__, key)) for world, keys in enumerate(atoms) for key in keys
+    ]
+    return np.array(rows, np.int32).reshape(len(rows), arity + 1).T.copy()

@@ -1,0 +1,188 @@
+"""Weights that are never below 0: the updates are the textbook's, and the dual bounds what is best."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from textbook import CERTIFIED, RULES, SHRINKING, Round, Vector, length
+
+from onlinesrl.lang import psl
+from onlinesrl.learn.learner import Hyper
+from onlinesrl.learn.rule_weights import RuleWeights
+
+RULE_TEXTS = ["P(X) -> Q(X)", "Q(X) -> P(X) ^2", "!Q(X)"]
+NUMBERS = st.floats(-3, 3).map(lambda x: round(x, 3))
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What is known after a round."""
+
+    weights: Vector
+    average: Vector
+    loss: float
+    dual: float
+    bound: float
+
+
+def projected(seen: list[Round], rule: str, sigma: float, eta: float, base: Vector) -> list[Step]:
+    """The updates with w >= 0, term by term; the dual as the minimum of its Lagrangian."""
+    w, total, primal, steps = base.copy(), np.zeros(len(base)), 0.0, []
+    multipliers: list[float] = []
+    for t, each in enumerate(seen, start=1):
+        loss = max(0.0, each.rho - float(w @ each.delta))
+        primal += loss + (sigma / 2 * float(np.sum((w - base) ** 2)) if rule in SHRINKING else 0.0)
+        pull = sum(
+            (a * r.delta for a, r in zip(multipliers, seen, strict=False)), np.zeros(len(base))
+        )
+        strength = sigma * (t if rule in SHRINKING else 1)
+        before = np.maximum(base + pull / strength, 0.0) if rule in CERTIFIED else w
+        margin = each.rho - float(before @ each.delta)
+        step, alpha = length(rule, t, margin, each.delta, sigma=sigma, eta=eta)
+        if rule in CERTIFIED:
+            multipliers.append(alpha)
+            pull = pull + alpha * each.delta
+            w = np.maximum(base + pull / strength, 0.0)
+        else:
+            w = np.maximum(w + step * each.delta, 0.0)
+        total += w
+        dual = strength / 2 * float(np.sum((w - base) ** 2)) + sum(
+            a * (r.rho - float(w @ r.delta)) for a, r in zip(multipliers, seen, strict=False)
+        )
+        steps.append(Step(w.copy(), total / t, loss, dual, primal - dual))
+    return steps
+
+
+def rule_weights(rule: str, base: Vector, sigma: float = 0.1) -> RuleWeights:
+    lines = [f"{weight}: {text}\n" for weight, text in zip(base, RULE_TEXTS, strict=True)]
+    return RuleWeights(psl.parse("".join([*lines, "P(X) + Q(X) <= 1 ."])), Hyper(rule, sigma=sigma))
+
+
+def with_hard(delta: Vector) -> NDArray[np.float64]:
+    return np.append(delta, 0.0)
+
+
+rounds = st.lists(
+    st.builds(
+        Round,
+        st.floats(0, 4).map(lambda x: round(x, 3)),
+        st.lists(NUMBERS, min_size=3, max_size=3).map(np.array),
+    ),
+    min_size=1,
+    max_size=12,
+)
+bases = st.lists(st.sampled_from([0.0, 0.5, 2.0]), min_size=3, max_size=3).map(np.array)
+sigmas = st.sampled_from([0.01, 0.1, 1.0])
+
+
+@settings(max_examples=150, deadline=None)
+@given(rounds, st.sampled_from(RULES), sigmas, bases)
+def test_the_updates_are_the_textbooks(
+    seen: list[Round], rule: str, sigma: float, base: Vector
+) -> None:
+    weights = rule_weights(rule, base, sigma)
+    expected = projected(seen, rule, sigma, 1.0, base)
+    for each, step in zip(seen, expected, strict=True):
+        loss = weights.learn(each.rho, with_hard(each.delta))
+        size = 1.0 + float(np.max(np.abs(step.weights)))
+        assert loss == pytest.approx(step.loss, rel=1e-12, abs=1e-12 * size)
+        np.testing.assert_allclose(
+            weights.current()[:3], step.weights, atol=1e-12 * size, rtol=1e-12
+        )
+        np.testing.assert_allclose(
+            weights.averaged()[:3], step.average, atol=1e-12 * size, rtol=1e-12
+        )
+        assert weights.current()[3] == weights.averaged()[3] == 0.0
+        found = weights.certificate()
+        if rule in CERTIFIED:
+            scale = 1.0 + abs(step.dual) + abs(step.bound) + size**2
+            assert found["dual"] == pytest.approx(step.dual, rel=1e-12, abs=1e-12 * scale)
+            assert found["regret_bound"] == pytest.approx(step.bound, rel=1e-12, abs=1e-12 * scale)
+        else:
+            assert found["dual"] is found["regret_bound"] is None
+
+
+def best(seen: list[Round], strength: float, base: Vector) -> tuple[Vector, float]:
+    """The least of strength / 2 |w - base|^2 + sum of hinges over w >= 0, by sequential programming."""
+    n, m = len(base), len(seen)
+    found = minimize(
+        lambda x: strength / 2 * np.sum((x[:n] - base) ** 2) + np.sum(x[n:]),
+        np.concatenate((base, [max(0.0, r.rho - float(base @ r.delta)) for r in seen])),
+        method="SLSQP",
+        bounds=[(0.0, None)] * (n + m),
+        constraints=[
+            {"type": "ineq", "fun": lambda x, r=r, i=i: x[n + i] - r.rho + x[:n] @ r.delta}
+            for i, r in enumerate(seen)
+        ],
+        options={"maxiter": 500, "ftol": 1e-10},
+    )
+    w = np.maximum(found.x[:n], 0.0)
+    hinges = sum(max(0.0, r.rho - float(w @ r.delta)) for r in seen)
+    return w, float(strength / 2 * np.sum((w - base) ** 2) + hinges)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rounds, st.sampled_from(CERTIFIED), sigmas, bases)
+def test_no_fixed_weights_are_better_than_the_dual(
+    seen: list[Round], rule: str, sigma: float, base: Vector
+) -> None:
+    weights = rule_weights(rule, base, sigma)
+    for each in seen:
+        weights.learn(each.rho, with_hard(each.delta))
+    dual = weights.certificate()["dual"]
+    assert dual is not None
+    strength = sigma * (len(seen) if rule in SHRINKING else 1)
+    _, least = best(seen, strength, base)
+    assert dual <= least + 1e-9 * (1.0 + abs(least))
+
+
+def test_the_dual_comes_to_the_optimum_where_one_step_is_exact() -> None:
+    """One round, one weight that stays above 0: D_1 is the optimum, so that the bound is tight."""
+    each = Round(2.0, np.array([1.0, 0.0, 0.0]))
+    weights = rule_weights("cda1", np.array([0.5, 0.0, 0.0]), sigma=0.5)
+    weights.learn(each.rho, with_hard(each.delta))
+    w, least = best([each], 0.5, np.array([0.5, 0.0, 0.0]))
+    np.testing.assert_allclose(weights.current()[:3], w, atol=1e-6)
+    assert weights.certificate()["dual"] == pytest.approx(least)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rounds, sigmas, bases)
+def test_each_step_of_cda1_ascends_the_dual(seen: list[Round], sigma: float, base: Vector) -> None:
+    weights, last = rule_weights("cda1", base, sigma), 0.0
+    for each in seen:
+        weights.learn(each.rho, with_hard(each.delta))
+        dual = weights.certificate()["dual"]
+        assert dual is not None
+        assert dual >= last - 1e-9 * (1.0 + abs(last))
+        last = dual
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_an_update_beyond_the_range_of_numbers_changes_nothing(rule: str) -> None:
+    weights = rule_weights(rule, np.array([1.0, 1.0, 1.0]))
+    weights.learn(1.0, np.array([1.0, -1.0, 0.5, 0.0]))
+    before = {name: array.tobytes() for name, array in weights.save().items()}
+    for rho, delta in ((1e300, 1e-200), (np.inf, 1.0), (np.nan, 1.0), (1.0, np.inf)):
+        with np.errstate(all="ignore"):
+            assert np.isnan(weights.learn(rho, np.array([delta, 0.0, 0.0, 0.0])))
+        assert {name: array.tobytes() for name, array in weights.save().items()} == before
+
+
+def test_weights_are_found_again_by_their_rules() -> None:
+    weights = rule_weights("cda2", np.array([0.5, 0.0, 2.0]))
+    for k in range(5):
+        weights.learn(1.0 + k, np.array([1.0 / 3.0, -0.1, 0.7, 0.0]))
+    again = rule_weights("cda2", np.array([1.0, 1.0, 1.0]))
+    other = psl.parse("7: !Q(X)\n8: Q(X) -> P(X)\n")
+    assert [rule.text for rule in again.start(other)] == ["8: Q(X) -> P(X)"]
+    np.testing.assert_array_equal(again.base, [1.0, 1.0, 7.0, 0.0])
+    assert again.start(weights.trained()) == []
+    np.testing.assert_array_equal(again.averaged(), weights.averaged())
+    twice = RuleWeights(psl.parse("1: !Q(X)\n1: !Q(X)\n"), Hyper())
+    assert twice.start(psl.parse("2: !Q(X)\n3: !Q(X)\n")) == []
+    np.testing.assert_array_equal(twice.base, [2.0, 3.0])

@@ -1,0 +1,67 @@
+"""A small PSL program, made-up circles of people to learn it from, and learners of it."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from onlinesrl.infer.small import SmallAdmm
+from onlinesrl.lang import psl
+from onlinesrl.lang.example import Constant, Example, ValuedAtom
+from onlinesrl.learn.learner import Hyper
+from onlinesrl.learn.soft import SoftInference, SoftLearner
+
+MODEL = """\
+// Who trusts whom: of those that people know the fair ones, and nobody more than two.
+1.0: Knows(A, B) & Knows(B, C) & (A != C) & Trusts(A, B) & Trusts(B, C) -> Trusts(A, C) ^2
+1.0: Knows(A, B) & Trusts(A, B) -> Trusts(B, A)
+0.2: Fair(B) & Knows(A, B) -> Trusts(A, B) ^2
+0.5: !Trusts(A, B) ^2
+Trusts(A, +B) <= 2 .
+"""
+
+
+def new_learner(update: str = "cda2", rounds: int = 25_000, **settings: Any) -> SoftLearner:
+    loss = "ml" if update in ("cda1", "cda2", "subgradient") else "pl"
+    hyper = Hyper(update, settings.pop("loss", loss), sigma=0.1)
+    inference = SoftInference(SmallAdmm(rounds=rounds), **settings)
+    return SoftLearner(psl.parse(MODEL), ["Trusts"], hyper, inference, by=("Trusts", 1))
+
+
+def examples(count: int, seed: int = 0, people: int = 4) -> list[Example]:
+    """Circles of people, some known to be more or less fair; each example has names of its own."""
+    rng = random.Random(seed)
+    made = []
+    for number in range(count):
+        names = [rng.choice("abcdefgh") + str(rng.randrange(100)) + str(k) for k in range(people)]
+        pairs = [[a, b] for a in names for b in names if a != b]
+        knows = [pair for pair in pairs if rng.random() < 0.6]
+        fair = {name: rng.choice([0.0, 0.1, 0.9, 1.0]) for name in names}
+        trusts: dict[tuple[str, str], float] = {}
+        for a, b in knows:
+            if fair[b] > 0.5 and sum(value for (c, _), value in trusts.items() if c == a) <= 1.0:
+                trusts[a, b] = rng.choice([1.0, 1.0, 0.75])
+        made.append(
+            Example(
+                id=number,
+                evidence={
+                    "Knows": list[list[Constant] | ValuedAtom](map(list, knows)),
+                    "Fair": [ValuedAtom([name], value) for name, value in fair.items()],
+                },
+                query={"Trusts": list[list[Constant] | ValuedAtom](map(list, pairs))},
+                truth={"Trusts": [ValuedAtom(list(k), v) for k, v in trusts.items()]},
+            )
+        )
+    return made
+
+
+def state(learner: SoftLearner) -> tuple[Any, ...]:
+    """All that is saved, the bytes of the arrays included."""
+    header, arrays = learner.save()
+    return header, {name: (a.dtype, a.shape, a.tobytes()) for name, a in arrays.items()}
+
+
+def learn(learner: SoftLearner, seen: Sequence[Any], batch: int = 8) -> list[Any]:
+    outcomes = []
+    for first in range(0, len(seen), batch):
+        outcomes += learner.step(seen[first : first + batch])[0]
+    return outcomes
