@@ -211,10 +211,10 @@ class _Rounds:
         self.now = admm.Iterate(descent.y, np.empty(0), np.zeros(n), np.empty(n))
         self.looked_at = descent.y.copy()
         self.count = 0
-        self._pages = pages
-        self._pulls = descent.pulls
         self.eta = 1.0
         self._next = PERIOD
+        self._pages = pages
+        self._pulls = descent.pulls
         no_start, no_variable, none = np.zeros(1, np.int32), np.empty(0, np.int32), np.empty(0)
         self._variables = admm.Rows(
             no_start,
@@ -244,7 +244,7 @@ class _Rounds:
             page.mark[:] = page.dual
             self._pages.keep(k, with_mark=True)
             found = found.add(admm.tally(self._rows(page), now, self._pull))
-        degree[degree == 0] = 1.0
+        degree[(degree == 0) & (self._variables.ridge == 0)] = 1.0
         return self._certificate(found, self.now)
 
     def step(self) -> None:
