@@ -165,6 +165,8 @@ class SoftLearner:
 
     def _ground(self, worlds: Sequence[World]) -> list[HingeModel | ExampleError]:
         """Ground worlds together; returns their models, or what is wrong with them."""
+        if not worlds:
+            return []
         database, query = self.packer.database(worlds), self.packer.query
         try:
             grounded = self.grounder.ground_worlds(database, len(worlds), query)
