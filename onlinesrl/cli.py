@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _STARTED = time.perf_counter()
 USAGE = 64
+_LASTING = 100_000
+"""So many new objects between two collections: start-up makes a million that last."""
 
 app = typer.Typer(
     add_completion=False,
@@ -259,7 +262,7 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
     from onlinesrl.progress import Status
 
     with closing(Status(sys.stderr)) as status:
-        inferred = psl_inference.infer(model, data, method, seed, status)
+        inferred = psl_inference.infer(model, data, method, seed, output, status)
     if output is not None:
         psl_inference.write(inferred, output)
         print(psl_inference.summary(inferred), file=sys.stderr)
@@ -314,6 +317,8 @@ def _options(
 
 def main() -> None:
     """Run the command line; every error of the project becomes one message and its exit code."""
+    gc.set_threshold(_LASTING)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # sums are the same on every machine
     try:
         code = app(standalone_mode=False)
     except OnlinesrlError as error:
@@ -342,4 +347,6 @@ def main() -> None:
             print(f"standard output: cannot write: {error.strerror}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or it is tried again at the exit
         code = code or 74
+    if "duckdb" not in sys.modules:  # it would take what is frozen for leaks, and say so
+        gc.freeze()  # else the end of the interpreter looks through all that numba has loaded
     sys.exit(code or 0)

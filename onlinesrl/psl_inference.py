@@ -4,31 +4,47 @@ from __future__ import annotations
 
 import json
 import resource
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from onlinesrl.errors import UsageError
-from onlinesrl.ground.hinges import AT_MOST, HingeModel
-from onlinesrl.ground.model import Floats
+from onlinesrl.ground.hinges import AT_MOST
+from onlinesrl.ground.model import Floats, Indices
 from onlinesrl.ground.psl import Grounder
+from onlinesrl.ground.psl_rows import Listing
 from onlinesrl.infer.admm import Admm
 from onlinesrl.infer.engine import Relaxed, RelaxedEngine, Round
 from onlinesrl.infer.lifting import Lifted
 from onlinesrl.infer.sgd import Sgd
 from onlinesrl.infer.tron import Tron
-from onlinesrl.lang.psl_data import Database, Table
-from onlinesrl.lang.psl_model import PslModel, load_json, load_psl
+from onlinesrl.lang.psl import parse
+from onlinesrl.lang.psl_ast import PslProgram
+from onlinesrl.lang.psl_data import Database, Relation, Table
+from onlinesrl.lang.psl_model import Functions, PslModel, load_json, load_psl
 from onlinesrl.metrics import f1
 from onlinesrl.stream.folder import storage_errors, write_atomic
 
+if TYPE_CHECKING:
+    from onlinesrl.infer.tandem import Streamed
+
 METHODS = ("admm", "lifted-admm", "tandem", "sgd", "tron", "qp")
 
-Say = Callable[[str], None]
+DUCKDB_BYTES = 400_000_000
+"""The memory that grounding may use where the ground rules are not to be in memory."""
+
+Say: TypeAlias = Callable[[str], None]
+Solve: TypeAlias = Callable[
+    [PslProgram, Functions, Database, Callable[[str], None]],
+    "tuple[Relaxed | Streamed, dict[str, int]]",
+]
+"""Grounds and solves a program on data, telling which part of the work is done; also counts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,40 +67,125 @@ def load(model: Path, data: Path | None) -> PslModel:
     return load_psl(model, data)
 
 
-def infer(model: Path, data: Path | None, method: str, seed: int, say: Say) -> Inferred:
+def infer(  # noqa: PLR0913, PLR0917 - the options of the command
+    model: Path, data: Path | None, method: str, seed: int, folder: Path | None, say: Say
+) -> Inferred:
     """Infer the values of least energy; ``say`` is told how it goes.
 
-    Raises UsageError for a method that cannot solve such a model, Infeasible, and the located errors
-    of the model, its data and its grounding.
+    ``folder`` takes what is too large for memory, else the system's folder for such files does. Raises
+    UsageError for a method that cannot solve such a model, Infeasible, StorageError, and the located
+    errors of the model, its data and its grounding.
     """
     if method not in METHODS:
         raise UsageError(f"unknown method {method}; for PSL there are {', '.join(METHODS)}")
     clock = _Clock()
+    say("loading the kernels; where they are new, compiling them: about half a minute")
+    solve = _method(method, seed, folder or Path(tempfile.gettempdir()), say)
+    solve(*_smallest(), lambda _: None)
+    clock.lap("compile")
     say("reading the model and its data")
     psl = load(model, data)
     database = psl.database()
     clock.lap("load")
     say("grounding")
-    grounded = Grounder(psl.program, psl.functions).ground(database)
-    ground_model = grounded.graphs.model
-    clock.lap("ground")
-    say(f"{ground_model.n_rows:,} rows over {ground_model.n_variables:,} targets")
-    weights = np.array([rule.weight or 0.0 for rule in psl.program.rules])
-    found = _solved(_engine(method, seed, say), ground_model, weights)
-    clock.lap("solve")
-    hard = np.array([rule.weight is None for rule in psl.program.rules], np.bool_)
-    constraints = int(np.count_nonzero(ground_model.kind >= AT_MOST))
+    found, counts = solve(psl.program, psl.functions, database, clock.lap)
     stats = {
         "method": method,
-        "targets": ground_model.n_variables,
-        "potentials": ground_model.n_rows - constraints + int(grounded.inactive[~hard].sum()),
-        "constraints": constraints + int(grounded.inactive[hard].sum()),
-        "never_active": int(grounded.inactive.sum()),
-        **_quality(found, weights),
+        **counts,
+        **_quality(found, _weights(psl.program)),
         "evaluation": evaluation(database, found.y),
         **clock.stats(),
     }
     return Inferred(database, found.y, stats)
+
+
+def _smallest() -> tuple[PslProgram, Functions, Database]:
+    """Return a problem that loads every kernel, so that what is measured after it is the work."""
+    one = np.zeros((1, 1), np.int32)
+    none = Table(one[:, :0], np.empty(0))
+    target = Relation(none, Table(one, np.full(1, np.nan)), none)
+    return parse("1: !P(X) ^2"), {}, Database(("a",), {"P": target})
+
+
+def _method(method: str, seed: int, folder: Path, say: Say) -> Solve:
+    if method == "tandem":
+        return partial(_solved_while_ground, seed, folder, say)
+    return partial(_solved_in_memory, _engine(method, seed, say), say)
+
+
+def _solved_in_memory(  # noqa: PLR0913, PLR0917 - a method and its problem
+    engine: RelaxedEngine,
+    say: Say,
+    program: PslProgram,
+    functions: Functions,
+    database: Database,
+    lap: Callable[[str], None],
+) -> tuple[Relaxed, dict[str, int]]:
+    grounded = Grounder(program, functions).ground(database)
+    model = grounded.graphs.model
+    lap("ground")
+    say(f"{model.n_rows:,} ground rules over {model.n_variables:,} targets")
+    try:
+        found = engine.solve(model, _weights(program))
+    except ValueError as error:
+        raise UsageError(f"this method does not solve this model: {error}") from None
+    lap("solve")
+    constraints = int(np.count_nonzero(model.kind >= AT_MOST))
+    potentials = model.n_rows - constraints
+    return found, _counts(program, model.n_variables, potentials, constraints, grounded.inactive)
+
+
+def _solved_while_ground(  # noqa: PLR0913, PLR0917 - a method and its problem
+    seed: int,
+    folder: Path,
+    say: Say,
+    program: PslProgram,
+    functions: Functions,
+    database: Database,
+    lap: Callable[[str], None],
+) -> tuple[Streamed, dict[str, int]]:
+    from onlinesrl.ground.psl_duckdb import DuckDb
+    from onlinesrl.infer.tandem import Progress, Tandem
+
+    def report(at: Progress) -> None:
+        if at.phase != "ground" and not laps:
+            laps.append(at.phase)
+            lap("ground")
+        gap = f", at most {at.energy - at.bound:.3g} above the least" if at.bound > -np.inf else ""
+        say(f"{at.phase} {at.round}: {at.rows:,} ground rules, energy {at.energy:.8g}{gap}")
+
+    laps: list[str] = []
+    listing, inactive = Listing(database), np.zeros(len(program.rules), np.int64)
+    grounder = Grounder(program, functions, most=np.iinfo(np.int64).max)
+    with storage_errors(folder, "create"):
+        folder.mkdir(parents=True, exist_ok=True)
+    with DuckDb(folder, DUCKDB_BYTES) as engine:
+        models = grounder.models(listing, inactive, engine)
+        tandem = Tandem(folder, seed=seed)
+        found = tandem.solve(models, listing.n_variables, _weights(program), report)
+    lap("solve")
+    counts = found.potentials, found.constraints, inactive
+    return found, {
+        **_counts(program, listing.n_variables, *counts),
+        "bytes_on_disk": found.bytes_on_disk,
+    }
+
+
+def _weights(program: PslProgram) -> Floats:
+    return np.array([rule.weight or 0.0 for rule in program.rules])
+
+
+def _counts(
+    program: PslProgram, targets: int, potentials: int, constraints: int, inactive: Indices
+) -> dict[str, int]:
+    """Count ground rules, those with the rest that are never active and so not in the model."""
+    hard = np.array([rule.weight is None for rule in program.rules], np.bool_)
+    return {
+        "targets": targets,
+        "potentials": potentials + int(inactive[~hard].sum()),
+        "constraints": constraints + int(inactive[hard].sum()),
+        "never_active": int(inactive.sum()),
+    }
 
 
 def _engine(method: str, seed: int, say: Say) -> RelaxedEngine:
@@ -109,14 +210,7 @@ def _engine(method: str, seed: int, say: Say) -> RelaxedEngine:
     return engines[method]
 
 
-def _solved(engine: RelaxedEngine, model: HingeModel, weights: Floats) -> Relaxed:
-    try:
-        return engine.solve(model, weights)
-    except ValueError as error:
-        raise UsageError(f"this method does not solve this model: {error}") from None
-
-
-def _quality(found: Relaxed, weights: Floats) -> dict[str, Any]:
+def _quality(found: Relaxed | Streamed, weights: Floats) -> dict[str, Any]:
     """Return what is known of an answer; PSL's objective is that of weights divided by the largest."""
     top = float(weights.max(initial=0.0)) or 1.0
     bound = found.bound if np.isfinite(found.bound) else None

@@ -48,7 +48,7 @@ def infer(model, *options):
 # The slopes are 0 where 5 b = 2 a + 2 c and 3 c = 2 b: b = 6 a / 11, c = 4 a / 11.
 ANSWER = {"bob\ttea": 6 / 11, "bob\tmilk": 3 / 11, "cid\ttea": 4 / 11, "cid\tmilk": 2 / 11}
 ENERGY = 5 / 4 * (2 * 25 + 2 * 4 + 36 + 16) / 121
-METHODS = ["admm", "lifted-admm", "tron", "qp"]
+METHODS = ["admm", "lifted-admm", "tandem", "tron", "qp"]
 
 
 def answers(text):
@@ -59,7 +59,7 @@ def answers(text):
 @pytest.mark.parametrize("method", METHODS)
 def test_the_values_of_targets(model, method):
     found = answers(infer(model, "--method", method))
-    assert found == pytest.approx({f"Likes\t{each}": v for each, v in ANSWER.items()}, abs=1e-3)
+    assert found == pytest.approx({f"Likes\t{each}": v for each, v in ANSWER.items()}, abs=5e-3)
 
 
 def test_sgd_comes_near(model):
@@ -80,7 +80,8 @@ def test_files_and_statistics(model, tmp_path):
         name: stats[name] for name in ("targets", "potentials", "constraints", "never_active")
     }
     assert counts == {"targets": 4, "potentials": 8, "constraints": 0, "never_active": 0}
-    assert set(stats["seconds"]) == set(stats["cpu_seconds"]) == {"load", "ground", "solve"}
+    assert list(stats["seconds"]) == ["compile", "load", "ground", "solve"]
+    assert list(stats["cpu_seconds"]) == ["compile", "load", "ground", "solve"]
     assert stats["peak_bytes"] > 10_000_000
     error = (5 / 11 + 3 / 11 + 1.5 / 11) / 3
     figures = {"atoms": 3, "mean_absolute_error": pytest.approx(error, abs=1e-3)}

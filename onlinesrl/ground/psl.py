@@ -41,6 +41,20 @@ class Executor(Protocol):
         ...
 
 
+class Engine(Protocol):
+    """What makes executors."""
+
+    def run(self, plans: Sequence[RulePlan], listing: Listing, most: int) -> Executor:
+        """Return what runs plans over a listing of one world, for at most ``most`` rows of them."""
+        ...
+
+
+class _InMemory:
+    def run(self, plans: Sequence[RulePlan], listing: Listing, most: int) -> Executor:
+        loops = [compile_plan(plan, with_worlds=False) for plan in plans]
+        return Arrays(loops, listing, False, most)
+
+
 @dataclass(frozen=True, eq=False)
 class Grounded:
     """The ground models of worlds, side by side.
@@ -83,14 +97,16 @@ class Grounder:
         whole = np.array([0, model.n_variables]), np.array([0, model.n_rows])
         return Grounded(Micrographs(model, *whole), inactive, {})
 
-    def models(self, listing: Listing, inactive: Indices) -> Iterator[HingeModel]:
+    def models(
+        self, listing: Listing, inactive: Indices, engine: Engine | None = None
+    ) -> Iterator[HingeModel]:
         """Ground one world in pieces: models of some rows each, over all variables.
 
-        ``inactive`` int64[rules] is added to. Errors as in `ground`.
+        ``inactive`` int64[rules] is added to. ``engine`` runs the plans where not arrays in memory do.
+        Errors as in `ground`, and the engine's.
         """
         plans = plan_program(self._program, listing.sizes())
-        loops = [compile_plan(plan, with_worlds=False) for plan in plans]
-        executor = Arrays(loops, listing, False, self._most)
+        executor = (engine or _InMemory()).run(plans, listing, self._most)
         for plan, piece in self._pieces(plans, executor, listing):
             for problem in executor.problems.values():
                 raise self._error(problem)

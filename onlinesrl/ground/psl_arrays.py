@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -14,8 +14,10 @@ from onlinesrl.ground.psl_rows import (
     Joined,
     Listing,
     Problem,
+    constant_orders,
     missing,
     needs_bindings,
+    number_constants,
     too_many,
 )
 from onlinesrl.kernels import join as kernel
@@ -65,7 +67,7 @@ class Arrays:
             for number, index in enumerate(dict.fromkeys(i for each in loops for i in each.indexes))
         }
         named = dict.fromkeys(name for each in loops for name in each.constants)
-        self._names, self._constant_of = _numbered(listing.constants, named)
+        self._names, self._constant_of = number_constants(listing.constants, named)
         self._relations = self._build(any(map(_has_order, loops)))
         self._rows = np.zeros(listing.worlds, np.int64)
         self._problem = np.zeros(listing.worlds, np.uint8)
@@ -90,7 +92,7 @@ class Arrays:
             rows.append(row)
             masks.append(mask)
             relations.append(names.index(name))
-        number, text = _orders(self._names) if ordered else (worlds[:0], worlds[:0])
+        number, text = constant_orders(self._names) if ordered else (worlds[:0], worlds[:0])
         return kernel.Relations(
             data,
             np.array([offset[name] for name in names]),
@@ -173,31 +175,8 @@ class Arrays:
         return missing(form, form.lookups[loops.lookup[world]].atom, bound)
 
 
-def _numbered(
-    constants: Sequence[str], named: Mapping[str, None]
-) -> tuple[Sequence[str], dict[str, int]]:
-    """Return the constants with those that rules name and no atom has, and the numbers of the named."""
-    if not named:
-        return constants, {}
-    place = {name: n for n, name in enumerate(constants) if name in named}
-    new = [name for name in named if name not in place]
-    place |= {name: len(constants) + n for n, name in enumerate(new)}
-    return [*constants, *new], place
-
-
 def _has_order(loop: Loop) -> bool:
     return bool(np.any(loop.code.condition[:, 0] == kernel.BEFORE))
-
-
-def _orders(constants: Sequence[str]) -> tuple[IntArray, IntArray]:
-    """Return the constants' places among the integers by value (-1 for others), and among texts."""
-    whole = {name: int(name) for name in constants if name.isdecimal()}
-    value = {each: n for n, each in enumerate(sorted(set(whole.values())))}
-    place = {name: n for n, name in enumerate(sorted(constants))}
-    return (
-        np.array([value[whole[name]] if name in whole else -1 for name in constants], np.int32),
-        np.array([place[name] for name in constants], np.int32),
-    )
 
 
 class _Writer:

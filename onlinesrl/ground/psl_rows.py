@@ -83,6 +83,29 @@ class Listing:
         }
 
 
+def number_constants(
+    constants: Sequence[str], named: Mapping[str, None]
+) -> tuple[Sequence[str], dict[str, int]]:
+    """Return the constants with those that rules name and no atom has, and the numbers of the named."""
+    if not named:
+        return constants, {}
+    place = {name: n for n, name in enumerate(constants) if name in named}
+    new = [name for name in named if name not in place]
+    place |= {name: len(constants) + n for n, name in enumerate(new)}
+    return [*constants, *new], place
+
+
+def constant_orders(constants: Sequence[str]) -> tuple[IntArray, IntArray]:
+    """Return the constants' places among the integers by value (-1 for others), and among texts."""
+    whole = {name: int(name) for name in constants if name.isdecimal()}
+    value = {each: n for n, each in enumerate(sorted(set(whole.values())))}
+    place = {name: n for n, name in enumerate(sorted(constants))}
+    return (
+        np.array([value[whole[name]] if name in whole else -1 for name in constants], np.int32),
+        np.array([place[name] for name in constants], np.int32),
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Joined:
     """Rows of a plan: ground rules, or, where it has summations, what they are grouped from.

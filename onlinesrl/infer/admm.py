@@ -103,8 +103,9 @@ class AdmmState:
             rows.high,
             rows.curvature,
             row_step,
-            np.divide(1.0, degrees, np.ones(model.n_variables), where=degrees > 0),
+            np.where(degrees > 0, degrees, 1.0),
             np.zeros(model.n_variables) if bonus is None else bonus,
+            np.zeros(model.n_variables),
         )
         y = np.full(model.n_variables, 0.5) if start is None else start.y.copy()
         dual = rows.slope(model.forms(y)) if start is None else start.dual
@@ -132,7 +133,7 @@ class AdmmState:
     def _balance(self, dy: Floats, du: Floats) -> None:
         """Set the step size by the last movement: ``eta = |du| / |dy|`` over the copies."""
         moving = du != 0  # not in a row without variables, whose row_step is 0
-        primal = np.sqrt(np.sum(dy**2 / self.rows.variable_step))
+        primal = np.sqrt(np.sum(dy**2 * self.rows.degree))
         dual = np.sqrt(np.sum(du[moving] ** 2 / self.rows.row_step[moving]))
         if primal > 0 and dual > 0:
             self.eta = float(np.clip(dual / primal, self.eta / CHANGE, self.eta * CHANGE))

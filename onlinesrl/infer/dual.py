@@ -46,12 +46,8 @@ class Conjugates:
 
 def conjugates(model: HingeModel, weights: Floats) -> Conjugates:
     """Return the rows' conjugates; ValueError where a row is not convex or its weight not finite."""
-    weight = model.row_weights(weights)
+    weight = convex_weights(model, weights)
     linear = (model.kind == PLAIN) & (model.power == 1)
-    if not np.all(np.isfinite(weight)):
-        raise ValueError("a weight is not finite")
-    if np.any(weight[~linear] < 0):
-        raise ValueError("a weight below 0: only linear potentials without hinge may have one")
     square = (model.power == 2) & (weight > 0)
     high = np.where(square | (model.kind == AT_MOST) | (model.kind == EQUAL), np.inf, weight)
     low = np.where(linear, weight, 0.0)
@@ -59,6 +55,17 @@ def conjugates(model: HingeModel, weights: Floats) -> Conjugates:
     curvature = np.zeros(model.n_rows)
     curvature[square] = 0.5 / weight[square]
     return Conjugates(low, high, curvature)
+
+
+def convex_weights(model: HingeModel, weights: Floats) -> Floats:
+    """Return ``model.row_weights``; ValueError where a row is not convex or its weight not finite."""
+    weight = model.row_weights(weights)
+    linear = (model.kind == PLAIN) & (model.power == 1)
+    if not np.all(np.isfinite(weight)):
+        raise ValueError("a weight is not finite")
+    if np.any(weight[~linear] < 0):
+        raise ValueError("a weight below 0: only linear potentials without hinge may have one")
+    return weight
 
 
 def lower_bound(

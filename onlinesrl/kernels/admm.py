@@ -30,7 +30,7 @@ class Rows(NamedTuple):
     Row i adds max over low <= u <= high of u l - curvature u^2 / 2.
     """
 
-    start: Ints  # [row + 1]
+    start: Ints | Ints32  # [row + 1]
     variable: Ints32  # [entry]
     coefficient: Floats  # [entry]
     constant: Floats  # [row]
@@ -38,8 +38,9 @@ class Rows(NamedTuple):
     high: Floats  # [row]
     curvature: Floats  # [row]
     row_step: Floats  # [row] m / |q|^2, 0 for a row without variables
-    variable_step: Floats  # [variable] 1 / d
+    degree: Floats  # [variable] d, above 0
     bonus: Floats  # [variable] subtracted from the energy
+    ridge: Floats  # [variable] the energy has ridge y^2
 
 
 class Iterate(NamedTuple):
@@ -73,24 +74,37 @@ def pulled(rows: Rows, now: Iterate) -> None:
 
 
 @kernel
+def move(rows: Rows, now: Iterate, eta: float, relaxation: float) -> None:
+    """Do the variables' half of a round; the pull is then -bonus, and wants the rows' half."""
+    for j in range(len(now.y)):
+        weight = eta * rows.degree[j]
+        moved = (weight * now.y[j] - now.pull[j]) / (weight + 2.0 * rows.ridge[j])
+        step = _within(moved, 0.0, 1.0) - now.y[j]
+        now.ahead[j] = now.y[j] + 2.0 * step
+        now.y[j] += relaxation * step
+        now.pull[j] = -rows.bonus[j]
+
+
+@kernel
+def answer(rows: Rows, now: Iterate, eta: float, relaxation: float) -> None:
+    """Do the rows' half of a round, for all rows or for some: their duals, and their pull."""
+    for i in range(len(rows.constant)):
+        form = rows.constant[i]
+        for e in range(rows.start[i], rows.start[i + 1]):
+            form += rows.coefficient[e] * now.ahead[rows.variable[e]]
+        sigma = eta * rows.row_step[i]
+        u = (now.dual[i] + sigma * form) / (1.0 + sigma * rows.curvature[i])
+        u = _within(u, rows.low[i], rows.high[i])
+        now.dual[i] += relaxation * (u - now.dual[i])
+        _spread(rows, i, now.dual[i], now.pull)
+
+
+@kernel
 def rounds(rows: Rows, now: Iterate, eta: float, relaxation: float, n: int) -> None:
     """Do n rounds with step size eta."""
     for _ in range(n):
-        for j in range(len(now.y)):
-            moved = now.y[j] - now.pull[j] * rows.variable_step[j] / eta
-            step = _within(moved, 0.0, 1.0) - now.y[j]
-            now.ahead[j] = now.y[j] + 2.0 * step
-            now.y[j] += relaxation * step
-            now.pull[j] = -rows.bonus[j]
-        for i in range(len(rows.constant)):
-            form = rows.constant[i]
-            for e in range(rows.start[i], rows.start[i + 1]):
-                form += rows.coefficient[e] * now.ahead[rows.variable[e]]
-            sigma = eta * rows.row_step[i]
-            u = (now.dual[i] + sigma * form) / (1.0 + sigma * rows.curvature[i])
-            u = _within(u, rows.low[i], rows.high[i])
-            now.dual[i] += relaxation * (u - now.dual[i])
-            _spread(rows, i, now.dual[i], now.pull)
+        move(rows, now, eta, relaxation)
+        answer(rows, now, eta, relaxation)
 
 
 @kernel
@@ -101,10 +115,31 @@ def certificate(rows: Rows, now: Iterate, pull: Floats) -> tuple[float, float, f
     constraint's multiplier loses; ``energy + price - bound`` is never below 0.
     ``pull`` is memory, [variable].
     """
-    energy, bound, violation, price = 0.0, 0.0, 0.0, 0.0
     for j in range(len(pull)):
         pull[j] = -rows.bonus[j]
-        energy -= rows.bonus[j] * _within(now.y[j], 0.0, 1.0)
+    energy, bound, violation, price = tally(rows, now, pull)
+    linear, least = ends(rows, now, pull)
+    return energy + linear, bound + least, violation, price
+
+
+@kernel
+def ends(rows: Rows, now: Iterate, pull: Floats) -> tuple[float, float]:
+    """Return the energy of bonus and ridge, and the least of pull . y and the ridge on [0, 1]^n."""
+    energy, least = 0.0, 0.0
+    for j in range(len(pull)):
+        y, ridge = _within(now.y[j], 0.0, 1.0), rows.ridge[j]
+        energy += (ridge * y - rows.bonus[j]) * y
+        y = 1.0 if pull[j] < 0.0 else 0.0
+        if ridge > 0.0:
+            y = _within(-pull[j] / (2.0 * ridge), 0.0, 1.0)
+        least += (pull[j] + ridge * y) * y
+    return energy, least
+
+
+@kernel
+def tally(rows: Rows, now: Iterate, pull: Floats) -> tuple[float, float, float, float]:
+    """Return the parts of the certificate that the rows, all or some, have; add theirs to the pull."""
+    energy, bound, violation, price = 0.0, 0.0, 0.0, 0.0
     for i in range(len(rows.constant)):
         form = rows.constant[i]
         for e in range(rows.start[i], rows.start[i + 1]):
@@ -122,6 +157,4 @@ def certificate(rows: Rows, now: Iterate, pull: Floats) -> tuple[float, float, f
             energy += slope * form - 0.5 * curvature * slope * slope
         bound += u * rows.constant[i] - 0.5 * curvature * u * u
         _spread(rows, i, u, pull)
-    for j in range(len(pull)):
-        bound += min(pull[j], 0.0)
     return energy, bound, violation, price

@@ -9,7 +9,7 @@ from onlinesrl.kernels.network import Bytes, Floats, Ints, Ints32
 class Rows(NamedTuple):
     """The energy; row i adds w max(l, 0)^p, or w l^p without hinge."""
 
-    start: Ints  # [row + 1]
+    start: Ints | Ints32  # [row + 1]
     variable: Ints32  # [entry]
     coefficient: Floats  # [entry]
     constant: Floats  # [row]

@@ -3,8 +3,10 @@
 import numpy as np
 from hypothesis import given, settings
 
+from onlinesrl.ground.hinges import AT_MOST, EQUAL, HINGE
 from onlinesrl.infer.tron import potential_rows
 from onlinesrl.kernels import sgd
+from onlinesrl.kernels.potentials import Rows
 from tests.infer.hinge_models import hinge_problems
 
 RATE = 0.05
@@ -57,3 +59,42 @@ def test_a_round_of_adam(problem):
         expected[j] = np.clip(expected[j] - RATE * step, 0, 1)
 
     np.testing.assert_allclose(y, expected, atol=1e-9)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(hinge_problems())
+def test_a_round_of_adagrad(problem):
+    model, weights, _ = problem
+    hard = model.kind >= AT_MOST
+    rows = Rows(
+        model.start,
+        model.variable,
+        model.coefficient,
+        model.constant,
+        np.where(hard, np.inf, model.row_weights(weights)),
+        np.isin(model.kind, [HINGE, AT_MOST]).astype(np.uint8),
+        (model.power == 2).astype(np.uint8),
+        np.empty(0),
+        0.0,
+    )
+    order = np.random.default_rng(0).permutation(model.n_rows)
+    y, squares = np.linspace(0, 1, model.n_variables), np.ones(model.n_variables)
+    values, sums, energy = y.copy(), squares.copy(), 0.0
+    found = sgd.descend_adagrad(rows, order, y, RATE, squares)
+    for i in order:
+        if hard[i]:
+            q = np.zeros(model.n_variables)
+            entries = slice(model.start[i], model.start[i + 1])
+            q[model.variable[entries]] = model.coefficient[entries]
+            excess = q @ values + model.constant[i]
+            if model.kind[i] == EQUAL or excess > 0:
+                values = np.clip(values - excess * q / (q @ q + 1e-8), 0, 1)
+        else:
+            energy += model.potentials(values)[i] * model.row_weights(weights)[i]
+            step = gradient(model, weights, i, values)
+            sums += step**2
+            values = np.clip(values - RATE * step / np.sqrt(sums), 0, 1)
+
+    np.testing.assert_allclose(y, values, atol=1e-7)
+    np.testing.assert_allclose(squares, sums, atol=1e-7)
+    assert abs(found - energy) <= 1e-6

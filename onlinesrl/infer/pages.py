@@ -1,0 +1,200 @@
+"""Rows of hinge-loss models on disk, in pages of fixed size; one page at a time is in memory."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinesrl.errors import StorageError, UsageError
+from onlinesrl.ground.hinges import AT_MOST, HINGE, HingeModel
+from onlinesrl.ground.model import Floats, Indices
+from onlinesrl.infer.dual import check_constants, convex_weights
+from onlinesrl.kernels.potentials import Rows
+
+_HEAD = 2 * 8  # numbers of rows and of entries
+_ROW, _ENTRY, _END = 3 * 8 + 4 + 2, 8 + 4, 4
+
+
+class Page(NamedTuple):
+    """Some rows, in memory until the next page is read; a constraint has infinite weight.
+
+    ``rows`` has no bonus and no ridge; ``dual`` is float64[rows], for an engine's own use.
+    """
+
+    rows: Rows
+    dual: Floats
+
+
+class Pages:
+    """A file of pages in a folder, which nobody else sees and which is gone when it is closed.
+
+    A page of ``n_bytes`` has the numbers of its rows and entries, then their arrays: 30 bytes for each
+    row and 12 for each of its variables. Use as a context manager. All methods raise StorageError.
+    """
+
+    def __init__(self, folder: Path, n_bytes: int) -> None:
+        self.n_bytes = n_bytes
+        self._folder = folder
+        self._buffer = np.zeros(n_bytes, np.uint8)
+        self._count = 0
+        self._used = 0
+        with self._stored():
+            self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115
+
+    def __enter__(self) -> Pages:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def bytes_on_disk(self) -> int:
+        """The size of the file."""
+        return max(self._count - 1, 0) * self.n_bytes + self._used
+
+    def fill(self, chunks: Iterable[HingeModel], weights: Floats) -> Iterator[Page]:
+        """Write the rows of chunks in their order; every page is yielded when it is full.
+
+        The chunks have their variables in common. Raises ValueError as ``convex_weights``, Infeasible as
+        ``check_constants``, UsageError for a row that is larger than a page.
+        """
+        pieces: list[_Piece] = []
+        free = self._room
+        for chunk in chunks:
+            check_constants(chunk)
+            weight = np.where(chunk.kind >= AT_MOST, np.inf, convex_weights(chunk, weights))
+            size = _ROW * np.arange(chunk.n_rows + 1) + _ENTRY * chunk.start
+            first = 0
+            while first < chunk.n_rows:
+                last = int(np.searchsorted(size, size[first] + free, "right")) - 1
+                if last > first:
+                    pieces.append(_Piece(chunk, weight, first, last))
+                    free -= int(size[last] - size[first])
+                    first = last
+                elif pieces:
+                    yield self._append(pieces)
+                    pieces, free = [], self._room
+                else:
+                    raise self._too_long(int(np.diff(chunk.start)[first]))
+        if pieces:
+            yield self._append(pieces)
+
+    def read(self, index: int) -> Page:
+        """Return a page, in the memory of the one before."""
+        last = index == self._count - 1
+        size = self._used if last else self.n_bytes
+        with self._stored():
+            self._file.seek(index * self.n_bytes)
+            view, read = self._buffer.data[:size], 0
+            while read < size:
+                n = self._file.readinto(view[read:])
+                if not n:
+                    raise StorageError(f"a page of ground rows in {self._folder} ends early")
+                read += n
+        return self._page()
+
+    def keep_dual(self, index: int) -> None:
+        """Write the dual of the page in memory, which is page ``index``."""
+        rows = int(self._buffer[:8].view(np.int64)[0])
+        self._write(index, _HEAD + 8 * rows)
+
+    @property
+    def most_rows(self) -> int:
+        """The most rows that a page can have."""
+        return max(self._room, 0) // _ROW
+
+    @property
+    def _room(self) -> int:
+        return self.n_bytes - _HEAD - _END
+
+    def _page(self) -> Page:
+        """Return the page that the memory holds."""
+        rows, entries = map(int, self._buffer[:_HEAD].view(np.int64))
+        at = _HEAD
+
+        def array(kind: type[np.generic], n: int) -> NDArray[np.generic]:
+            nonlocal at
+            size = n * np.dtype(kind).itemsize
+            at += size
+            return self._buffer[at - size : at].view(kind)
+
+        dual, constant, weight = (array(np.float64, rows) for _ in range(3))
+        coefficient = array(np.float64, entries)
+        start, variable = array(np.int32, rows + 1), array(np.int32, entries)
+        hinge, square = array(np.uint8, rows), array(np.uint8, rows)
+        none = np.empty(0)
+        return Page(
+            Rows(start, variable, coefficient, constant, weight, hinge, square, none, 0.0),  # type: ignore[arg-type]
+            dual,  # type: ignore[arg-type]
+        )
+
+    def _append(self, pieces: list[_Piece]) -> Page:
+        """Write a page of these rows, and return it."""
+        lengths = np.concatenate([each.lengths for each in pieces])
+        self._buffer[:_HEAD].view(np.int64)[:] = len(lengths), lengths.sum()
+        page = self._page()
+        page.dual[:] = 0.0
+        page.rows.start[0] = 0
+        np.cumsum(lengths, out=page.rows.start[1:])
+        row = entry = 0
+        for chunk, weight, first, last in pieces:
+            here = slice(row, row + last - first)
+            low, high = int(chunk.start[first]), int(chunk.start[last])
+            there = slice(entry, entry + high - low)
+            page.rows.variable[there] = chunk.variable[low:high]
+            page.rows.coefficient[there] = chunk.coefficient[low:high]
+            page.rows.constant[here] = chunk.constant[first:last]
+            page.rows.weight[here] = weight[first:last]
+            kind = chunk.kind[first:last]
+            page.rows.hinge[here] = (kind == HINGE) | (kind == AT_MOST)
+            page.rows.square[here] = chunk.power[first:last] == 2
+            row, entry = here.stop, there.stop
+        self._used = _HEAD + _END + _ROW * row + _ENTRY * entry
+        self._count += 1
+        self._write(self._count - 1, self._used)
+        return page
+
+    def _write(self, index: int, size: int) -> None:
+        with self._stored():
+            self._file.seek(index * self.n_bytes)
+            view = self._buffer.data[:size]
+            while view:
+                view = view[self._file.write(view) or 0 :]
+
+    def _too_long(self, variables: int) -> UsageError:
+        most = (self._room - _ROW) // _ENTRY
+        return UsageError(
+            f"a ground row has {variables} variables, and a page of {self.n_bytes} bytes holds at most"
+            f" {max(most, 0)}: set larger pages"
+        )
+
+    @contextmanager
+    def _stored(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StorageError(
+                f"the pages of ground rows in {self._folder}: {error.strerror}"
+            ) from error
+
+
+class _Piece(NamedTuple):
+    """Rows ``first .. last - 1`` of a chunk, and the weights of all its rows."""
+
+    chunk: HingeModel
+    weight: Floats
+    first: int
+    last: int
+
+    @property
+    def lengths(self) -> Indices:
+        return np.diff(self.chunk.start[self.first : self.last + 1])

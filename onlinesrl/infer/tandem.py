@@ -1,0 +1,306 @@
+"""Tandem inference (the thesis' chapter 4): rows are optimised while they are grounded, out of core.
+
+Rows come in chunks, go to pages on disk and are optimised page by page in the same pass. Later rounds
+read the pages back. Memory holds one page, one chunk and some vectors over the variables, however
+many rows there are. The thesis has stochastic gradient descent in all rounds; here some rounds of it,
+with AdaGrad's rates, are the start of ADMM, which reads the pages in order and keeps one number a row
+in them, and so ends with a certificate as it does in memory.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from onlinesrl.ground.hinges import HingeModel
+from onlinesrl.ground.model import Floats
+from onlinesrl.infer.admm import CHANGE, GROWTH, PERIOD, RELAXATION
+from onlinesrl.infer.engine import Infeasible
+from onlinesrl.infer.pages import Page, Pages
+from onlinesrl.kernels import admm, sgd
+from onlinesrl.kernels import pages as kernel
+
+
+class Progress(NamedTuple):
+    """Where tandem inference stands; sent after every page of the first pass and every round.
+
+    ``rows`` is the number of rows so far. In the passes of SGD (``phase`` "ground" and "descend") the
+    energy is that of each row just before its step, and nothing is known of bound and violation; in
+    those of ADMM ("admm") all three are those of the last certificate.
+    """
+
+    phase: str
+    round: int
+    rows: int
+    energy: float
+    bound: float = -np.inf
+    violation: float = np.nan
+
+
+@dataclass(frozen=True, eq=False)
+class Streamed:
+    """What tandem inference found; ``y``, ``energy``, ``bound``, ``violation``, ``certified`` as of Relaxed.
+
+    ``potentials`` and ``constraints`` count the rows; ``descents`` and ``iterations`` are the passes of
+    SGD and the rounds of ADMM; ``bytes_on_disk`` is the size of the pages; ``first_seconds`` (wall
+    clock) is the pass that also grounds, ``later_seconds`` the rest.
+    """
+
+    y: Floats
+    energy: float
+    bound: float
+    violation: float
+    potentials: int
+    constraints: int
+    descents: int
+    iterations: int
+    bytes_on_disk: int
+    first_seconds: float
+    later_seconds: float
+    certified: bool
+
+
+class _Certificate(NamedTuple):
+    """As ``kernels.admm.certificate``."""
+
+    energy: float = 0.0
+    bound: float = 0.0
+    violation: float = 0.0
+    price: float = 0.0
+
+    def add(self, part: tuple[float, float, float, float]) -> _Certificate:
+        """Return the certificate of these rows and others."""
+        energy, bound, violation, price = part
+        return _Certificate(
+            self.energy + energy,
+            self.bound + bound,
+            max(self.violation, violation),
+            self.price + price,
+        )
+
+
+@dataclass(frozen=True)
+class Tandem:
+    """SGD while the rows arrive and over shuffled pages, ``descents`` passes, then ADMM over pages.
+
+    A step of SGD is the thesis' 4.5 with AdaGrad's rates: ``rate`` over the root of the sum of the
+    variable's squared slopes so far; it starts from 1/2. A violated constraint is projected upon, which
+    keeps the values near the feasible ones; it is ADMM that finds the best of these. The pages' order, and
+    the rows' within a page, depend on ``seed`` alone.
+
+    ADMM ends as ``Admm`` does, ``tolerance`` and ``violation`` as there, or after ``rounds`` of it; with
+    none the answer is that of SGD. ``folder`` takes the pages, of ``page_bytes`` each.
+    """
+
+    folder: Path
+    descents: int = 10
+    rounds: int = 1000
+    rate: float = 0.3
+    tolerance: float = 1e-4
+    violation: float = 1e-4
+    page_bytes: int = 1 << 23
+    seed: int = 0
+
+    def solve(
+        self,
+        chunks: Iterable[HingeModel],
+        n_variables: int,
+        weights: Floats,
+        report: Callable[[Progress], None] = lambda _: None,
+    ) -> Streamed:
+        """Minimise ``w . Phi(y)`` over the feasible values, rows as of one model of all chunks.
+
+        The chunks' variables are ``0 .. n_variables - 1`` of the whole model. Raises StorageError where
+        the folder cannot take the pages, UsageError where a row is larger than a page, Infeasible
+        and ValueError as the other engines.
+        """
+        began = time.monotonic()
+        with Pages(self.folder, self.page_bytes) as pages:
+            descent = _Descent(self, n_variables)
+            highest, n_rows, constraints, energy = 0.0, 0, 0, 0.0
+            for page in pages.fill(chunks, weights):
+                highest += descent.weigh(page)
+                energy += descent.step(page)
+                n_rows += len(page.dual)
+                constraints += int(np.isinf(page.rows.weight).sum())
+                report(Progress("ground", 1, n_rows, energy))
+            grounded = time.monotonic()
+            for t in range(2, self.descents + 1):
+                energy = descent.round(pages)
+                report(Progress("descend", t, n_rows, energy))
+            rounds = _Rounds(pages, descent)
+            found, y, certified = self._polish(rounds, highest, n_rows, report)
+            return Streamed(
+                y,
+                found.energy,
+                found.bound,
+                found.violation,
+                n_rows - constraints,
+                constraints,
+                max(self.descents, 1),
+                rounds.count,
+                pages.bytes_on_disk,
+                grounded - began,
+                time.monotonic() - grounded,
+                certified,
+            )
+
+    def _polish(
+        self, rounds: _Rounds, highest: float, n_rows: int, report: Callable[[Progress], None]
+    ) -> tuple[_Certificate, Floats, bool]:
+        """Do rounds of ADMM; return the best values' certificate, the values, whether certified."""
+        found, best = rounds.start(), np.clip(rounds.now.y, 0.0, 1.0)
+        lowest = found
+        while True:
+            if found.bound > highest + self.tolerance * max(1.0, abs(highest)):
+                raise Infeasible("no values satisfy the constraints")
+            gap = abs(found.energy - found.bound) + found.price
+            close = gap <= self.tolerance * max(1.0, abs(found.energy))
+            certified = close and found.violation <= self.violation
+            if certified or self._merit(found) < self._merit(lowest):
+                lowest, best = found, np.clip(rounds.looked_at, 0.0, 1.0)
+            if certified or rounds.count >= self.rounds:
+                return lowest, best, certified
+            for _ in range(min(PERIOD, self.rounds - rounds.count) - 1):
+                rounds.step()
+                report(Progress("admm", rounds.count, n_rows, *found[:3]))
+            found = rounds.look()
+            report(Progress("admm", rounds.count, n_rows, *found[:3]))
+
+    def _merit(self, found: _Certificate) -> tuple[float, float]:
+        """Return what is less for better values: first they satisfy the constraints."""
+        excess = found.violation if found.violation > self.violation else 0.0
+        return excess, found.energy
+
+
+class _Descent:
+    """The values while SGD changes them, and what ADMM will want to know of the rows."""
+
+    def __init__(self, options: Tandem, n_variables: int) -> None:
+        self.y = np.full(n_variables, 0.5)
+        self.pulls = np.zeros(n_variables)
+        self.ridge = np.zeros(n_variables)
+        self._squares = np.zeros(n_variables)
+        self._rate = options.rate
+        self._random = np.random.default_rng(options.seed)
+
+    def weigh(self, page: Page) -> float:
+        """Count a page's weights in ``pulls`` and ``ridge``; return what its energy is never above."""
+        return kernel.weigh(page.rows, self.pulls, self.ridge)
+
+    def step(self, page: Page) -> float:
+        """Take a step for every row of a page, in random order; return their energy meanwhile."""
+        order = self._random.permutation(len(page.dual))
+        return sgd.descend_adagrad(page.rows, order, self.y, self._rate, self._squares)
+
+    def round(self, pages: Pages) -> float:
+        """Take the pages in random order."""
+        return sum(self.step(pages.read(k)) for k in self._random.permutation(len(pages)))
+
+
+class _Rounds:
+    """ADMM over pages: the rounds of ``AdmmState``, with the duals kept in the pages."""
+
+    def __init__(self, pages: Pages, descent: _Descent) -> None:
+        n = len(descent.y)
+        self.now = admm.Iterate(descent.y, np.empty(0), np.zeros(n), np.empty(n))
+        self.looked_at = descent.y.copy()
+        self.count = 0
+        self._pages = pages
+        self._pulls = descent.pulls
+        self._eta = 1.0
+        self._next = PERIOD
+        no_start, no_variable, none = np.zeros(1, np.int32), np.empty(0, np.int32), np.empty(0)
+        self._variables = admm.Rows(
+            no_start,
+            no_variable,
+            coefficient=none,
+            constant=none,
+            low=none,
+            high=none,
+            curvature=none,
+            row_step=none,
+            degree=np.zeros(n),
+            bonus=np.zeros(n),
+            ridge=descent.ridge,
+        )
+        self._pull = np.empty(n)
+        self._memory = np.empty((4, pages.most_rows))
+
+    def start(self) -> _Certificate:
+        """Begin from the slopes at the values; return the certificate of these."""
+        self._pull[:] = 0.0
+        found, degree = _Certificate(), self._variables.degree
+        for k in range(len(self._pages)):
+            page = self._pages.read(k)
+            now = self.now._replace(dual=page.dual)
+            kernel.begin(page.rows, self._pulls, now, degree)
+            self._pages.keep_dual(k)
+            found = found.add(admm.tally(self._rows(page), now, self._pull))
+        degree[degree == 0] = 1.0
+        return self._certificate(found, self.now)
+
+    def step(self) -> None:
+        """Do a round."""
+        self._round(look=False)
+
+    def look(self) -> _Certificate:
+        """Do a round; return the certificate of the values before it, which are ``looked_at``."""
+        return self._round(look=True)
+
+    def _round(self, look: bool) -> _Certificate:
+        self.looked_at[:] = self.now.y
+        before = self.now._replace(y=self.looked_at)
+        self._pull[:] = 0.0
+        found, moved = _Certificate(), 0.0
+        self.count += 1
+        balance = self.count >= self._next
+        admm.move(self._variables, self.now, self._eta, RELAXATION)
+        for k in range(len(self._pages)):
+            page = self._pages.read(k)
+            rows = self._rows(page)
+            if look:
+                found = found.add(admm.tally(rows, before._replace(dual=page.dual), self._pull))
+            old = page.dual.copy() if balance else page.dual
+            admm.answer(rows, self.now._replace(dual=page.dual), self._eta, RELAXATION)
+            self._pages.keep_dual(k)
+            if balance:
+                change = page.dual - old
+                moving = change != 0  # not in a row without variables, whose row_step is 0
+                moved += float(np.sum(change[moving] ** 2 / rows.row_step[moving]))
+        if balance:
+            self._balance(np.sqrt(moved))
+        return self._certificate(found, before)
+
+    def _certificate(self, rows: _Certificate, now: admm.Iterate) -> _Certificate:
+        """Return the certificate, given the part that the rows have."""
+        energy, bound = admm.ends(self._variables, now, self._pull)
+        return rows.add((energy, bound, 0.0, 0.0))
+
+    def _balance(self, dual: float) -> None:
+        """Set the step size by the last movement, as ``AdmmState`` does."""
+        self._next = int(GROWTH * self.count)
+        primal = np.sqrt(np.sum((self.now.y - self.looked_at) ** 2 * self._variables.degree))
+        if primal > 0 and dual > 0:
+            self._eta = float(np.clip(dual / primal, self._eta / CHANGE, self._eta * CHANGE))
+
+    def _rows(self, page: Page) -> admm.Rows:
+        """Return a page as ADMM's kernels read it."""
+        low, high, curvature, row_step = self._memory[:, : len(page.dual)]
+        rows = self._variables._replace(
+            start=page.rows.start,
+            variable=page.rows.variable,
+            coefficient=page.rows.coefficient,
+            constant=page.rows.constant,
+            low=low,
+            high=high,
+            curvature=curvature,
+            row_step=row_step,
+        )
+        kernel.expand(page.rows, self._pulls, rows)
+        return rows

@@ -1,0 +1,170 @@
+"""Turn Jester's ratings of jokes into examples, one user an example.
+
+usage: python streams/jester/from_jester.py DIR OUT
+
+DIR holds tab-separated files: jester-1-tr-obs-0.txt and jester-1-tr-uno-0.txt with the observed and
+unobserved ratings (user, joke, rating from 0 to 1) of the users to train on, -te- for those to test
+on, and jokeTextSim.txt with the similarity of jokes' texts (joke, joke, value). OUT gets the users in
+the order of their numbers, the first kind as group train, the second as group test. What one user's
+example says of the jokes (averages, neighbours) comes from the observed ratings of group train.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+PARTS = {"tr": "train", "te": "test"}
+NEIGHBOURS = 10
+DIGITS = 4
+
+Floats = NDArray[np.float64]
+Pair = tuple[int, int]
+Values = dict[Pair, float]
+
+
+def read(path: Path) -> Values:
+    """Read a file of two numbers and a value from 0 to 1; end the process at a line that is none."""
+    found: Values = {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        sys.exit(f"{path}: {error.strerror}; the folder must hold Jester's files")
+    for number, line in enumerate(lines, 1):
+        try:
+            first, second, value = line.split("\t")
+            pair = int(first), int(second)
+            rating = float(value)
+        except ValueError:
+            sys.exit(f"{path}:{number}: expected two numbers and a value, parted by tabs")
+        if not 0 <= rating <= 1:
+            sys.exit(f"{path}:{number}: expected a value from 0 to 1, not {value}")
+        if pair in found:
+            sys.exit(f"{path}:{number}: {first} and {second} stand here a second time")
+        found[pair] = rating
+    return found
+
+
+class Jokes:
+    """What every user's example says of the jokes; averages and neighbours are those of ratings."""
+
+    def __init__(self, ratings: Values, text: Values) -> None:
+        users = {user: row for row, user in enumerate(sorted({user for user, _ in ratings}))}
+        names = sorted({joke for _, joke in ratings})
+        columns = {joke: column for column, joke in enumerate(names)}
+        table = np.full((len(users), len(names)), np.nan)
+        for (user, joke), rating in ratings.items():
+            table[users[user], columns[joke]] = rating
+        self.text = text
+        self.mean = float(np.nanmean(table))
+        self.average = dict(zip(names, np.nanmean(table, axis=0).tolist(), strict=True))
+        self.neighbours = neighbours(names, adjusted_cosine(table))
+
+    def evidence(self, seen: Collection[int], hidden: Collection[int]) -> dict[str, list[Any]]:
+        """Write what concerns the hidden ratings of a user; pairs of jokes of which both are rated."""
+
+        def kept(pair: Pair) -> bool:
+            first, second = pair
+            known = (first in seen or first in hidden) and (second in seen or second in hidden)
+            return known and (first in hidden or second in hidden)
+
+        averages = self.average.items()
+        return {
+            "AverageOfJoke": [valued((joke,), mean) for joke, mean in averages if joke in hidden],
+            "Average": [valued((0,), self.mean)],
+            "Neighbours": [pair for pair in self.neighbours if kept(pair)],
+            "SimilarText": [valued(pair, value) for pair, value in self.text.items() if kept(pair)],
+        }
+
+
+def neighbours(names: list[int], similarity: Floats) -> list[Pair]:
+    """Return each joke with those that are rated most like it, the nearest first."""
+    order = np.argsort(-similarity, axis=1, kind="stable")[:, :NEIGHBOURS]
+    return [
+        (joke, names[j])
+        for i, joke in enumerate(names)
+        for j in order[i].tolist()
+        if similarity[i, j] > 0
+    ]
+
+
+def adjusted_cosine(table: Floats) -> Floats:
+    """Return the similarity of columns over the rows that have both, less each row's mean.
+
+    ``table`` is [users, jokes] with NaN where there is no rating; -inf of a joke with itself, and 0
+    where nobody rated both.
+    """
+    there = np.isfinite(table).astype(np.float64)
+    off = np.nan_to_num(table - np.nanmean(table, axis=1, keepdims=True))
+    squares = (off**2).T @ there
+    norms = np.sqrt(squares * squares.T)
+    similarity = np.divide(off.T @ off, norms, np.zeros_like(norms), where=norms > 0)
+    np.fill_diagonal(similarity, -np.inf)
+    return similarity
+
+
+def valued(args: tuple[int, ...], value: float) -> dict[str, Any]:
+    """Write an atom with its value."""
+    return {"args": args, "value": round(value, DIGITS)}
+
+
+def example(
+    user: int, group: str, seen: dict[int, float], hidden: dict[int, float], jokes: Jokes
+) -> dict[str, Any]:
+    """Write a user: the ratings seen, those to predict, and what is known of these jokes."""
+    evidence = {
+        "Rating": [valued((user, joke), rating) for joke, rating in seen.items()],
+        "AverageOfUser": [valued((user,), sum(seen.values()) / len(seen))] if seen else [],
+        **jokes.evidence(seen, hidden),
+    }
+    return {
+        "id": user,
+        "group": group,
+        "evidence": {name: atoms for name, atoms in evidence.items() if atoms},
+        "query": {"Rating": [(user, joke) for joke in hidden]},
+        "truth": {"Rating": [valued((user, joke), rating) for joke, rating in hidden.items()]},
+    }
+
+
+def by_user(ratings: Values) -> dict[int, dict[int, float]]:
+    """Return each user's ratings, jokes in the order of their numbers."""
+    found: dict[int, dict[int, float]] = {}
+    for (user, joke), rating in sorted(ratings.items()):
+        found.setdefault(user, {})[joke] = rating
+    return found
+
+
+def examples(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the users of both parts who have a rating to predict."""
+    text = read(folder / "jokeTextSim.txt")
+    parts = {
+        part: tuple(read(folder / f"jester-1-{part}-{half}-0.txt") for half in ("obs", "uno"))
+        for part in PARTS
+    }
+    jokes = Jokes(parts["tr"][0], text)
+    for part, group in PARTS.items():
+        observed, unobserved = parts[part]
+        for user, joke in observed.keys() & unobserved.keys():
+            sys.exit(f"{folder}: the rating of joke {joke} by user {user} is both seen and hidden")
+        seen = by_user(observed)
+        for user, hidden in by_user(unobserved).items():
+            yield example(user, group, seen.get(user, {}), hidden, jokes)
+
+
+def main() -> None:
+    """Read the folder, write the examples."""
+    parser = argparse.ArgumentParser(description="Turn Jester's ratings into examples.")
+    parser.add_argument("folder", metavar="DIR", type=Path, help="the folder of Jester's files")
+    parser.add_argument("out", metavar="OUT", type=Path, help="the file of examples to write")
+    arguments = parser.parse_args()
+    lines = [json.dumps(e, separators=(",", ":")) + "\n" for e in examples(arguments.folder)]
+    arguments.out.write_text("".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""One run of tandem inference on a friendship model: ``tandem.py BLOCKS FOLDER`` prints it as JSON.
+
+1080 people in BLOCKS blocks of one size, all pairs of people to be inferred, the rules of PSL's
+friendship example: 17 blocks make 5 million ground potentials, 5 make 50 million.
+"""
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from onlinesrl.ground.psl import Grounder
+from onlinesrl.ground.psl_duckdb import DuckDb
+from onlinesrl.ground.psl_rows import Listing
+from onlinesrl.infer.tandem import Tandem
+from onlinesrl.lang.psl import parse
+from onlinesrl.lang.psl_data import Database, Relation, Table
+
+PEOPLE = 1080
+MEMORY = 400_000_000
+RULES = """
+1: Block(P1, A) & Block(P2, A) & Similar(P1, P2) & P1 != P2 -> Friends(P1, P2) ^2
+1: Block(P1, A) & Block(P2, A) & Block(P3, A) & Friends(P1, P2) & Friends(P2, P3)
+   & P1 != P2 & P2 != P3 & P1 != P3 -> Friends(P1, P3) ^2
+1: Block(P1, A) & Block(P2, A) & Friends(P1, P2) & P1 != P2 -> Friends(P2, P1) ^2
+0.1: !Friends(P1, P2) ^2
+"""
+
+
+def database(blocks: int) -> Database:
+    """The data: three pairs in ten are similar, by a number from 0 to 1."""
+    random = np.random.default_rng(0)
+    people = np.arange(PEOPLE, dtype=np.int32)
+    pairs = np.stack((np.repeat(people, PEOPLE), np.tile(people, PEOPLE)))
+    pairs = pairs[:, pairs[0] != pairs[1]]
+    n = pairs.shape[1]
+    similar = np.where(random.random(n) < 0.3, random.random(n), 0.0)
+    block = PEOPLE + random.permutation(people) % blocks
+    none = Table(np.empty((2, 0), np.int32), np.empty(0))
+    relations = {
+        "Block": Relation(Table(np.stack((people, block)), np.ones(PEOPLE)), none, none),
+        "Similar": Relation(Table(pairs, similar), none, none),
+        "Friends": Relation(none, Table(pairs, np.full(n, np.nan)), none),
+    }
+    return Database(tuple(map(str, range(PEOPLE + blocks))), relations)
+
+
+def main(blocks: int, folder: Path, in_memory: bool) -> None:
+    program = parse(RULES, declared={"Block": 2, "Similar": 2, "Friends": 2})
+    weights = np.array([rule.weight for rule in program.rules])
+    listing, inactive = Listing(database(blocks)), np.zeros(len(weights), np.int64)
+    started = time.process_time()
+
+    def report(at):
+        if "-v" in sys.argv and (
+            at.phase == "descend" or (at.phase == "admm" and at.round % 10 == 0)
+        ):
+            print(at, time.process_time() - started, file=sys.stderr)
+
+    with DuckDb(folder, MEMORY) as engine:
+        models = Grounder(program, most=10**9).models(
+            listing, inactive, None if in_memory else engine
+        )
+        found = Tandem(folder).solve(models, listing.n_variables, weights, report)
+    kept = {name: value for name, value in vars(found).items() if name != "y"}
+    kept["cpu_seconds"] = time.process_time() - started
+    kept["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps(kept))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2]), "--arrays" in sys.argv)

@@ -1,0 +1,33 @@
+"""What the tests of streams for PSL programs share: generators by their folder, ground streams."""
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from onlinesrl.ground.psl import Grounded, Grounder
+from onlinesrl.ground.worlds import SoftPacker
+from onlinesrl.lang import psl
+from onlinesrl.lang.example import Example
+
+REPO = Path(__file__).parents[2]
+STREAMS = REPO / "streams"
+
+
+def generator(stream: str) -> ModuleType:
+    """Import a stream's generate.py, under a name of its own."""
+    name = f"generate_{stream}"
+    spec = importlib.util.spec_from_file_location(name, STREAMS / stream / "generate.py")
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def ground(model: Path, query: Sequence[str], examples: Sequence[Example]) -> Grounded:
+    """Ground all examples in one call."""
+    program = psl.load(model)
+    packer = SoftPacker(program.predicates, query, 10_000)
+    worlds = [packer.world(example) for example in examples]
+    return Grounder(program).ground_worlds(packer.database(worlds), len(worlds), query)
