@@ -38,7 +38,6 @@ class SmallAdmm:
         """See ``RelaxedEngine.solve``."""
         n, m = model.n_variables, model.n_rows
         low, high, curvature, row_step = np.empty(m), np.empty(m), np.empty(m), np.empty(m)
-        degree = np.empty(n)
         rows = admm.Rows(
             model.start,
             model.variable,
@@ -50,15 +49,13 @@ class SmallAdmm:
             row_step,
             np.empty(n),
             np.zeros(n) if bonus is None else bonus,
+            np.zeros(n),
         )
-        highest, excess = kernel.prepare(
-            rows, model.kind, model.power, model.weight_index, weights, degree
-        )
+        highest, excess = kernel.prepare(rows, model.kind, model.power, model.weight_index, weights)
         if not np.isfinite(highest):
             conjugates(model, weights)  # says what is wrong
         if excess > FEASIBLE:
             raise Infeasible("a constraint without variables is false")
-        rows.variable_step[:] = 1.0 / np.where(degree > 0, degree, 1.0)
         now = admm.Iterate(
             np.full(n, 0.5) if start is None else start.y.copy(),
             np.empty(m) if start is None else start.dual.copy(),
@@ -70,7 +67,7 @@ class SmallAdmm:
             RELAXATION, PERIOD, GROWTH, CHANGE, self.tolerance, self.violation, self.rounds
         )
         ended, count, energy, bound, violation = kernel.solve(
-            rows, degree, now, np.empty(n), np.empty(m), highest, schedule
+            rows, now, np.empty(n), np.empty(m), highest, schedule
         )
         if ended == kernel.INFEASIBLE:
             raise Infeasible("no values satisfy the constraints")

@@ -64,14 +64,13 @@ def prepare(
     power: Bytes,
     weight_index: Ints,
     weights: Floats,
-    degree: Floats,
 ) -> tuple[float, float]:
-    """Set low, high, curvature and row_step of all rows, and the variables' degrees (0: in no row).
+    """Set low, high, curvature and row_step of all rows, and the variables' degrees (1: in no row).
 
     Returns what no energy is above, NaN where a weight is not allowed, and how far constraints without
     variables are from satisfied.
     """
-    highest, excess = 0.0, 0.0
+    highest, excess, degree = 0.0, 0.0, rows.degree
     for j in range(len(degree)):
         degree[j] = 0.0
     for i in range(len(kind)):
@@ -90,15 +89,17 @@ def prepare(
                 degree[rows.variable[e]] += abs(weight)
     for j in range(len(degree)):
         highest += max(-rows.bonus[j], 0.0)
-    _penalties(rows, kind, weight_index, weights, degree)
+    _penalties(rows, kind, weight_index, weights)
+    for j in range(len(degree)):
+        if degree[j] == 0.0:
+            degree[j] = 1.0
     return highest, excess
 
 
 @inlined
-def _penalties(
-    rows: Rows, kind: Bytes, weight_index: Ints, weights: Floats, degree: Floats
-) -> None:
+def _penalties(rows: Rows, kind: Bytes, weight_index: Ints, weights: Floats) -> None:
     """Set every row's step by its penalty, and add those of constraints to the degrees."""
+    degree = rows.degree
     for i in range(len(kind)):
         if kind[i] >= AT_MOST:
             total = 0.0
@@ -144,12 +145,12 @@ def _copy(source: Floats, target: Floats) -> None:
 
 @inlined
 def _balanced(
-    rows: Rows, degree: Floats, now: Iterate, y: Floats, dual: Floats, eta: float, change: float
+    rows: Rows, now: Iterate, y: Floats, dual: Floats, eta: float, change: float
 ) -> float:
     """Return the step size that balances the movement since ``y`` and ``dual``."""
     primal, moved = 0.0, 0.0
     for j in range(len(y)):
-        primal += (now.y[j] - y[j]) ** 2 * (degree[j] if degree[j] > 0.0 else 1.0)
+        primal += (now.y[j] - y[j]) ** 2 * rows.degree[j]
     for i in range(len(dual)):
         if now.dual[i] != dual[i]:  # not in a row without variables, whose row_step is 0
             moved += (now.dual[i] - dual[i]) ** 2 / rows.row_step[i]
@@ -161,7 +162,6 @@ def _balanced(
 @kernel
 def solve(
     rows: Rows,
-    degree: Floats,
     now: Iterate,
     y: Floats,
     dual: Floats,
@@ -182,7 +182,7 @@ def solve(
         rounds(rows, now, eta, schedule.relaxation, schedule.period)
         if n >= due:
             due = int(schedule.growth * n)
-            eta = _balanced(rows, degree, now, y, dual, eta, schedule.change)
+            eta = _balanced(rows, now, y, dual, eta, schedule.change)
         energy, bound, violation, price = certificate(rows, now, now.ahead)
         if bound > highest:
             return INFEASIBLE, n, energy, bound, violation

@@ -23,22 +23,20 @@ def prepared(model, weights, bonus):
         *(np.full(m, np.nan) for _ in range(4)),
         np.full(n, np.nan),
         np.zeros(n) if bonus is None else bonus,
+        np.zeros(n),
     )
-    degree = np.full(n, np.nan)
-    found = admm_solve.prepare(rows, model.kind, model.power, model.weight_index, weights, degree)
-    return rows, degree, found
+    found = admm_solve.prepare(rows, model.kind, model.power, model.weight_index, weights)
+    return rows, found
 
 
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(hinge_problems())
 def test_what_is_prepared_is_the_models(problem):
     model, weights, bonus = problem
-    rows, degree, (highest, excess) = prepared(model, weights, bonus)
+    rows, (highest, excess) = prepared(model, weights, bonus)
     state = AdmmState(model, weights, bonus)
-    for name in ("low", "high", "curvature", "row_step"):
+    for name in ("low", "high", "curvature", "row_step", "degree"):
         np.testing.assert_allclose(getattr(rows, name), getattr(state.rows, name), rtol=1e-12)
-    steps = 1 / np.where(degree > 0, degree, 1.0)
-    np.testing.assert_allclose(steps, state.rows.variable_step, rtol=1e-12)
     assert highest == pytest.approx(ceiling(model, weights, bonus), rel=1e-12, abs=1e-12)
     now = admm.Iterate(
         state.now.y.copy(), np.empty(model.n_rows), *(np.empty(model.n_variables) for _ in range(2))
