@@ -36,7 +36,6 @@ from onlinesrl.metrics import UNIT
 BROKEN = 1e-3
 """How far the truth may be from satisfying a hard rule: it is often written with few digits."""
 
-
 UNSOLVED = "inference ended after its last round without a proven answer"
 _ONE_HINGE = HingeModel(
     1,
@@ -263,7 +262,7 @@ class SoftLearner:
         prediction = Prediction(
             world.example.id,
             self._predicted(world, units),
-            -found.energy,
+            0.0 - found.energy,  # no -0.0
             found.certified,
             world.example.group,
         )
