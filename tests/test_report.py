@@ -318,9 +318,9 @@ def test_a_run_of_a_psl_program(tmp_path: Path) -> None:
         "one of weight zero says nothing. All bars",
         "its true value after an arrow",
         "0 right, 1 wrong, 1 missing",
-        "+ b 0.83 \u2192 0.00",
-        "\u2212 c 0.10 \u2192 1.00",
-        "d 0.00",
+        "+ a, b 0.83 \u2192 0.00",
+        "\u2212 a, c 0.10 \u2192 1.00",
+        "a, d 0.00",
         "admm \u2013 convex optimisation",
     ):
         assert said in page.text, said
