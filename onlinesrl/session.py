@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from onlinesrl.config import Config, mismatch
 from onlinesrl.errors import ExampleError, ModelError, StorageError
 from onlinesrl.ground.plan import compile_program
+from onlinesrl.infer.admm import Admm
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Mpe
-from onlinesrl.infer.small import SmallAdmm
 from onlinesrl.infer.walksat import WalkSat
 from onlinesrl.lang import mln, psl
 from onlinesrl.lang import weights as weight_files
@@ -68,7 +68,7 @@ def make_learner(
     by, inference = _counted(config, program), config.inference
     if isinstance(program, PslProgram):
         soft = SoftInference(
-            SmallAdmm(),
+            Admm(),
             fallback=inference.unsolved == "fallback",
             max_groundings=inference.max_groundings,
             max_atoms=config.limits.max_atoms,

@@ -19,7 +19,7 @@ from conftest import Job, command, wait
 from onlinesrl import inspect, session
 from onlinesrl.config import Config, load
 from onlinesrl.errors import ConfigError, OnlinesrlError
-from onlinesrl.infer.small import SmallAdmm
+from onlinesrl.infer.admm import Admm
 from onlinesrl.lang import psl
 from tests.learn.trust import MODEL, examples
 from tests.stream.test_kill import LEARNERS, Killer
@@ -289,7 +289,7 @@ def test_what_does_not_fit_the_model_is_said_at_its_key(
 def test_where_inference_ends_without_proof_a_run_may_stop(
     trust: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "SmallAdmm", _short)
+    monkeypatch.setattr(session, "Admm", _short)
     stopped = trust(LINES[:20], "stopped", inference={"unsolved": "stop"})
     assert stopped.run() == 65
     assert "inference ended after its last round without a proven answer" in stopped.said
@@ -298,5 +298,5 @@ def test_where_inference_ends_without_proof_a_run_may_stop(
     assert skipped.lines("metrics.jsonl")[-1]["errors"].keys() == {"unsolved"}
 
 
-def _short() -> SmallAdmm:
-    return SmallAdmm(rounds=10)
+def _short() -> Admm:
+    return Admm(rounds=10)

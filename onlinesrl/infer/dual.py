@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onlinesrl.ground.hinges import AT_MOST, EQUAL, HINGE, PLAIN, HingeModel
+from onlinesrl.ground.hinges import AT_MOST, EQUAL, PLAIN, HingeModel
 from onlinesrl.ground.model import Floats
 from onlinesrl.infer.engine import Infeasible
 
@@ -86,19 +86,6 @@ def lower_bound(
     y = np.clip(-pull / (2.0 * ridge), 0.0, 1.0) if ridge > 0 else np.where(pull < 0, 1.0, 0.0)
     least = pull @ y + ridge * (y @ y)
     return float(u @ model.constant - 0.5 * rows.curvature @ u**2 + least)
-
-
-def ceiling(model: HingeModel, weights: Floats, bonus: Floats | None = None) -> float:
-    """Return what no energy is above on [0, 1]^n: a lower bound beyond it proves infeasibility."""
-    weight = model.row_weights(weights)
-    positive = np.maximum(model.coefficient, 0.0)
-    top = model.constant + np.bincount(model.row, positive, model.n_rows)
-    bottom = model.constant + np.bincount(model.row, model.coefficient - positive, model.n_rows)
-    bottom = np.where(model.kind == HINGE, np.maximum(bottom, 0.0), bottom)
-    top = np.where(model.kind == HINGE, np.maximum(top, 0.0), top)
-    highest = np.maximum(weight * top**model.power, weight * bottom**model.power)
-    loss = 0.0 if bonus is None else float(np.maximum(-bonus, 0.0).sum())
-    return float(highest.sum()) + loss
 
 
 def check_constants(model: HingeModel) -> None:

@@ -19,11 +19,11 @@ import numpy as np
 
 from onlinesrl.ground.hinges import HingeModel
 from onlinesrl.ground.model import Floats
-from onlinesrl.infer.admm import CHANGE, GROWTH, PERIOD, RELAXATION
 from onlinesrl.infer.engine import Infeasible
 from onlinesrl.infer.pages import Page, Pages
 from onlinesrl.kernels import admm, sgd
 from onlinesrl.kernels import pages as kernel
+from onlinesrl.kernels.admm_solve import CHANGE, GROWTH, PERIOD, RELAXATION
 
 
 class Progress(NamedTuple):

@@ -1,10 +1,9 @@
-"""ADMM from a model and its weights to the answer in two calls: what counts where models are small.
+"""ADMM from a model and its weights to the answer, compiled: what counts where models are small.
 
-The same as ``infer.admm.AdmmState`` step by step; see there, in ``infer.dual`` and in ``kernels.admm`` for
-what the numbers mean.
+The penalty of a potential is its weight, without sign; that of a constraint what its variables' potentials
+have together, on the average of its variables, or 1 where they have none. So it weighs as much as what
+pulls at it, and lifted rows weigh as much as those that they stand for.
 """
-
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,17 +17,20 @@ HINGE, PLAIN, AT_MOST, EQUAL = 0, 1, 2, 3
 CERTIFIED, LIMIT, INFEASIBLE = 0, 1, 2
 """How it ended: with a proof, after its last round, or with a bound that nothing can be above."""
 
+RELAXATION = 1.6
+"""Of Boyd et al. 2011, section 3.4.3: 1.5 to 1.8."""
 
-class Schedule(NamedTuple):
-    """``infer.admm``'s constants, and when to end."""
+PERIOD = 10
+"""Rounds between two looks at the certificate."""
 
-    relaxation: float
-    period: int
-    growth: float
-    change: float
-    tolerance: float
-    violation: float
-    rounds: int
+CHANGE = 5.0
+"""The most that the step size grows or shrinks at once."""
+
+GROWTH = 1.5
+"""The rounds from one change of the step size to the next grow by this, so that it settles."""
+
+ETA, ROUNDS, NEXT = 0, 1, 2
+"""What a control holds: the step size, the rounds so far, those at which it changes next."""
 
 
 @inlined
@@ -65,10 +67,10 @@ def prepare(
     weight_index: Ints,
     weights: Floats,
 ) -> tuple[float, float]:
-    """Set low, high, curvature and row_step of all rows, and the variables' degrees (1: in no row).
+    """Set low, high, curvature and row_step of all rows, and the variables' degrees.
 
-    Returns what no energy is above, NaN where a weight is not allowed, and how far constraints without
-    variables are from satisfied.
+    Returns what no energy is above on [0, 1]^n, so that a lower bound beyond it proves infeasibility,
+    or NaN where a weight is not allowed; and how far constraints without variables are from satisfied.
     """
     highest, excess, degree = 0.0, 0.0, rows.degree
     for j in range(len(degree)):
@@ -137,26 +139,32 @@ def begin(rows: Rows, now: Iterate, given: bool) -> None:
     pulled(rows, now)
 
 
-@inlined
-def _copy(source: Floats, target: Floats) -> None:
-    for i in range(len(source)):
-        target[i] = source[i]
+@kernel
+def advance(rows: Rows, now: Iterate, y: Floats, dual: Floats, control: Floats, n: int) -> None:
+    """Do n rounds, and set the step size anew where it is time to; ``y`` and ``dual`` are memory.
 
-
-@inlined
-def _balanced(
-    rows: Rows, now: Iterate, y: Floats, dual: Floats, eta: float, change: float
-) -> float:
-    """Return the step size that balances the movement since ``y`` and ``dual``."""
-    primal, moved = 0.0, 0.0
-    for j in range(len(y)):
-        primal += (now.y[j] - y[j]) ** 2 * rows.degree[j]
-    for i in range(len(dual)):
-        if now.dual[i] != dual[i]:  # not in a row without variables, whose row_step is 0
-            moved += (now.dual[i] - dual[i]) ** 2 / rows.row_step[i]
-    if primal > 0.0 and moved > 0.0:
-        return min(max(np.sqrt(moved) / np.sqrt(primal), eta / change), eta * change)
-    return eta
+    It becomes the ratio of the duals' movement to the values' in these rounds, in the norms of the
+    copies: the one for which the dual residual eta |dy| and the primal residual |du| / eta are in
+    balance where both shrink alike.
+    """
+    control[ROUNDS] += n
+    due = control[ROUNDS] >= control[NEXT]
+    if due:
+        for j in range(len(y)):
+            y[j] = now.y[j]
+        for i in range(len(dual)):
+            dual[i] = now.dual[i]
+    rounds(rows, now, control[ETA], RELAXATION, n)
+    if due:
+        control[NEXT] = np.floor(GROWTH * control[ROUNDS])
+        primal, moved, eta = 0.0, 0.0, control[ETA]
+        for j in range(len(y)):
+            primal += (now.y[j] - y[j]) ** 2 * rows.degree[j]
+        for i in range(len(dual)):
+            if now.dual[i] != dual[i]:  # not in a row without variables, whose row_step is 0
+                moved += (now.dual[i] - dual[i]) ** 2 / rows.row_step[i]
+        if primal > 0.0 and moved > 0.0:
+            control[ETA] = min(max(np.sqrt(moved / primal), eta / CHANGE), eta * CHANGE)
 
 
 @kernel
@@ -165,29 +173,24 @@ def solve(
     now: Iterate,
     y: Floats,
     dual: Floats,
+    control: Floats,
     highest: float,
-    schedule: Schedule,
-) -> tuple[int, int, float, float, float]:
-    """Do rounds until the answer is certified, or shown not to be, or for the last time.
+    tolerance: float,
+    most_violation: float,
+    most_rounds: float,
+) -> tuple[int, float, float, float]:
+    """Do rounds until the answer is certified, or cannot be, or there have been ``most_rounds``.
 
-    ``y`` and ``dual`` are memory. Returns how it ended, the rounds, energy, bound and violation.
+    ``y`` and ``dual`` are memory. Returns how it ended, energy, bound and violation.
     """
-    eta, n, due = 1.0, 0, schedule.period
-    highest += schedule.tolerance * max(1.0, abs(highest))
+    highest += tolerance * max(1.0, abs(highest))
     while True:
-        n += schedule.period
-        if n >= due:
-            _copy(now.y, y)
-            _copy(now.dual, dual)
-        rounds(rows, now, eta, schedule.relaxation, schedule.period)
-        if n >= due:
-            due = int(schedule.growth * n)
-            eta = _balanced(rows, now, y, dual, eta, schedule.change)
+        advance(rows, now, y, dual, control, PERIOD)
         energy, bound, violation, price = certificate(rows, now, now.ahead)
         if bound > highest:
-            return INFEASIBLE, n, energy, bound, violation
-        close = abs(energy - bound) + price <= schedule.tolerance * max(1.0, abs(energy))
-        if close and violation <= schedule.violation:
-            return CERTIFIED, n, energy, bound, violation
-        if n >= schedule.rounds:
-            return LIMIT, n, energy, bound, violation
+            return INFEASIBLE, energy, bound, violation
+        close = abs(energy - bound) + price <= tolerance * max(1.0, abs(energy))
+        if close and violation <= most_violation:
+            return CERTIFIED, energy, bound, violation
+        if control[ROUNDS] >= most_rounds:
+            return LIMIT, energy, bound, violation

@@ -59,7 +59,7 @@ def _potential(rows: Rows, i: int, at: float) -> float:
 
 @inlined
 def _penalty(rows: Rows, i: int, pulls: Floats) -> float:
-    """Return m_i of ADMM, as ``infer.admm.penalties``."""
+    """Return m_i of ADMM, as ``kernels.admm_solve``."""
     weight = abs(rows.weight[i])
     if np.isfinite(weight):
         return weight

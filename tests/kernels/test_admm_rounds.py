@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given, settings
 
 from onlinesrl.ground.hinges import AT_MOST, EQUAL, HINGE, PLAIN
-from onlinesrl.infer.admm import AdmmState, penalties
+from onlinesrl.infer.admm import AdmmState
 from onlinesrl.infer.dual import lower_bound
 from onlinesrl.kernels import admm as kernel
 from tests.infer.hinge_models import hinge_problems
+from tests.kernels.test_admm_solve import penalties
 
 ETA = 0.7
 

@@ -13,7 +13,7 @@ from textbook import RULES
 from trust import MODEL, examples, learn, new_learner, state
 
 from onlinesrl.errors import ExampleError
-from onlinesrl.infer.small import SmallAdmm
+from onlinesrl.infer.admm import Admm
 from onlinesrl.lang import psl
 from onlinesrl.lang.example import Example, ValuedAtom, decode
 from onlinesrl.learn.learner import Hyper, Prediction
@@ -179,7 +179,7 @@ class Watched:
         self.seen: list[tuple[Any, ...]] = []
 
     def solve(self, model: Any, weights: Any, *, bonus: Any = None, start: Any = None) -> Any:
-        found = SmallAdmm(tolerance=1e-8).solve(model, weights, bonus=bonus, start=start)
+        found = Admm(tolerance=1e-8).solve(model, weights, bonus=bonus, start=start)
         self.seen.append((model, weights.copy(), bonus, found))
         return found
 
@@ -334,7 +334,7 @@ def test_where_inference_ends_without_proof_nothing_is_learned() -> None:
 
 def test_a_truth_with_few_digits_satisfies_a_hard_rule() -> None:
     program = psl.parse("1: Q(X, Y) -> P(X, Y)\nP(X, +Y) = 1 .")
-    learner = SoftLearner(program, ["P"], Hyper(), SoftInference(SmallAdmm()))
+    learner = SoftLearner(program, ["P"], Hyper(), SoftInference(Admm()))
     thirds = [["a", c] for c in "xyz"]
     for value, errors in ((0.3333, {}), (0.33, {"hard_rule": 1})):
         truth = {"P": [ValuedAtom(args, value) for args in thirds]}
@@ -344,7 +344,7 @@ def test_a_truth_with_few_digits_satisfies_a_hard_rule() -> None:
 
 def test_hard_rules_without_a_solution_make_an_example_bad() -> None:
     program = psl.parse("1: Q(X) -> P(X)\nP(X) + Q(X) = 1 .\nP(X) - Q(X) = 1 .")
-    learner = SoftLearner(program, ["P"], Hyper(), SoftInference(SmallAdmm()))
+    learner = SoftLearner(program, ["P"], Hyper(), SoftInference(Admm()))
     evidence = {"Q": [ValuedAtom(["a"], 0.5)]}
     [outcome], tally = learner.step([Example(id=1, evidence=evidence, query={"P": [["a"]]})])
     assert outcome.prediction is None
@@ -358,8 +358,6 @@ def test_a_weights_file_says_what_was_learned() -> None:
     assert again.weights.start(program) == []
     np.testing.assert_array_equal(again.weights.averaged(), learner.weights.averaged())
     assert [rule.weight is None for rule in program.rules] == [False] * 4 + [True]
-    trained = SoftLearner(
-        program, ["Trusts"], Hyper(), SoftInference(SmallAdmm()), by=("Trusts", 1)
-    )
+    trained = SoftLearner(program, ["Trusts"], Hyper(), SoftInference(Admm()), by=("Trusts", 1))
     held_out = examples(10, seed=2)
     assert trained.step(held_out, learning=False)[0] == learner.step(held_out, learning=False)[0]

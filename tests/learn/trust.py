@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from onlinesrl.infer.small import SmallAdmm
+from onlinesrl.infer.admm import Admm
 from onlinesrl.lang import psl
 from onlinesrl.lang.example import Constant, Example, ValuedAtom
 from onlinesrl.learn.learner import Hyper
@@ -23,7 +23,7 @@ Trusts(A, +B) <= 2 .
 def new_learner(update: str = "cda2", rounds: int = 25_000, **settings: Any) -> SoftLearner:
     loss = "ml" if update in ("cda1", "cda2", "subgradient") else "pl"
     hyper = Hyper(update, settings.pop("loss", loss), sigma=0.1)
-    inference = SoftInference(SmallAdmm(rounds=rounds), **settings)
+    inference = SoftInference(Admm(rounds=rounds), **settings)
     return SoftLearner(psl.parse(MODEL), ["Trusts"], hyper, inference, by=("Trusts", 1))
 
 
