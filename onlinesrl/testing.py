@@ -1,25 +1,33 @@
 """Contract checks, public: cross them with an engine of your own and any small ground model.
 
-They raise AssertionError, which says what the engine broke, and compare with enumeration, so the
-models may have up to ``brute.MAX_ATOMS`` atoms.
+They raise AssertionError, which says what the engine broke. Those of clause models compare with
+enumeration, so the models may have up to ``brute.MAX_ATOMS`` atoms; that of hinge-loss models, which may
+be large, with ADMM's certified answer.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from onlinesrl.ground.hinges import HingeModel
 from onlinesrl.ground.model import ClauseModel, Floats
+from onlinesrl.infer.admm import Admm
 from onlinesrl.infer.brute import Brute, _scores
+from onlinesrl.infer.dual import lower_bound
 from onlinesrl.infer.engine import (
     Infeasible,
     MapEngine,
     MarginalEngine,
     Marginals,
+    Relaxed,
+    RelaxedEngine,
     Solution,
     value,
 )
 
 CLOSE = 1e-6
+GAP = 1e-3
+"""How far from the least energy, and from feasible, certified values may be."""
 
 
 def check_map_engine(
@@ -90,6 +98,48 @@ def check_marginal_engine(
         _require(wrong <= within * max(1.0, abs(exact.log_z)), f"log Z is {wrong:.2g} off")
 
 
+def check_relaxed_engine(
+    engine: RelaxedEngine,
+    model: HingeModel,
+    weights: Floats,
+    bonus: Floats | None = None,
+    within: float | None = None,
+) -> None:
+    """Check an engine's answer to one question, and that it answers the same a second time.
+
+    Values are in [0, 1]; energy and violation are theirs, the bound is the dual's; what is certified
+    is optimal and feasible to 1e-3, relative to the energy (absolute below 1); Infeasible is raised
+    only where ADMM's bound shows it. With ``within``, every answer's energy is so close to the least.
+    """
+    try:
+        best = Admm(tolerance=1e-7).solve(model, weights, bonus=bonus)
+    except Infeasible:
+        _require(_relaxed(engine, model, weights, bonus) is None, "answers an infeasible problem")
+        return
+    found = _relaxed(engine, model, weights, bonus)
+    again = _relaxed(engine, model, weights, bonus)
+    if found is None or again is None:
+        raise AssertionError("raises Infeasible where there are feasible values")
+    y, scale = found.y, max(1.0, abs(best.energy))
+    _require(y.dtype == np.float64 and y.shape == (model.n_variables,), "not a float a variable")
+    _require(bool(np.all((y >= 0) & (y <= 1))), "a value is not in [0, 1]")
+    energy = model.energy(y, weights) - (0.0 if bonus is None else float(bonus @ y))
+    _require(
+        abs(found.energy - energy) <= CLOSE * scale, f"the energy is {energy}, not {found.energy}"
+    )
+    violation = model.violation(y)
+    _require(abs(found.violation - violation) <= CLOSE, f"the violation is {violation}")
+    bound = lower_bound(model, weights, found.dual, bonus)
+    same = found.bound == bound or abs(found.bound - bound) <= CLOSE * scale
+    _require(same, f"the bound is not the dual's, {bound}")
+    _require(found.bound <= best.energy + GAP * scale, "the bound is above the least energy")
+    far = abs(found.energy - best.energy)
+    _require(not found.certified or far <= GAP * scale, "what is certified is not optimal")
+    _require(not found.certified or violation <= GAP, "what is certified is not feasible")
+    _require(within is None or far <= (within or 0) * scale, f"the energy is {far} from the least")
+    _require(np.array_equal(y, again.y), "a second answer is another one")
+
+
 def marginals_by_enumeration(model: ClauseModel, weights: Floats) -> Marginals:
     """Return the marginals and log Z from every state of a small model; or raise Infeasible."""
     scores = _scores(model, weights, None)
@@ -107,6 +157,15 @@ def marginals_by_enumeration(model: ClauseModel, weights: Floats) -> Marginals:
 def _solved(
     engine: MapEngine, model: ClauseModel, weights: Floats, bonus: Floats | None
 ) -> Solution | None:
+    try:
+        return engine.solve(model, weights, bonus=bonus)
+    except Infeasible:
+        return None
+
+
+def _relaxed(
+    engine: RelaxedEngine, model: HingeModel, weights: Floats, bonus: Floats | None
+) -> Relaxed | None:
     try:
         return engine.solve(model, weights, bonus=bonus)
     except Infeasible:

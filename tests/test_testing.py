@@ -6,10 +6,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
+from onlinesrl.infer.admm import Admm
 from onlinesrl.infer.brute import Brute
 from onlinesrl.infer.engine import Infeasible, Marginals, Solution
-from onlinesrl.testing import check_map_engine, check_marginal_engine, marginals_by_enumeration
+from onlinesrl.infer.lifting import Lifted
+from onlinesrl.infer.qp import Qp
+from onlinesrl.infer.sgd import Sgd
+from onlinesrl.infer.tron import Tron
+from onlinesrl.testing import (
+    check_map_engine,
+    check_marginal_engine,
+    check_relaxed_engine,
+    marginals_by_enumeration,
+)
+from tests.infer.hinge_models import Rows, hinge_problems
 from tests.infer.models import clause_model
 
 MODEL = clause_model(3, [(0, 1.0, [1, 2]), (0, -1.0, [3]), (-1, 1.0, [-2])], [(True, [0, 2])])
@@ -112,3 +124,51 @@ def test_answers_to_the_impossible():
         check_map_engine(Careless(), IMPOSSIBLE, np.zeros(0))
     with pytest.raises(AssertionError, match="answers an infeasible problem"):
         check_marginal_engine(Careless(), IMPOSSIBLE, np.zeros(0))
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(hinge_problems())
+def test_relaxed_engines_keep_the_contract(problem):
+    model, weights, bonus = problem
+    for engine in (Admm(), Lifted(Admm()), Qp()):
+        check_relaxed_engine(engine, model, weights, bonus, within=1e-4)
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(hinge_problems(squares_only=True, constraints=False))
+def test_engines_without_constraints_keep_the_contract(problem):
+    model, weights, bonus = problem
+    check_relaxed_engine(Tron(), model, weights, bonus, within=1e-4)
+    check_relaxed_engine(Sgd(rounds=5), model, weights, bonus)
+
+
+class Wrong:
+    """ADMM, but for what ``changes`` say of its answer."""
+
+    def __init__(self, **changes):
+        self.changes = changes
+
+    def solve(self, model, weights, *, bonus=None, start=None):
+        return replace(Admm().solve(model, weights, bonus=bonus), **self.changes)
+
+
+ONE_HALF = np.array([0.5])
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"y": np.array([1.5])}, "not in"),
+        ({"y": np.zeros(2)}, "not a float a variable"),
+        ({"energy": 7.0}, "the energy is"),
+        ({"violation": 0.5}, "the violation is"),
+        ({"bound": 7.0}, "not the dual's"),
+        ({"y": ONE_HALF, "energy": 0.25}, "not optimal"),
+        ({"y": ONE_HALF, "energy": 0.25, "certified": False}, "from the least"),
+    ],
+)
+def test_a_relaxed_engine_that_is_wrong(changes, complaint):
+    rows = Rows()
+    rows.add(0, [[0]], 1, 0.0, 2)
+    with pytest.raises(AssertionError, match=complaint):
+        check_relaxed_engine(Wrong(**changes), rows.model(1), np.ones(1), within=1e-3)

@@ -300,7 +300,8 @@ class Run:
                     return
                 if self._any_missing(plan, atoms):
                     break
-                yield Joined(atoms, bindings, np.zeros(n, np.int32))
+                if n:
+                    yield Joined(atoms, bindings, np.zeros(n, np.int32))
             else:
                 return
         self.problems[0] = self._missing(plan, query)

@@ -18,23 +18,25 @@ from onlinesrl.infer.dual import check_constants, convex_weights
 from onlinesrl.kernels.potentials import Rows
 
 _HEAD = 2 * 8  # numbers of rows and of entries
-_ROW, _ENTRY, _END = 3 * 8 + 4 + 2, 8 + 4, 4
+_ROW, _ENTRY, _END = 4 * 8 + 4 + 2, 8 + 4, 4
 
 
 class Page(NamedTuple):
     """Some rows, in memory until the next page is read; a constraint has infinite weight.
 
-    ``rows`` has no bonus and no ridge; ``dual`` is float64[rows], for an engine's own use.
+    ``rows`` has no bonus and no ridge; ``dual`` and ``mark``, an earlier one, are float64[rows], for the
+    engine's own use.
     """
 
     rows: Rows
     dual: Floats
+    mark: Floats
 
 
 class Pages:
     """A file of pages in a folder, which nobody else sees and which is gone when it is closed.
 
-    A page of ``n_bytes`` has the numbers of its rows and entries, then their arrays: 30 bytes for each
+    A page of ``n_bytes`` has the numbers of its rows and entries, then their arrays: 38 bytes for each
     row and 12 for each of its variables. Use as a context manager. All methods raise StorageError.
     """
 
@@ -102,10 +104,10 @@ class Pages:
                 read += n
         return self._page()
 
-    def keep_dual(self, index: int) -> None:
-        """Write the dual of the page in memory, which is page ``index``."""
+    def keep(self, index: int, *, with_mark: bool) -> None:
+        """Write the dual, and perhaps the mark, of the page in memory, which is page ``index``."""
         rows = int(self._buffer[:8].view(np.int64)[0])
-        self._write(index, _HEAD + 8 * rows)
+        self._write(index, _HEAD + 8 * rows * (1 + with_mark))
 
     @property
     def most_rows(self) -> int:
@@ -127,7 +129,7 @@ class Pages:
             at += size
             return self._buffer[at - size : at].view(kind)
 
-        dual, constant, weight = (array(np.float64, rows) for _ in range(3))
+        dual, mark, constant, weight = (array(np.float64, rows) for _ in range(4))
         coefficient = array(np.float64, entries)
         start, variable = array(np.int32, rows + 1), array(np.int32, entries)
         hinge, square = array(np.uint8, rows), array(np.uint8, rows)
@@ -135,6 +137,7 @@ class Pages:
         return Page(
             Rows(start, variable, coefficient, constant, weight, hinge, square, none, 0.0),  # type: ignore[arg-type]
             dual,  # type: ignore[arg-type]
+            mark,  # type: ignore[arg-type]
         )
 
     def _append(self, pieces: list[_Piece]) -> Page:
@@ -142,7 +145,7 @@ class Pages:
         lengths = np.concatenate([each.lengths for each in pieces])
         self._buffer[:_HEAD].view(np.int64)[:] = len(lengths), lengths.sum()
         page = self._page()
-        page.dual[:] = 0.0
+        page.dual[:] = page.mark[:] = 0.0
         page.rows.start[0] = 0
         np.cumsum(lengths, out=page.rows.start[1:])
         row = entry = 0

@@ -211,10 +211,10 @@ class _Rounds:
         self.now = admm.Iterate(descent.y, np.empty(0), np.zeros(n), np.empty(n))
         self.looked_at = descent.y.copy()
         self.count = 0
+        self.eta = 1.0
+        self._next = PERIOD
         self._pages = pages
         self._pulls = descent.pulls
-        self._eta = 1.0
-        self._next = PERIOD
         no_start, no_variable, none = np.zeros(1, np.int32), np.empty(0, np.int32), np.empty(0)
         self._variables = admm.Rows(
             no_start,
@@ -230,6 +230,7 @@ class _Rounds:
             ridge=descent.ridge,
         )
         self._pull = np.empty(n)
+        self._marked = descent.y.copy()
         self._memory = np.empty((4, pages.most_rows))
 
     def start(self) -> _Certificate:
@@ -240,9 +241,10 @@ class _Rounds:
             page = self._pages.read(k)
             now = self.now._replace(dual=page.dual)
             kernel.begin(page.rows, self._pulls, now, degree)
-            self._pages.keep_dual(k)
+            page.mark[:] = page.dual
+            self._pages.keep(k, with_mark=True)
             found = found.add(admm.tally(self._rows(page), now, self._pull))
-        degree[degree == 0] = 1.0
+        degree[(degree == 0) & (self._variables.ridge == 0)] = 1.0
         return self._certificate(found, self.now)
 
     def step(self) -> None:
@@ -259,22 +261,23 @@ class _Rounds:
         self._pull[:] = 0.0
         found, moved = _Certificate(), 0.0
         self.count += 1
-        balance = self.count >= self._next
-        admm.move(self._variables, self.now, self._eta, RELAXATION)
+        mark = self.count % PERIOD == 0
+        admm.move(self._variables, self.now, self.eta, RELAXATION)
         for k in range(len(self._pages)):
             page = self._pages.read(k)
             rows = self._rows(page)
             if look:
                 found = found.add(admm.tally(rows, before._replace(dual=page.dual), self._pull))
-            old = page.dual.copy() if balance else page.dual
-            admm.answer(rows, self.now._replace(dual=page.dual), self._eta, RELAXATION)
-            self._pages.keep_dual(k)
-            if balance:
-                change = page.dual - old
+            admm.answer(rows, self.now._replace(dual=page.dual), self.eta, RELAXATION)
+            if mark:
+                change = page.dual - page.mark
                 moving = change != 0  # not in a row without variables, whose row_step is 0
                 moved += float(np.sum(change[moving] ** 2 / rows.row_step[moving]))
-        if balance:
+                page.mark[:] = page.dual
+            self._pages.keep(k, with_mark=mark)
+        if mark:
             self._balance(np.sqrt(moved))
+            self._marked[:] = self.now.y
         return self._certificate(found, before)
 
     def _certificate(self, rows: _Certificate, now: admm.Iterate) -> _Certificate:
@@ -283,11 +286,14 @@ class _Rounds:
         return rows.add((energy, bound, 0.0, 0.0))
 
     def _balance(self, dual: float) -> None:
-        """Set the step size by the last movement, as ``AdmmState`` does."""
+        """Set the step size by the movement since the last mark, as ``AdmmState`` does."""
+        if self.count < self._next:
+            return
         self._next = int(GROWTH * self.count)
-        primal = np.sqrt(np.sum((self.now.y - self.looked_at) ** 2 * self._variables.degree))
+        change = self.now.y - self._marked
+        primal = np.sqrt(np.sum(change**2 * self._variables.degree))
         if primal > 0 and dual > 0:
-            self._eta = float(np.clip(dual / primal, self._eta / CHANGE, self._eta * CHANGE))
+            self.eta = float(np.clip(dual / primal, self.eta / CHANGE, self.eta * CHANGE))
 
     def _rows(self, page: Page) -> admm.Rows:
         """Return a page as ADMM's kernels read it."""

@@ -38,7 +38,7 @@ class Rows(NamedTuple):
     high: Floats  # [row]
     curvature: Floats  # [row]
     row_step: Floats  # [row] m / |q|^2, 0 for a row without variables
-    degree: Floats  # [variable] d, above 0
+    degree: Floats  # [variable] d; it or the ridge is above 0
     bonus: Floats  # [variable] subtracted from the energy
     ridge: Floats  # [variable] the energy has ridge y^2
 

@@ -144,6 +144,23 @@ def test_nothing_stays(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_grounding_that_nobody_ends(tmp_path):
+    """The connection is closed while rows are still to come."""
+    program = parse("1: A(X) & A(Y) & A(Z) -> T(X)", "rules.psl")
+    n = 100
+    rows = [((k,), 1.0) for k in range(n)]
+    relations = database(a=rows, targets=[(k,) for k in range(n)]).relations
+    data = Database(tuple(map(str, range(n))), relations)
+    listing, inactive = Listing(data), np.zeros(1, np.int64)
+    with DuckDb(tmp_path, MEMORY) as engine:
+        models = Grounder(program).models(listing, inactive, engine)
+        first = next(models)
+
+    assert 0 < first.n_rows < n**3
+    del models
+    assert list(tmp_path.iterdir()) == []
+
+
 def written(text):
     (plan,) = plan_program(parse(text, declared={"A": 1, "B": 2, "T": 1, "U": 2}))
     return write_query(plan, "TU", {"a": 0, "b": 1})
