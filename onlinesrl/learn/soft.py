@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 
 from onlinesrl.errors import ExampleError, ModelError
-from onlinesrl.ground.hinges import AT_MOST, HINGE, HingeModel
+from onlinesrl.ground.hinges import HINGE, HingeModel
 from onlinesrl.ground.model import Floats, Indices
 from onlinesrl.ground.pack import show_atom
 from onlinesrl.ground.psl import Grounder
 from onlinesrl.ground.psl_rows import Problem
 from onlinesrl.ground.worlds import SoftPacker, World
 from onlinesrl.infer.engine import Infeasible, Relaxed, RelaxedEngine
+from onlinesrl.kernels.features import measure
 from onlinesrl.lang.example import Atoms, Example, ValuedAtom
 from onlinesrl.lang.psl_ast import PslProgram
 from onlinesrl.lang.psl_text import show_program
@@ -131,6 +132,7 @@ class SoftLearner:
         example = Example(id=0, evidence=atoms, query=query)
         self._ground([self.packer.world(example)])
         self.inference.engine.solve(_ONE_HINGE, np.ones(1))
+        self._measured(_ONE_HINGE, np.ones(1))
         RuleWeights(self.program, self.hyper).learn(0.0, np.zeros(len(self.program.rules)))
         return time.perf_counter() - started
 
@@ -190,15 +192,15 @@ class SoftLearner:
         """Predict, and learn from, one example. Raises ExampleError, and then nothing is learned."""
         if isinstance(graph, ExampleError):
             raise graph
-        if world.truth is not None:
-            self._check_truth(world, graph)
+        truth = world.truth
+        target = None if truth is None else self._true_features(world, graph, truth)
         predicted = self._solve(graph, self.weights.averaged(), None, None)
         unsolved = not predicted.certified
         if unsolved and not self.inference.fallback:
             batch.unsolved += 1
             raise ExampleError(UNSOLVED, "unsolved")
-        if learning and world.truth is not None:
-            unsolved |= not self._learn(graph, world.truth, predicted, batch)
+        if learning and truth is not None and target is not None:
+            unsolved |= not self._learn(graph, truth, target, predicted, batch)
         batch.unsolved += unsolved
         return Outcome(self._record(world, predicted, batch))
 
@@ -210,8 +212,13 @@ class SoftLearner:
         except Infeasible:
             raise ExampleError("no values satisfy the hard rules", "infeasible") from None
 
-    def _learn(self, graph: HingeModel, truth: Floats, predicted: Relaxed, batch: _Batch) -> bool:
-        """Find the rival and make the update; False: the rival is not certified, and nothing is done."""
+    def _learn(
+        self, graph: HingeModel, truth: Floats, target: Floats, predicted: Relaxed, batch: _Batch
+    ) -> bool:
+        """Find the rival and make the update; ``target`` is Phi(truth).
+
+        False: the rival is not certified, and nothing is done.
+        """
         bonus = 1.0 - 2.0 * truth if self.hyper.loss == "ml" else None
         rival = self._solve(graph, self.weights.current(), bonus, predicted)
         if not rival.certified:
@@ -219,7 +226,7 @@ class SoftLearner:
                 batch.unsolved += 1
                 raise ExampleError(UNSOLVED, "unsolved")
             return False
-        delta = self._features(graph, rival.y) - self._features(graph, truth)
+        delta = self._measured(graph, rival.y)[0] - target
         loss = self.weights.learn(float(np.sum(np.abs(rival.y - truth))), delta)
         if math.isnan(loss):
             raise ExampleError(
@@ -229,30 +236,35 @@ class SoftLearner:
             )
         return True
 
-    def _features(self, graph: HingeModel, y: Floats) -> Floats:
-        """Phi(y), float64[rules]."""
-        soft = graph.weight_index >= 0
-        found: Floats = np.bincount(
-            graph.weight_index[soft], graph.potentials(y)[soft], len(self.weights.base)
-        ).astype(np.float64)
-        return found
-
-    def _check_truth(self, world: World, graph: HingeModel) -> None:
-        """Raise ExampleError where the truth breaks a hard rule."""
-        assert world.truth is not None
-        if graph.violation(world.truth) <= BROKEN:
-            return
-        form = np.where(graph.kind >= AT_MOST, graph.forms(world.truth), 0.0)
-        form[graph.kind == AT_MOST] = np.maximum(form[graph.kind == AT_MOST], 0.0)
-        row = int(np.argmax(np.abs(form)))
+    def _true_features(self, world: World, graph: HingeModel, truth: Floats) -> Floats:
+        """Phi(truth); raises ExampleError where the truth breaks a hard rule."""
+        features, violation, row = self._measured(graph, truth)
+        if violation <= BROKEN:
+            return features
         names = [
             show_atom(name, args) for name, rows in world.targets.items() for args in rows.values()
         ]
         atoms = graph.variable[graph.start[row] : graph.start[row + 1]].tolist()
         shown = ", ".join(names[atom] for atom in atoms)
         raise ExampleError(
-            f"the truth breaks a hard rule, by {abs(form[row]):.3g}, on {shown}", "hard_rule"
+            f"the truth breaks a hard rule, by {violation:.3g}, on {shown}", "hard_rule"
         )
+
+    def _measured(self, graph: HingeModel, y: Floats) -> tuple[Floats, float, int]:
+        """Phi(y), float64[rules]; the worst violation of a constraint, and its row."""
+        features = np.zeros(len(self.weights.base))
+        violation, row = measure(
+            graph.start,
+            graph.variable,
+            graph.coefficient,
+            graph.constant,
+            graph.weight_index,
+            graph.power,
+            graph.kind,
+            y,
+            features,
+        )
+        return features, violation, row
 
     # outcomes ------------------------------------------------------------------------------------
 

@@ -1,0 +1,38 @@
+"""The features and the worst violation are the model's."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from onlinesrl.ground.hinges import AT_MOST
+from onlinesrl.kernels.features import measure
+from tests.infer.hinge_models import hinge_problems
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(hinge_problems())
+def test_features_and_violation(problem):
+    model, weights, _ = problem
+    y = np.random.default_rng(model.n_rows).uniform(size=model.n_variables)
+    features = np.zeros(len(weights))
+    violation, row = measure(
+        model.start,
+        model.variable,
+        model.coefficient,
+        model.constant,
+        model.weight_index,
+        model.power,
+        model.kind,
+        y,
+        features,
+    )
+    expected = np.zeros(len(weights))
+    indices, values = model.features(y)
+    expected[indices] = values
+    np.testing.assert_allclose(features, expected, rtol=1e-12, atol=1e-12)
+    assert violation == pytest.approx(model.violation(y), abs=1e-12)
+    if row >= 0:
+        assert model.kind[row] >= AT_MOST
+        assert abs(model.forms(y)[row]) == pytest.approx(violation)
+    else:
+        assert violation == 0.0
