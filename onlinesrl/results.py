@@ -16,7 +16,7 @@ from onlinesrl.lang.example import Atoms, Constant, Example, ValuedAtom
 from onlinesrl.lang.psl_text import show_program
 from onlinesrl.learn.learner import Learner, Outcome, WeightEntry
 from onlinesrl.learn.online import OnlineLearner
-from onlinesrl.learn.soft import SoftLearner
+from onlinesrl.learn.rule_weights import RuleWeights
 from onlinesrl.report import ExampleRow, WeightRow, write_report
 from onlinesrl.stream.folder import RunFolder, storage_errors, write_atomic
 from onlinesrl.stream.loop import Run
@@ -81,7 +81,7 @@ def weights_text(learner: Learner) -> str:
     """
     updates, update = learner.weights.updates, learner.hyper.update
     averaged = f"Averaged weights after {updates} updates ({update})"
-    if isinstance(learner, SoftLearner):
+    if isinstance(learner.weights, RuleWeights):
         header = f"// {averaged}; written by onlinesrl {__version__}.\n\n"
         return header + show_program(learner.weights.trained())
     assert isinstance(learner, OnlineLearner)

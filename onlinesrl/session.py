@@ -15,18 +15,17 @@ from typing import TYPE_CHECKING, Any
 from onlinesrl.config import Config, mismatch
 from onlinesrl.errors import ExampleError, ModelError, StorageError
 from onlinesrl.ground.plan import compile_program
-from onlinesrl.infer.admm import Admm
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Mpe
 from onlinesrl.infer.walksat import WalkSat
-from onlinesrl.lang import mln, psl
+from onlinesrl.lang import mln
 from onlinesrl.lang import weights as weight_files
 from onlinesrl.lang.ast import Program
 from onlinesrl.lang.example import Example
 from onlinesrl.lang.psl_ast import PslProgram
 from onlinesrl.learn.learner import Hyper, Learner, Outcome
 from onlinesrl.learn.online import Inference, OnlineLearner
-from onlinesrl.learn.soft import SoftInference, SoftLearner
+from onlinesrl.learn.rule_weights import RuleWeights
 from onlinesrl.metrics import Metrics
 from onlinesrl.progress import Progress
 from onlinesrl.results import read_summary, write_results
@@ -52,7 +51,11 @@ def warn(message: str) -> None:
 
 
 def _load(path: Path) -> Program | PslProgram:
-    return psl.load(path) if path.suffix == ".psl" else mln.load(path)
+    if path.suffix == ".psl":
+        from onlinesrl.lang import psl
+
+        return psl.load(path)
+    return mln.load(path)
 
 
 def make_learner(
@@ -67,13 +70,7 @@ def make_learner(
     hyper = Hyper(**config.learner.model_dump(exclude={"start"}))
     by, inference = _counted(config, program), config.inference
     if isinstance(program, PslProgram):
-        soft = SoftInference(
-            Admm(),
-            fallback=inference.unsolved == "fallback",
-            max_groundings=inference.max_groundings,
-            max_atoms=config.limits.max_atoms,
-        )
-        return SoftLearner(program, config.query, hyper, soft, by)
+        return _soft_learner(config, program, hyper, by)
     ilp = Ilp(inference.solver, max_nodes=inference.max_nodes)
     return OnlineLearner(
         compile_program(program, config.query),
@@ -90,6 +87,21 @@ def make_learner(
         by,
         margins,
     )
+
+
+def _soft_learner(
+    config: Config, program: PslProgram, hyper: Hyper, by: tuple[str, int] | None
+) -> Learner:
+    from onlinesrl.infer.admm import Admm
+    from onlinesrl.learn.soft import SoftInference, SoftLearner
+
+    inference = SoftInference(
+        Admm(),
+        fallback=config.inference.unsolved == "fallback",
+        max_groundings=config.inference.max_groundings,
+        max_atoms=config.limits.max_atoms,
+    )
+    return SoftLearner(program, config.query, hyper, inference, by)
 
 
 def _counted(config: Config, program: Program | PslProgram) -> tuple[str, int] | None:
@@ -136,7 +148,7 @@ def new_learner(config: Config) -> Learner:
 def set_weights(learner: Learner, weights: Program | PslProgram) -> list[str]:
     """Set starting weights from a weights file; returns what the model has no place for."""
     if isinstance(weights, PslProgram):
-        assert isinstance(learner, SoftLearner)
+        assert isinstance(learner.weights, RuleWeights)
         return [
             f"line {lost.position.line}: no rule of the model fits `{lost.text}`"
             for lost in learner.weights.start(weights)

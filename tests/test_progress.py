@@ -199,3 +199,18 @@ def test_the_summary_of_little_is_short() -> None:
     stream = io.StringIO()
     print_summary({"examples": 0, "regret_bound": None, "updates": 0}, stream)
     assert stream.getvalue() == "Examples  0, 0 learned from\n"
+
+
+def test_the_summary_of_a_psl_program_speaks_of_values() -> None:
+    stream = io.StringIO()
+    summary = {"mae": 0.0625, "accuracy": 0.75, "routes": {"admm": 4}, "unsolved": 1, "f1": 0.5}
+    print_summary(summary, stream)
+    assert (
+        stream.getvalue()
+        == """\
+F1          50.0%
+Mean error  0.0625 between the values of atoms and the true ones
+Accuracy    75.0% of the atoms are on the right side of 1/2
+Solver      admm 4; 1 ended at its last round, unproven
+"""
+    )

@@ -284,3 +284,43 @@ def test_every_point_lies_in_the_plot(points: list[tuple[int, float]]) -> None:
     paths = [found["d"] for name, found in Page(drawn).elements if name == "path"]
     numbers = [float(n) for path in paths for n in re.findall(r"-?[0-9][0-9.e+-]*", path or "")]
     assert all(0 <= number <= 100 for number in numbers)
+
+
+def test_a_run_of_a_psl_program(tmp_path: Path) -> None:
+    lines = [metrics_line(n, mae=0.25 / n, routes={"admm": n}) for n in (1, 2, 4)]
+    for line in lines:
+        line["window"]["mae"] = line["mae"] / 2
+    page = report(
+        tmp_path,
+        summary=summary(),
+        metrics=lines,
+        weights=[WeightRow("!Trusts(A, B) ^2", "", 1.5, 4)],
+        examples=[
+            ExampleRow(
+                "c1",
+                None,
+                ['Trusts("a", "b")'],
+                ['Trusts("a", "c")'],
+                values={
+                    'Trusts("a", "b")': "0.83 \u2192 0.00",
+                    'Trusts("a", "c")': "0.10 \u2192 1.00",
+                    'Trusts("a", "d")': "0.00",
+                },
+            )
+        ],
+    )
+    for said in (
+        "Mean absolute error 0.0625 between the values of the atoms and the true ones",
+        "Accuracy 70.0% of the atoms are on the right side of 1/2",
+        "The mean absolute error as the stream went by",
+        "whole stream so far 0.0625 since the point before 0.03125",
+        "examples F1 precision recall accuracy mean absolute error",
+        "one of weight zero says nothing. All bars",
+        "its true value after an arrow",
+        "0 right, 1 wrong, 1 missing",
+        "+ a, b 0.83 \u2192 0.00",
+        "\u2212 a, c 0.10 \u2192 1.00",
+        "a, d 0.00",
+        "admm \u2013 convex optimisation",
+    ):
+        assert said in page.text, said

@@ -21,6 +21,7 @@ from onlinesrl.config import Config, load
 from onlinesrl.errors import ConfigError, OnlinesrlError
 from onlinesrl.infer.admm import Admm
 from onlinesrl.lang import psl
+from onlinesrl.stream import exporter
 from tests.learn.trust import MODEL, examples
 from tests.stream.test_kill import LEARNERS, Killer
 
@@ -169,6 +170,16 @@ def test_labels_come_later(trust: Callable[..., Job]) -> None:
     assert [each["predicted"] for each in first] == [each["predicted"] for each in second]
 
 
+def test_the_error_is_served_where_there_is_one() -> None:
+    figures = {"f1": 0.5, "loss": None, "regret_bound": None, "weights": 4}
+    for error, names in (
+        (None, ["f1_ratio", "weights"]),
+        (0.25, ["f1_ratio", "mean_absolute_error", "weights"]),
+    ):
+        found = exporter._gauges({**figures, "mae": error})
+        assert [metric.name for metric in found] == [f"onlinesrl_{name}" for name in names]
+
+
 # what is made of a run -----------------------------------------------------------------------------
 
 
@@ -289,7 +300,7 @@ def test_what_does_not_fit_the_model_is_said_at_its_key(
 def test_where_inference_ends_without_proof_a_run_may_stop(
     trust: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "Admm", _short)
+    monkeypatch.setattr("onlinesrl.infer.admm.Admm", _short)
     stopped = trust(LINES[:20], "stopped", inference={"unsolved": "stop"})
     assert stopped.run() == 65
     assert "inference ended after its last round without a proven answer" in stopped.said

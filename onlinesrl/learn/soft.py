@@ -36,7 +36,6 @@ from onlinesrl.metrics import UNIT
 BROKEN = 1e-3
 """How far the truth may be from satisfying a hard rule: it is often written with few digits."""
 
-
 UNSOLVED = "inference ended after its last round without a proven answer"
 _ONE_HINGE = HingeModel(
     1,
@@ -165,6 +164,8 @@ class SoftLearner:
 
     def _ground(self, worlds: Sequence[World]) -> list[HingeModel | ExampleError]:
         """Ground worlds together; returns their models, or what is wrong with them."""
+        if not worlds:
+            return []
         database, query = self.packer.database(worlds), self.packer.query
         try:
             grounded = self.grounder.ground_worlds(database, len(worlds), query)
@@ -261,7 +262,7 @@ class SoftLearner:
         prediction = Prediction(
             world.example.id,
             self._predicted(world, units),
-            -found.energy,
+            0.0 - found.energy,  # no -0.0
             found.certified,
             world.example.group,
         )

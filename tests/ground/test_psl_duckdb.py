@@ -24,7 +24,7 @@ from tests.ground.psl_programs import (
     programs,
     table,
 )
-from tests.ground.test_psl import EMPTY, PEERS, database
+from tests.ground.test_psl_grounding import EMPTY, PEERS, database
 
 MEMORY = 200_000_000
 
