@@ -13,10 +13,7 @@ import numpy as np
 from onlinesrl.kernels import admm
 from onlinesrl.kernels.jit import inlined, kernel
 from onlinesrl.kernels.network import Bytes, Floats, Ints
-from onlinesrl.kernels.potentials import Rows, slope, within
-
-HINGE, PLAIN, AT_MOST, EQUAL = 0, 1, 2, 3
-"""As in ``ground.hinges``."""
+from onlinesrl.kernels.potentials import AT_MOST, HINGE, Rows, slope, within
 
 
 @kernel
