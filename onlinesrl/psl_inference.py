@@ -20,6 +20,7 @@ from onlinesrl.ground.model import Floats, Indices
 from onlinesrl.ground.psl import Grounder
 from onlinesrl.ground.psl_rows import Listing
 from onlinesrl.infer.admm import Admm
+from onlinesrl.infer.dual import residual
 from onlinesrl.infer.engine import Relaxed, RelaxedEngine, Round
 from onlinesrl.infer.lifting import Lifted
 from onlinesrl.infer.sgd import Sgd
@@ -42,9 +43,9 @@ DUCKDB_BYTES = 400_000_000
 Say: TypeAlias = Callable[[str], None]
 Solve: TypeAlias = Callable[
     [PslProgram, Functions, Database, Callable[[str], None]],
-    "tuple[Relaxed | Streamed, dict[str, int]]",
+    "tuple[Relaxed | Streamed, dict[str, Any]]",
 ]
-"""Grounds and solves a program on data, telling which part of the work is done; also counts."""
+"""Grounds and solves a program on data, telling which part of the work is done; and says what else is known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +121,7 @@ def _solved_in_memory(  # noqa: PLR0913, PLR0917 - a method and its problem
     functions: Functions,
     database: Database,
     lap: Callable[[str], None],
-) -> tuple[Relaxed, dict[str, int]]:
+) -> tuple[Relaxed, dict[str, Any]]:
     grounded = Grounder(program, functions).ground(database)
     model = grounded.graphs.model
     lap("ground")
@@ -132,7 +133,10 @@ def _solved_in_memory(  # noqa: PLR0913, PLR0917 - a method and its problem
     lap("solve")
     constraints = int(np.count_nonzero(model.kind >= AT_MOST))
     potentials = model.n_rows - constraints
-    return found, _counts(program, model.n_variables, potentials, constraints, grounded.inactive)
+    return found, {
+        **_counts(program, model.n_variables, potentials, constraints, grounded.inactive),
+        "dual_residual": residual(model, found.y, found.dual),
+    }
 
 
 def _solved_while_ground(  # noqa: PLR0913, PLR0917 - a method and its problem
@@ -143,7 +147,7 @@ def _solved_while_ground(  # noqa: PLR0913, PLR0917 - a method and its problem
     functions: Functions,
     database: Database,
     lap: Callable[[str], None],
-) -> tuple[Streamed, dict[str, int]]:
+) -> tuple[Streamed, dict[str, Any]]:
     from onlinesrl.ground.psl_duckdb import DuckDb
     from onlinesrl.infer.tandem import Progress, Tandem
 

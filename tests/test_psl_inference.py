@@ -76,6 +76,7 @@ def test_files_and_statistics(model, tmp_path):
     assert stats["objective"] == pytest.approx(ENERGY, rel=1e-5)
     assert stats["normalised_objective"] == pytest.approx(ENERGY / 2, rel=1e-5)
     assert stats["lower_bound"] <= ENERGY + 1e-9
+    assert stats["dual_residual"] < 0.01
     counts = {
         name: stats[name] for name in ("targets", "potentials", "constraints", "never_active")
     }

@@ -112,6 +112,12 @@ def lower_bound(
     return float(u @ model.constant - 0.5 * rows.curvature @ u**2 + least)
 
 
+def residual(model: HingeModel, y: Floats, dual: Floats) -> float:
+    """Return how far a step down the dual's pull ``Q' u`` moves a value within [0, 1]; 0 at an optimum."""
+    pull = np.bincount(model.variable, model.coefficient * dual[model.row], model.n_variables)
+    return float(np.max(np.abs(y - np.clip(y - pull, 0.0, 1.0)), initial=0.0))
+
+
 def check_constants(model: HingeModel) -> None:
     """Raise Infeasible where a constraint without variables is false."""
     form = np.where(model.kind == EQUAL, np.abs(model.constant), model.constant)
