@@ -45,7 +45,7 @@ Solve: TypeAlias = Callable[
     [PslProgram, Functions, Database, Callable[[str], None]],
     "tuple[Relaxed | Streamed, dict[str, Any]]",
 ]
-"""Grounds and solves a program on data, telling which part of the work is done; and says what else is known."""
+"""Grounds and solves a program on data, telling which part is done; also returns what else is known."""
 
 
 @dataclass(frozen=True, eq=False)
