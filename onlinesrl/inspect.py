@@ -34,7 +34,8 @@ def weight_lines(path: Path, other: Path | None, top: int) -> Iterator[str]:
     if other is None:
         for entry in heaviest(table(path).entries())[:top]:
             row = weight_row(entry)
-            yield f"{row.weight:+12.6f}  {row.updates:>8,} updates  {row.rule}  [{row.instance}]"
+            name = _shown(row.rule, row.instance)
+            yield f"{row.weight:+12.6f}  {row.updates:>8,} updates  {name}"
         return
     old, new = _named(table(path)), _named(table(other))
     changes = {name: new.get(name, 0.0) - old.get(name, 0.0) for name in {**old, **new}}
@@ -42,8 +43,12 @@ def weight_lines(path: Path, other: Path | None, top: int) -> Iterator[str]:
     for name in order[:top]:
         yield (
             f"{changes[name]:+12.6f}  {old.get(name, 0.0):+.6f} -> {new.get(name, 0.0):+.6f}  "
-            f"{name[0]}  [{', '.join(name[1])}]"
+            f"{_shown(name[0], ', '.join(name[1]))}"
         )
+
+
+def _shown(rule: str, instance: str) -> str:
+    return f"{rule}  [{instance}]" if instance else rule
 
 
 def _named(weights: Weights) -> dict[tuple[str, tuple[str, ...]], float]:
