@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinesrl.ground.model import Floats, Indices
+from onlinesrl.kernels import potentials
 
-HINGE, PLAIN, AT_MOST, EQUAL = 0, 1, 2, 3
-"""The kinds of a row: potentials max(l, 0)^p and l^p, constraints l <= 0 and l = 0."""
+HINGE, PLAIN = potentials.HINGE, potentials.PLAIN
+AT_MOST, EQUAL = potentials.AT_MOST, potentials.EQUAL
 
 HARD = -1
 """The weight index of a constraint."""

@@ -205,6 +205,7 @@ class DuckDb:
             }
             self.connection = duckdb.connect(config=settings)
             opened.callback(self.connection.close)
+            self.connection.execute("SET enable_progress_bar = false")
             self._exit = opened.pop_all()
         return self
 

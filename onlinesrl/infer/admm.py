@@ -8,10 +8,10 @@ import numpy as np
 
 from onlinesrl.ground.hinges import HingeModel
 from onlinesrl.ground.model import Floats
-from onlinesrl.infer.dual import FEASIBLE, conjugates
+from onlinesrl.infer.dual import check_constants, weighted_rows
 from onlinesrl.infer.engine import Infeasible, Relaxed, Round, Watch
 from onlinesrl.kernels import admm as kernel
-from onlinesrl.kernels import admm_solve
+from onlinesrl.kernels import admm_rows, admm_solve
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class Admm:
 class AdmmState:
     """ADMM between two rounds, for algorithms that interleave others with it.
 
-    The copies of row i have the penalty ``eta m_i``, m as in ``kernels.admm_solve``. The step size
-    ``eta`` starts at 1 and changes after 10, 20, 30, 45, ... rounds.
+    The copies of row i have the penalty ``eta m_i``, m as in ``kernels.admm_rows``. The step size ``eta``
+    starts at 1 and changes after 10, 20, 30, 45, ... rounds.
     """
 
     def __init__(
@@ -65,7 +65,13 @@ class AdmmState:
         bonus: Floats | None = None,
         start: Relaxed | None = None,
     ):
+        check_constants(model)
         n, m = model.n_variables, model.n_rows
+        given_bonus = np.zeros(n) if bonus is None else bonus
+        self._potentials = weighted_rows(model, weights)
+        pulls, ridge = np.zeros(n), np.zeros(n)
+        self._highest = admm_rows.weigh(self._potentials, pulls, ridge)
+        self._highest += float(np.maximum(-given_bonus, 0.0).sum())
         self.rows = kernel.Rows(
             model.start,
             model.variable,
@@ -75,23 +81,19 @@ class AdmmState:
             high=np.empty(m),
             curvature=np.empty(m),
             row_step=np.empty(m),
-            degree=np.empty(n),
-            bonus=np.zeros(n) if bonus is None else bonus,
-            ridge=np.zeros(n),
+            degree=np.zeros(n),
+            bonus=given_bonus,
+            ridge=ridge,
         )
-        self._highest, excess = admm_solve.prepare(
-            self.rows, model.kind, model.power, model.weight_index, weights
-        )
-        if not np.isfinite(self._highest):
-            conjugates(model, weights)  # says what is wrong
-        if excess > FEASIBLE:
-            raise Infeasible("a constraint without variables is false")
+        admm_rows.expand(self._potentials, pulls, self.rows)
         y = np.full(n, 0.5) if start is None else start.y.copy()
         dual = np.empty(m) if start is None else start.dual.copy()
-        self.now = kernel.Iterate(y, dual, np.empty(n), np.empty(n))
+        self.now = kernel.Iterate(y, dual, -given_bonus, np.empty(n))
+        degree, known = self.rows.degree, start is not None
+        admm_rows.begin(self._potentials, pulls, self.rows, self.now, degree, known)
+        degree[(degree == 0) & (ridge == 0)] = 1.0
         self._memory = np.empty(n), np.empty(m)
         self._control = np.array([1.0, 0.0, admm_solve.PERIOD])
-        admm_solve.begin(self.rows, self.now, start is not None)
 
     @property
     def y(self) -> Floats:
@@ -126,12 +128,17 @@ class AdmmState:
         )
         if ended == admm_solve.INFEASIBLE:
             raise Infeasible("no values satisfy the constraints")
-        certified, dual = ended == admm_solve.CERTIFIED, self.now.dual
-        dual = np.clip(dual, self.rows.low, self.rows.high)
+        dual, certified = self._dual(), ended == admm_solve.CERTIFIED
         return Relaxed(
             self.y, energy, dual, bound, worst, self.n_rounds, "admm", certified=certified
         )
 
-    def certificate(self) -> tuple[float, float, float, float]:
-        """Return energy, lower bound, violation and price, as ``kernel.certificate``."""
-        return kernel.certificate(self.rows, self.now, self.now.ahead)
+    def certificate(self) -> tuple[float, float, float, float, Floats]:
+        """Return energy, lower bound, violation and price, as ``kernel.certificate``, and the dual."""
+        return *kernel.certificate(self.rows, self.now, self.now.ahead), self._dual()
+
+    def _dual(self) -> Floats:
+        """Return the dual of the last certificate, whose pull is still in ``ahead``."""
+        dual = np.clip(self.now.dual, self.rows.low, self.rows.high)
+        admm_rows.ridge_duals(self._potentials, self.rows.ridge, self.now.ahead, dual)
+        return dual

@@ -19,6 +19,7 @@ import numpy as np
 from onlinesrl.ground.hinges import AT_MOST, EQUAL, PLAIN, HingeModel
 from onlinesrl.ground.model import Floats
 from onlinesrl.infer.engine import Infeasible
+from onlinesrl.kernels import admm_rows, potentials
 
 FEASIBLE = 1e-9
 """How far a constraint without variables may be from satisfied."""
@@ -66,6 +67,29 @@ def convex_weights(model: HingeModel, weights: Floats) -> Floats:
     if np.any(weight[~linear] < 0):
         raise ValueError("a weight below 0: only linear potentials without hinge may have one")
     return weight
+
+
+def weighted_rows(
+    model: HingeModel, weights: Floats, bonus: Floats | None = None, ridge: float = 0.0
+) -> potentials.Rows:
+    """Return a model as the kernels read it; a constraint has infinite weight, and a hinge for <=.
+
+    Raises ValueError as ``convex_weights``.
+    """
+    rows = potentials.Rows(
+        model.start,
+        model.variable,
+        model.coefficient,
+        model.constant,
+        np.empty(model.n_rows),
+        np.empty(model.n_rows, np.uint8),
+        np.empty(model.n_rows, np.uint8),
+        np.zeros(model.n_variables) if bonus is None else bonus,
+        ridge,
+    )
+    if not admm_rows.describe(model.kind, model.power, model.weight_index, weights, rows):
+        convex_weights(model, weights)
+    return rows
 
 
 def lower_bound(

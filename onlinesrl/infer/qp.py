@@ -12,7 +12,7 @@ from scipy import sparse
 
 from onlinesrl.ground.hinges import AT_MOST, EQUAL, HINGE, PLAIN, HingeModel
 from onlinesrl.ground.model import Floats
-from onlinesrl.infer.dual import check_constants, conjugates, lower_bound
+from onlinesrl.infer.dual import check_constants, convex_weights, lower_bound
 from onlinesrl.infer.engine import Infeasible, Relaxed, Unsolved
 
 TOLERANCE = 1e-6
@@ -32,7 +32,7 @@ class Qp:
     ) -> Relaxed:
         """See ``RelaxedEngine.solve``; the start is of no use. Raises Unsolved where Clarabel fails."""
         check_constants(model)
-        conjugates(model, weights)
+        convex_weights(model, weights)
         settings = clarabel.DefaultSettings()
         settings.verbose = False
         settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-9

@@ -22,7 +22,7 @@ from onlinesrl.ground.model import Floats
 from onlinesrl.infer.engine import Infeasible
 from onlinesrl.infer.pages import Page, Pages
 from onlinesrl.kernels import admm, sgd
-from onlinesrl.kernels import pages as kernel
+from onlinesrl.kernels import admm_rows as kernel
 from onlinesrl.kernels.admm_solve import CHANGE, GROWTH, PERIOD, RELAXATION
 
 
@@ -239,11 +239,11 @@ class _Rounds:
         found, degree = _Certificate(), self._variables.degree
         for k in range(len(self._pages)):
             page = self._pages.read(k)
-            now = self.now._replace(dual=page.dual)
-            kernel.begin(page.rows, self._pulls, now, degree)
+            now, rows = self.now._replace(dual=page.dual), self._rows(page)
+            kernel.begin(page.rows, self._pulls, rows, now, degree, False)
             page.mark[:] = page.dual
             self._pages.keep(k, with_mark=True)
-            found = found.add(admm.tally(self._rows(page), now, self._pull))
+            found = found.add(admm.tally(rows, now, self._pull))
         degree[(degree == 0) & (self._variables.ridge == 0)] = 1.0
         return self._certificate(found, self.now)
 

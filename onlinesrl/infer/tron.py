@@ -8,7 +8,7 @@ import numpy as np
 
 from onlinesrl.ground.hinges import AT_MOST, HINGE, HingeModel, Micrographs
 from onlinesrl.ground.model import Floats, Indices
-from onlinesrl.infer.dual import conjugates, lower_bound
+from onlinesrl.infer.dual import conjugates, lower_bound, weighted_rows
 from onlinesrl.infer.engine import Relaxed
 from onlinesrl.kernels import potentials
 from onlinesrl.kernels import tron as kernel
@@ -82,15 +82,4 @@ def potential_rows(
     """Return a model without constraints as the kernels read it; ValueError where it has some."""
     if np.any(model.kind >= AT_MOST):
         raise ValueError("the engine takes no constraints: use ADMM")
-    conjugates(model, weights)
-    return potentials.Rows(
-        model.start,
-        model.variable,
-        model.coefficient,
-        model.constant,
-        model.row_weights(weights),
-        (model.kind == HINGE).astype(np.uint8),
-        (model.power == 2).astype(np.uint8),
-        np.zeros(model.n_variables) if bonus is None else bonus,
-        float(ridge),
-    )
+    return weighted_rows(model, weights, bonus, float(ridge))

@@ -65,15 +65,6 @@ def _spread(rows: Rows, i: int, u: float, pull: Floats) -> None:
 
 
 @kernel
-def pulled(rows: Rows, now: Iterate) -> None:
-    """Set the pull to Q' dual - bonus: once, before the first round."""
-    for j in range(len(now.pull)):
-        now.pull[j] = -rows.bonus[j]
-    for i in range(len(rows.constant)):
-        _spread(rows, i, now.dual[i], now.pull)
-
-
-@kernel
 def move(rows: Rows, now: Iterate, eta: float, relaxation: float) -> None:
     """Do the variables' half of a round; the pull is then -bonus, and wants the rows' half."""
     for j in range(len(now.y)):

@@ -2,9 +2,7 @@
 
 from onlinesrl.kernels.jit import kernel
 from onlinesrl.kernels.network import Bytes, Floats, Ints, Ints32
-
-HINGE, PLAIN, AT_MOST, EQUAL = 0, 1, 2, 3
-"""As in ``ground.hinges``."""
+from onlinesrl.kernels.potentials import AT_MOST, EQUAL, PLAIN
 
 
 @kernel

@@ -5,6 +5,9 @@ from typing import NamedTuple
 from onlinesrl.kernels.jit import inlined, kernel
 from onlinesrl.kernels.network import Bytes, Floats, Ints, Ints32
 
+HINGE, PLAIN, AT_MOST, EQUAL = 0, 1, 2, 3
+"""The kinds of a row: potentials max(l, 0)^p and l^p, constraints l <= 0 and l = 0."""
+
 
 class Rows(NamedTuple):
     """The energy; row i adds w max(l, 0)^p, or w l^p without hinge."""

@@ -144,6 +144,14 @@ def test_nothing_stays(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_standard_output_is_not_duckdbs(tmp_path):
+    """It draws a bar there while a query takes long."""
+    with DuckDb(tmp_path, MEMORY) as engine:
+        found = engine.connection.sql("SELECT current_setting('enable_progress_bar')").fetchall()
+
+    assert found == [(False,)]
+
+
 def test_a_grounding_that_nobody_ends(tmp_path):
     """The connection is closed while rows are still to come."""
     program = parse("1: A(X) & A(Y) & A(Z) -> T(X)", "rules.psl")

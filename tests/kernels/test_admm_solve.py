@@ -1,75 +1,89 @@
 """What ADMM prepares, and how it sets its step size, against plain numpy."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from onlinesrl.ground.hinges import AT_MOST, HINGE, HingeModel
+from onlinesrl.ground.hinges import AT_MOST, HINGE, PLAIN, HingeModel
 from onlinesrl.ground.model import Floats
 from onlinesrl.infer.admm import Admm, AdmmState
-from onlinesrl.infer.dual import conjugates
+from onlinesrl.infer.dual import conjugates, lower_bound, weighted_rows
 from onlinesrl.infer.engine import Infeasible
-from onlinesrl.kernels import admm as rounds
+from onlinesrl.kernels import admm_rows
 from onlinesrl.kernels import admm_solve as kernel
 from tests.infer.hinge_models import hinge_problems
 
 
-def penalties(model: HingeModel, weights: Floats) -> Floats:
+def penalties(model: HingeModel, weights: Floats, ridge: Any = False) -> Floats:
     """Every row's penalty before ``eta``, ``m`` float64[n_rows]."""
-    weight = np.abs(model.row_weights(weights))
+    weight = np.where(ridge, 0.0, np.abs(model.row_weights(weights)))
     pulls = np.bincount(model.variable, weight[model.row], model.n_variables)
     length = np.maximum(np.diff(model.start), 1)
     mean = np.bincount(model.row, pulls[model.variable], model.n_rows) / length
     return np.where(model.kind >= AT_MOST, np.where(mean > 0, mean, 1.0), weight)
 
 
-def ceiling(model: HingeModel, weights: Floats, bonus: Floats | None = None) -> float:
-    """What no energy is above on [0, 1]^n."""
-    weight = model.row_weights(weights)
-    positive = np.maximum(model.coefficient, 0.0)
-    top = model.constant + np.bincount(model.row, positive, model.n_rows)
-    bottom = model.constant + np.bincount(model.row, model.coefficient - positive, model.n_rows)
-    bottom = np.where(model.kind == HINGE, np.maximum(bottom, 0.0), bottom)
-    top = np.where(model.kind == HINGE, np.maximum(top, 0.0), top)
-    highest = np.maximum(weight * top**model.power, weight * bottom**model.power)
-    loss = 0.0 if bonus is None else float(np.maximum(-bonus, 0.0).sum())
-    return float(highest.sum()) + loss
+def ridges(model):
+    """Which rows are w q^2 y^2 on [0, 1], bool[n_rows]."""
+    alone = np.flatnonzero(np.diff(model.start) == 1)
+    found = np.zeros(model.n_rows, bool)
+    q = model.coefficient[model.start[:-1][alone]]
+    plain = (model.kind == PLAIN)[alone] | ((model.kind == HINGE)[alone] & (q > 0))
+    found[alone] = plain & (model.power == 2)[alone] & (model.constant == 0)[alone]
+    return found
 
 
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(hinge_problems())
 def test_what_is_prepared_is_the_models(problem):
     model, weights, bonus = problem
+    state, rows, ridge = AdmmState(*problem), AdmmState(*problem).rows, ridges(model)
     n, m = model.n_variables, model.n_rows
-    given_bonus = np.zeros(n) if bonus is None else bonus
-    none, nothing = np.full(m, np.nan), np.full(n, np.nan)
-    rows = rounds.Rows(
-        model.start,
-        model.variable,
-        model.coefficient,
-        model.constant,
-        *(none.copy() for _ in range(4)),
-        nothing,
-        given_bonus,
-        np.zeros(n),
-    )
-    highest, excess = kernel.prepare(rows, model.kind, model.power, model.weight_index, weights)
-    conjugate, penalty = conjugates(model, weights), penalties(model, weights)
+    weight = model.row_weights(weights)
+    of_ridge = np.where(ridge, weight, 0.0)[model.row] * model.coefficient**2
+    np.testing.assert_allclose(rows.ridge, np.bincount(model.variable, of_ridge, n), atol=1e-12)
+
+    conjugate = conjugates(model, weights)
     for name in ("low", "high", "curvature"):
-        np.testing.assert_allclose(getattr(rows, name), getattr(conjugate, name), rtol=1e-12)
+        expected = np.where(ridge, 0.0, getattr(conjugate, name))
+        np.testing.assert_allclose(getattr(rows, name), expected, rtol=1e-12)
+    penalty = np.where(ridge, 0.0, penalties(model, weights, ridge))
     norms = np.bincount(model.row, model.coefficient**2, m)
     steps = np.divide(penalty, norms, np.zeros(m), where=norms > 0)
     np.testing.assert_allclose(rows.row_step, steps, rtol=1e-12)
     degree = np.bincount(model.variable, penalty[model.row], n)
-    np.testing.assert_allclose(rows.degree, np.where(degree > 0, degree, 1), rtol=1e-12)
-    assert highest == pytest.approx(ceiling(model, weights, bonus), rel=1e-12, abs=1e-12)
-    assert excess == 0.0 or np.any(np.diff(model.start) == 0)
+    moves = (degree > 0) | (rows.ridge > 0)
+    np.testing.assert_allclose(rows.degree, np.where(moves, degree, 1), rtol=1e-12)
 
-    now = rounds.Iterate(np.full(n, 0.5), np.empty(m), np.empty(n), np.empty(n))
-    kernel.begin(rows, now, False)
-    np.testing.assert_allclose(now.dual, conjugate.slope(model.forms(now.y)), atol=1e-12)
-    pull = np.bincount(model.variable, model.coefficient * now.dual[model.row], n) - given_bonus
-    np.testing.assert_allclose(now.pull, pull, atol=1e-9)
+    dual = np.where(ridge, 0.0, conjugate.slope(model.forms(state.now.y)))
+    np.testing.assert_allclose(state.now.dual, dual, atol=1e-12)
+    pull = np.bincount(model.variable, model.coefficient * dual[model.row], n)
+    pull = pull - (0.0 if bonus is None else bonus)
+    np.testing.assert_allclose(state.now.pull, pull, atol=1e-9)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(hinge_problems(), st.lists(st.floats(0, 1), min_size=6, max_size=6))
+def test_no_energy_is_above_the_ceiling(problem, y):
+    model, weights, _ = problem
+    pulls, ridge = np.zeros(model.n_variables), np.zeros(model.n_variables)
+    ceiling = admm_rows.weigh(weighted_rows(model, weights), pulls, ridge)
+    assert model.energy(np.array(y[: model.n_variables]), weights) <= ceiling + 1e-9
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(hinge_problems())
+def test_the_dual_of_an_answer_has_its_bound(problem):
+    model, weights, bonus = problem
+    try:
+        found = Admm(rounds=30).solve(model, weights, bonus=bonus)
+    except Infeasible:
+        return
+    bound = lower_bound(model, weights, found.dual, bonus)
+    assert found.bound == pytest.approx(bound, rel=1e-9, abs=1e-9)
 
 
 @settings(derandomize=True, deadline=None, max_examples=100)

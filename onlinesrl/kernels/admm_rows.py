@@ -1,14 +1,35 @@
-"""What tandem inference asks of a page of rows; a row of infinite weight is a constraint.
+"""What ADMM makes of a model's rows; a row of infinite weight is a constraint.
 
 A constraint with a hinge is l <= 0, one without is l = 0.
+
+The penalty of a potential is its weight, without sign; that of a constraint what its variables' potentials
+have together, on the average of its variables, or 1 where they have none. So it weighs as much as what
+pulls at it, and lifted rows weigh as much as those that they stand for. A squared prior towards 0 is a
+ridge of its variable, and no row: in about half as many rounds ADMM is as far.
 """
 
 import numpy as np
 
 from onlinesrl.kernels import admm
 from onlinesrl.kernels.jit import inlined, kernel
-from onlinesrl.kernels.network import Floats
-from onlinesrl.kernels.potentials import Rows, slope
+from onlinesrl.kernels.network import Bytes, Floats, Ints
+from onlinesrl.kernels.potentials import AT_MOST, HINGE, Rows, slope, within
+
+
+@kernel
+def describe(kind: Bytes, power: Bytes, weight_index: Ints, weights: Floats, rows: Rows) -> bool:
+    """Set weight, hinge and square of a model's rows; tell whether every row is convex."""
+    for i in range(len(kind)):
+        hard, square = kind[i] >= AT_MOST, power[i] == 2
+        weight = np.inf if hard else weights[weight_index[i]]
+        if not hard and not np.isfinite(weight):
+            return False
+        if weight < 0.0 and (square or kind[i] == HINGE):
+            return False
+        rows.weight[i] = weight
+        rows.hinge[i] = kind[i] == HINGE or kind[i] == AT_MOST
+        rows.square[i] = square
+    return True
 
 
 @inlined
@@ -59,7 +80,7 @@ def _potential(rows: Rows, i: int, at: float) -> float:
 
 @inlined
 def _penalty(rows: Rows, i: int, pulls: Floats) -> float:
-    """Return m_i of ADMM, as ``kernels.admm_solve``."""
+    """Return the penalty m_i before the step size."""
     weight = abs(rows.weight[i])
     if np.isfinite(weight):
         return weight
@@ -93,10 +114,13 @@ def expand(rows: Rows, pulls: Floats, to: admm.Rows) -> None:
 
 
 @kernel
-def begin(rows: Rows, pulls: Floats, now: admm.Iterate, degrees: Floats) -> None:
-    """Set the duals to the slopes at ``now.y``, 0 for a constraint or ridge, and add to the pull.
+def begin(
+    rows: Rows, pulls: Floats, of: admm.Rows, now: admm.Iterate, degrees: Floats, given: bool
+) -> None:
+    """Set the duals to the slopes at ``now.y``, or bring ``given`` ones within their ends.
 
-    Adds the rows' penalties to their variables' ``degrees``, too.
+    They are 0 for a ridge, and for a constraint that has none yet. ``of`` are the expanded rows. Adds the
+    duals to the pull, and the rows' penalties to their variables' ``degrees``.
     """
     for i in range(len(rows.constant)):
         if _is_ridge(rows, i):
@@ -106,7 +130,21 @@ def begin(rows: Rows, pulls: Floats, now: admm.Iterate, degrees: Floats) -> None
         for e in range(rows.start[i], rows.start[i + 1]):
             at += rows.coefficient[e] * now.y[rows.variable[e]]
             degrees[rows.variable[e]] += penalty
-        u = 0.0 if np.isinf(rows.weight[i]) else slope(rows, i, at)
+        u = now.dual[i] if given else 0.0
+        if not given and not np.isinf(rows.weight[i]):
+            u = slope(rows, i, at)
+        u = min(max(u, of.low[i]), of.high[i])
         now.dual[i] = u
         for e in range(rows.start[i], rows.start[i + 1]):
             now.pull[rows.variable[e]] += u * rows.coefficient[e]
+
+
+@kernel
+def ridge_duals(rows: Rows, ridge: Floats, pull: Floats, dual: Floats) -> None:
+    """Set the duals of ridges, so that they bound the energy as the ridges do, given the others' pull."""
+    for i in range(len(rows.constant)):
+        if _is_ridge(rows, i):
+            e = rows.start[i]
+            j = rows.variable[e]
+            y = within(-pull[j] / (2.0 * ridge[j])) if ridge[j] > 0.0 else 0.0
+            dual[i] = slope(rows, i, rows.coefficient[e] * y)
