@@ -346,7 +346,7 @@ class Config(_Section):
     The ``model`` is a Markov logic network, or a program in PSL's language where it ends in ``.psl``.
     """
 
-    model: Annotated[File, Field(description="the rules: an .mln file, or a .psl file")]
+    model: Annotated[File, Field(description="the rules, an .mln or a .psl file")]
     query: Annotated[Names, Field(description="the predicates to predict")]
     source: Annotated[Source, Field(description="a section with the path of the examples")]
     output: AnyPath

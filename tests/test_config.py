@@ -164,7 +164,7 @@ batch: 0
 def test_what_set_gets_wrong_is_named_by_the_argument(folder: Path) -> None:
     overrides = ["learner.sgima=3", "learner.sigma=abc", "foo", ".=1", "seed=[", "metrics.by=a b"]
     assert complaints(folder, "query: A\nbatch: x\n", *overrides) == [
-        "run.yaml:1:1: model: missing; expected the Markov logic network, an .mln file",
+        "run.yaml:1:1: model: missing; expected the rules, an .mln or a .psl file",
         "run.yaml:1:1: source: missing; expected a section with the path of the examples",
         "run.yaml:2:8: batch: expected a whole number, found 'x'",
         "--set foo: expected key=value, such as learner.sigma=0.1",
