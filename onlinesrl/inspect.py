@@ -34,8 +34,8 @@ def weight_lines(path: Path, other: Path | None, top: int) -> Iterator[str]:
     if other is None:
         for entry in heaviest(table(path).entries())[:top]:
             row = weight_row(entry)
-            name = _shown(row.rule, row.instance)
-            yield f"{row.weight:+12.6f}  {row.updates:>8,} updates  {name}"
+            shown = _shown(row.rule, row.instance)
+            yield f"{row.weight:+12.6f}  {row.updates:>8,} updates  {shown}"
         return
     old, new = _named(table(path)), _named(table(other))
     changes = {name: new.get(name, 0.0) - old.get(name, 0.0) for name in {**old, **new}}
