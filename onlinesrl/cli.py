@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -255,20 +256,34 @@ def _infer_mln(  # noqa: PLR0913, PLR0917 - the options of the command
     return found
 
 
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let SIGTERM end the work as an interrupt does, so that it leaves nothing on disk."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
     model: Path, data: Path | None, method: str, output: Path | None, seed: int, to_stdout: bool
 ) -> dict[str, Any]:
     from onlinesrl import psl_inference
     from onlinesrl.progress import Status
 
-    with closing(Status(sys.stderr)) as status:
+    with _interruptible(), closing(Status(sys.stderr)) as status:
         inferred = psl_inference.infer(model, data, method, seed, output, status)
     if output is not None:
         psl_inference.write(inferred, output)
-        print(psl_inference.summary(inferred), file=sys.stderr)
     elif to_stdout:
         with _output(None) as write:
             write("".join(f"{line}\n" for line in psl_inference.lines(inferred)).encode())
+    certified = inferred.stats["certified"]
+    if not certified:
+        print("warning: this answer is not proven to be the best", file=sys.stderr)
+    if output is not None or not certified:
+        print(psl_inference.summary(inferred), file=sys.stderr)
     return inferred.stats
 
 
@@ -280,6 +295,10 @@ def ground(
     output: OutputOption = None,
 ) -> None:
     """Write the ground network: a weighted clause a line, hard ones with a final period."""
+    if model.suffix in {".psl", ".json"}:
+        raise UsageError(
+            f"{model} is a PSL model: its ground rules are no clauses; see infer --stats"
+        )
     from onlinesrl import inference
 
     world = inference.load_world(model, evidence, query.split(","))

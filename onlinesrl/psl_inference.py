@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 METHODS = ("admm", "lifted-admm", "tandem", "sgd", "tron", "qp")
 
+FEASIBLE = 1e-3
+"""By how much an answer may break a hard rule without a warning."""
+
 DUCKDB_BYTES = 400_000_000
 """The memory that grounding may use where the ground rules are not to be in memory."""
 
@@ -79,15 +82,15 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
     """
     if method not in METHODS:
         raise UsageError(f"unknown method {method}; for PSL there are {', '.join(METHODS)}")
-    clock = _Clock()
-    say("loading the kernels; where they are new, compiling them: about half a minute")
-    solve = _method(method, seed, folder or Path(tempfile.gettempdir()), say)
-    solve(*_smallest(), lambda _: None)
-    clock.lap("compile")
+    clock, place = _Clock(), folder or Path(tempfile.gettempdir())
     say("reading the model and its data")
     psl = load(model, data)
     database = psl.database()
     clock.lap("load")
+    say("loading the kernels; where they are new, compiling them: about half a minute")
+    _method(method, seed, place, lambda _: None)(*_smallest(), lambda _: None)
+    solve = _method(method, seed, place, say)
+    clock.lap("compile")
     say("grounding")
     found, counts = solve(psl.program, psl.functions, database, clock.lap)
     stats = {
@@ -269,9 +272,8 @@ def summary(inferred: Inferred) -> str:
     rows = {
         "Targets": f"{stats['targets']:,}",
         "Ground rules": f"{stats['potentials']:,} potentials, {stats['constraints']:,} constraints",
-        "Objective": f"{stats['objective']:.8g}"
-        + ("" if stats["gap"] is None else f", at most {max(stats['gap'], 0):.2g} above the least"),
-        "Violation": f"{stats['violation']:.2g}",
+        "Objective": f"{stats['objective']:.8g}, {_optimality(stats)}",
+        "Violation": f"{stats['violation']:.2g} of a hard rule, the most",
         "Seconds": ", ".join(f"{part} {value:.2f}" for part, value in stats["seconds"].items()),
         "Peak memory": f"{stats['peak_bytes'] / 1e6:,.0f} MB",
     }
@@ -280,6 +282,14 @@ def summary(inferred: Inferred) -> str:
         rows[name] = error + ("" if figures["f1"] is None else f", F1 {figures['f1']:.1%}")
     width = max(map(len, rows))
     return "\n".join(f"{name:<{width}}  {text}" for name, text in rows.items())
+
+
+def _optimality(stats: Mapping[str, Any]) -> str:
+    if stats["violation"] > FEASIBLE:
+        return "but the values break hard rules"
+    if stats["gap"] is None:
+        return "which may be far above the least"
+    return f"at most {max(stats['gap'], 0):.2g} above the least"
 
 
 def write(inferred: Inferred, folder: Path) -> None:
@@ -304,7 +314,7 @@ def _rows(database: Database, table: Table) -> Iterator[str]:
 def evaluation(database: Database, values: Floats) -> dict[str, Any]:
     """Compare values with the truth that the data give of targets, predicate by predicate.
 
-    Mean absolute error, and F1 where 1/2 and more count as true.
+    Mean absolute error, and F1 where what is above 1/2 counts as true.
     """
     result, first = {}, 0
     for name, relation in database.relations.items():
@@ -314,8 +324,8 @@ def evaluation(database: Database, values: Floats) -> dict[str, Any]:
         truth, found = truth[known], found[known]
         first += n
         if len(truth):
-            hits = int(np.sum((found >= 0.5) & (truth >= 0.5)))
-            alarms, misses = int(np.sum(found >= 0.5)) - hits, int(np.sum(truth >= 0.5)) - hits
+            hits = int(np.sum((found > 0.5) & (truth > 0.5)))
+            alarms, misses = int(np.sum(found > 0.5)) - hits, int(np.sum(truth > 0.5)) - hits
             result[name] = {
                 "atoms": len(truth),
                 "mean_absolute_error": float(np.abs(found - truth).mean()),

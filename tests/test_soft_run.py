@@ -251,7 +251,7 @@ def test_check_predict_and_weights(
     shown = list(inspect.weight_lines(trained.output, None, 10))
     assert len(shown) == 4
     assert all("updates" in line for line in shown)
-    assert any(line.endswith("!Trusts(A, B) ^2  []") for line in shown)
+    assert any(line.endswith("!Trusts(A, B) ^2") for line in shown)
     changes = list(inspect.weight_lines(trained.output, trained.output, 10))
     assert all(line.strip().startswith("+0.000000") for line in changes)
 

@@ -28,7 +28,7 @@ from onlinesrl.lang.psl_data import Database
 from onlinesrl.lang.psl_model import Functions
 
 MOST = 50_000_000
-"""The most ground rules of a world, where nothing else is said."""
+"""The most rows that the joins of a world may have, where nothing else is said."""
 
 
 class Executor(Protocol):
@@ -71,7 +71,7 @@ class Grounded:
 
 
 class Grounder:
-    """Grounds one program; ``most`` is how many ground rules a world may have.
+    """Grounds one program; ``most`` is how many rows the joins of a world may have.
 
     Every method raises ModelError, with the place of a rule, where a coefficient divides by 0 or a
     function gives no value in [0, 1].

@@ -12,7 +12,7 @@ from onlinesrl.ground.model import Floats, Indices
 from onlinesrl.ground.psl_plan import RulePlan, Size
 from onlinesrl.kernels import linear as kernel
 from onlinesrl.lang.ast import Atom, Constant, Variable, terms
-from onlinesrl.lang.psl_ast import Coefficient, Number, cardinalities, evaluate
+from onlinesrl.lang.psl_ast import LARGEST, Coefficient, Number, cardinalities, evaluate
 from onlinesrl.lang.psl_data import Database
 from onlinesrl.lang.psl_model import Functions
 from onlinesrl.lang.psl_normal import LinearTerm, NormalRule
@@ -95,9 +95,15 @@ def number_constants(
     return [*constants, *new], place
 
 
+def _whole(digits: str) -> tuple[int, str]:
+    """Return what sorts natural numbers of any length by value."""
+    digits = digits.lstrip("0")
+    return len(digits), digits
+
+
 def constant_orders(constants: Sequence[str]) -> tuple[IntArray, IntArray]:
     """Return the constants' places among the integers by value (-1 for others), and among texts."""
-    whole = {name: int(name) for name in constants if name.isdecimal()}
+    whole = {name: _whole(name) for name in constants if name.isascii() and name.isdecimal()}
     value = {each: n for n, each in enumerate(sorted(set(whole.values())))}
     place = {name: n for n, name in enumerate(sorted(constants))}
     return (
@@ -154,8 +160,9 @@ def missing(form: NormalRule, atom: Atom, bound: Mapping[str, str]) -> Problem:
 
 
 def too_many(form: NormalRule, most: int) -> Problem:
-    """Return the problem of a world with more ground rules than allowed."""
-    return Problem(form.rule, "limit", f"more than {most} ground rules, reached in this rule")
+    """Return the problem of a world with more rows of joins than allowed."""
+    message = f"more than {most} rows to make ground rules of, reached in this rule"
+    return Problem(form.rule, "limit", message)
 
 
 def broken(form: NormalRule) -> Problem:
@@ -307,15 +314,23 @@ def _evaluated(
     if not names:
         return np.full(n, evaluate(coefficient, {}))
     cases, case = np.unique([counts[name] for name in names], axis=1, return_inverse=True)
-    try:
-        values = [
-            evaluate(coefficient, dict(zip(names, each, strict=True))) for each in cases.T.tolist()
-        ]
-    except ZeroDivisionError:
-        text = show_coefficient(coefficient)
-        message = f"{text} divides by 0 in a ground rule"
-        raise RuleError(Problem(plan.form.rule, "schema", message)) from None
+    values = [
+        _value(plan, coefficient, dict(zip(names, each, strict=True))) for each in cases.T.tolist()
+    ]
     return np.array(values, np.float64)[case.reshape(n)]
+
+
+def _value(plan: RulePlan, coefficient: Coefficient, counts: Mapping[str, float]) -> float:
+    try:
+        value = evaluate(coefficient, counts)
+    except ZeroDivisionError:
+        fault = "divides by 0"
+    else:
+        if abs(value) <= LARGEST:
+            return value
+        fault = f"is beyond {LARGEST:g}"
+    message = f"{show_coefficient(coefficient)} {fault} in a ground rule"
+    raise RuleError(Problem(plan.form.rule, "schema", message))
 
 
 def _ranked(keys: Sequence[IntArray]) -> tuple[Indices, Indices]:

@@ -177,7 +177,7 @@ class Pages:
         most = (self._room - _ROW) // _ENTRY
         return UsageError(
             f"a ground row has {variables} variables, and a page of {self.n_bytes} bytes holds at most"
-            f" {max(most, 0)}: set larger pages"
+            f" {max(most, 0)}: use another method"
         )
 
     @contextmanager

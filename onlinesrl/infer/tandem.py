@@ -9,7 +9,6 @@ in them, and so ends with a certificate as it does in memory.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from onlinesrl.infer.engine import Infeasible
 from onlinesrl.infer.pages import Page, Pages
 from onlinesrl.kernels import admm, sgd
 from onlinesrl.kernels import admm_rows as kernel
-from onlinesrl.kernels.admm_solve import CHANGE, GROWTH, PERIOD, RELAXATION
+from onlinesrl.kernels.admm_solve import GROWTH, PERIOD, RELAXATION, balanced
 
 
 class Progress(NamedTuple):
@@ -46,9 +45,8 @@ class Progress(NamedTuple):
 class Streamed:
     """What tandem inference found; ``y``, ``energy``, ``bound``, ``violation``, ``certified`` as of Relaxed.
 
-    ``potentials`` and ``constraints`` count the rows; ``descents`` and ``iterations`` are the passes of
-    SGD and the rounds of ADMM; ``bytes_on_disk`` is the size of the pages; ``first_seconds`` (wall
-    clock) is the pass that also grounds, ``later_seconds`` the rest.
+    ``potentials`` and ``constraints`` count the rows, ``iterations`` the rounds of ADMM;
+    ``bytes_on_disk`` is the size of the pages.
     """
 
     y: Floats
@@ -57,11 +55,8 @@ class Streamed:
     violation: float
     potentials: int
     constraints: int
-    descents: int
     iterations: int
     bytes_on_disk: int
-    first_seconds: float
-    later_seconds: float
     certified: bool
 
 
@@ -119,7 +114,6 @@ class Tandem:
         the folder cannot take the pages, UsageError where a row is larger than a page, Infeasible
         and ValueError as the other engines.
         """
-        began = time.monotonic()
         with Pages(self.folder, self.page_bytes) as pages:
             descent = _Descent(self, n_variables)
             highest, n_rows, constraints, energy = 0.0, 0, 0, 0.0
@@ -129,7 +123,6 @@ class Tandem:
                 n_rows += len(page.dual)
                 constraints += int(np.isinf(page.rows.weight).sum())
                 report(Progress("ground", 1, n_rows, energy))
-            grounded = time.monotonic()
             for t in range(2, self.descents + 1):
                 energy = descent.round(pages)
                 report(Progress("descend", t, n_rows, energy))
@@ -142,11 +135,8 @@ class Tandem:
                 found.violation,
                 n_rows - constraints,
                 constraints,
-                max(self.descents, 1),
                 rounds.count,
                 pages.bytes_on_disk,
-                grounded - began,
-                time.monotonic() - grounded,
                 certified,
             )
 
@@ -276,7 +266,7 @@ class _Rounds:
                 page.mark[:] = page.dual
             self._pages.keep(k, with_mark=mark)
         if mark:
-            self._balance(np.sqrt(moved))
+            self._balance(moved)
             self._marked[:] = self.now.y
         return self._certificate(found, before)
 
@@ -291,9 +281,8 @@ class _Rounds:
             return
         self._next = int(GROWTH * self.count)
         change = self.now.y - self._marked
-        primal = np.sqrt(np.sum(change**2 * self._variables.degree))
-        if primal > 0 and dual > 0:
-            self.eta = float(np.clip(dual / primal, self.eta / CHANGE, self.eta * CHANGE))
+        primal = float(np.sum(change**2 * self._variables.degree))
+        self.eta = balanced(primal, dual, self.eta)
 
     def _rows(self, page: Page) -> admm.Rows:
         """Return a page as ADMM's kernels read it."""

@@ -26,13 +26,21 @@ ETA, ROUNDS, NEXT = 0, 1, 2
 
 
 @kernel
-def advance(rows: Rows, now: Iterate, y: Floats, dual: Floats, control: Floats, n: int) -> None:
-    """Do n rounds, and set the step size anew where it is time to; ``y`` and ``dual`` are memory.
+def balanced(values: float, duals: float, eta: float) -> float:
+    """Return the new step size, given how far values and duals have moved with the one before.
 
-    It becomes the ratio of the duals' movement to the values' in these rounds, in the norms of the
-    copies: the one for which the dual residual eta |dy| and the primal residual |du| / eta are in
-    balance where both shrink alike.
+    Both in the squared norm of the copies. It is the ratio of the duals' movement to the values': the
+    one for which the dual residual eta |dy| and the primal residual |du| / eta are in balance where
+    both shrink alike.
     """
+    if values > 0.0 and duals > 0.0:
+        return min(max(np.sqrt(duals / values), eta / CHANGE), eta * CHANGE)
+    return eta
+
+
+@kernel
+def advance(rows: Rows, now: Iterate, y: Floats, dual: Floats, control: Floats, n: int) -> None:
+    """Do n rounds, and set the step size anew where it is time to; ``y`` and ``dual`` are memory."""
     control[ROUNDS] += n
     due = control[ROUNDS] >= control[NEXT]
     if due:
@@ -43,14 +51,13 @@ def advance(rows: Rows, now: Iterate, y: Floats, dual: Floats, control: Floats, 
     rounds(rows, now, control[ETA], RELAXATION, n)
     if due:
         control[NEXT] = np.floor(GROWTH * control[ROUNDS])
-        primal, moved, eta = 0.0, 0.0, control[ETA]
+        primal, moved = 0.0, 0.0
         for j in range(len(y)):
             primal += (now.y[j] - y[j]) ** 2 * rows.degree[j]
         for i in range(len(dual)):
             if now.dual[i] != dual[i]:  # not in a row without variables, whose row_step is 0
                 moved += (now.dual[i] - dual[i]) ** 2 / rows.row_step[i]
-        if primal > 0.0 and moved > 0.0:
-            control[ETA] = min(max(np.sqrt(moved / primal), eta / CHANGE), eta * CHANGE)
+        control[ETA] = balanced(primal, moved, control[ETA])
 
 
 @kernel

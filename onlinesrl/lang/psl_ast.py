@@ -10,10 +10,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import TypeAlias
 
 from onlinesrl.lang.ast import Atom, Formula, Position, subformulas, terms
+
+LARGEST = 1e50
+"""The largest weight or coefficient: energies and their squares remain numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +128,13 @@ def cardinalities(coefficient: Coefficient) -> Iterator[str]:
             yield from cardinalities(right)
 
 
-def finite(coefficient: Coefficient) -> bool:
-    """Tell whether all numbers of a coefficient are finite."""
+def moderate(coefficient: Coefficient) -> bool:
+    """Tell whether no number of a coefficient is beyond `LARGEST`."""
     match coefficient:
         case Number(value):
-            return isfinite(value)
+            return abs(value) <= LARGEST
         case Operation(_, left, right):
-            return finite(left) and finite(right)
+            return moderate(left) and moderate(right)
         case _:
             return True
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from math import isfinite
 from typing import TYPE_CHECKING
 
 from onlinesrl.errors import LocatedError
@@ -28,6 +27,7 @@ from onlinesrl.lang.ast import (
 from onlinesrl.lang.complaints import complaint
 from onlinesrl.lang.formulas import position
 from onlinesrl.lang.psl_ast import (
+    LARGEST,
     ArithmeticRule,
     Cardinality,
     Coefficient,
@@ -36,7 +36,7 @@ from onlinesrl.lang.psl_ast import (
     Number,
     PslRule,
     Summand,
-    finite,
+    moderate,
     operation,
 )
 from onlinesrl.lang.psl_complaints import COMPLAINTS, WORDS
@@ -173,8 +173,8 @@ class _Converter:
 
     def _number(self, node: Tree[Token]) -> float:
         value = float("".join(map(str, node.children)))
-        if not isfinite(value):
-            raise self._source.error("a number is at most 1.8e308", position(node))
+        if not abs(value) <= LARGEST:
+            raise self._source.error("a number is at most 1e50", position(node))
         return value
 
     def _formula(self, node: Node) -> Formula:
@@ -225,8 +225,8 @@ class _Converter:
         others = [each for each in summands if not each.atom]
         if others:
             atoms.append(Summand(self._factor(others, node), None))
-        if not all(finite(each.coefficient) for each in atoms):
-            raise self._source.error("a number is at most 1.8e308", position(node))
+        if not all(moderate(each.coefficient) for each in atoms):
+            raise self._source.error("a number is at most 1e50", position(node))
         return tuple(atoms)
 
     def _linear(self, node: Node) -> list[Summand]:

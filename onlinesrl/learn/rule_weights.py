@@ -17,6 +17,7 @@ perceptron have no dual; each of their steps is projected, w_{t+1} = max(w_t + c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,8 +26,7 @@ import numpy as np
 
 from onlinesrl.ground.model import Floats
 from onlinesrl.kernels import updates
-from onlinesrl.kernels.learn import HUGE
-from onlinesrl.lang.psl_ast import PslProgram, PslRule
+from onlinesrl.lang.psl_ast import LARGEST, PslProgram, PslRule
 from onlinesrl.lang.psl_text import show_unweighted
 from onlinesrl.learn.learner import UPDATES, Hyper
 
@@ -96,7 +96,7 @@ class RuleWeights:
             dual = np.maximum(dual, -self.base)
         primal = loss + (0.5 * sigma * float(np.sum((weights - self.base) ** 2)) if shrinks else 0)
         scalar = self.scalar + np.array([1.0, alpha * rho, primal, loss])
-        if not (np.all(np.abs(dual) <= HUGE) and np.all(np.abs(scalar) <= HUGE)):
+        if not (np.all(np.abs(dual) <= LARGEST) and np.all(np.abs(scalar) <= LARGEST)):
             return float("nan")
         self.uses += (delta != 0.0) & (c != 0.0)
         self.dual, self.scalar = dual, scalar
@@ -122,11 +122,15 @@ class RuleWeights:
 
     def entries(self) -> Iterator[RuleWeight]:
         """Yield every weight, in the order of the rules."""
+        seen: Counter[str] = Counter()
         for rule, weight, uses in zip(
             self.program.rules, self.averaged().tolist(), self.uses.tolist(), strict=True
         ):
             if rule.weight is not None:
-                yield RuleWeight(show_unweighted(rule), weight, uses)
+                text = show_unweighted(rule)
+                seen[text] += 1
+                key = (f"the {seen[text]}.",) if seen[text] > 1 else ()
+                yield RuleWeight(text, weight, uses, key, *key)
 
     def trained(self) -> PslProgram:
         """Return the program with the averaged weights."""
@@ -140,21 +144,18 @@ class RuleWeights:
         )
 
     def start(self, other: PslProgram) -> list[PslRule]:
-        """Start with the weights of another program; returns its weighted rules that are none of these.
+        """Start with the weights of another program; returns its rules that are none of these.
 
         A rule is known by what it says but for its weight; of equal ones the first is the first's.
         """
         places: dict[str, list[int]] = {}
         for place, rule in enumerate(self.program.rules):
-            if rule.weight is not None:
-                places.setdefault(show_unweighted(rule), []).append(place)
+            places.setdefault(show_unweighted(rule), []).append(place)
         unmatched = []
         for rule in other.rules:
-            if rule.weight is None:
-                continue
             fitting = places.get(show_unweighted(rule))
             if fitting:
-                self.base[fitting.pop(0)] = rule.weight
+                self.base[fitting.pop(0)] = rule.weight or 0.0
             else:
                 unmatched.append(rule)
         return unmatched

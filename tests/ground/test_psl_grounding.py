@@ -12,6 +12,7 @@ from onlinesrl.errors import ModelError
 from onlinesrl.ground.hinges import HingeModel, validate
 from onlinesrl.ground.psl import Grounder
 from onlinesrl.ground.psl_plan import plan_program
+from onlinesrl.ground.psl_rows import constant_orders
 from onlinesrl.lang.psl import parse
 from onlinesrl.lang.psl_data import Database, Relation
 from onlinesrl.lang.psl_model import load_json
@@ -141,7 +142,7 @@ def test_too_many_ground_rules():
     program = parse("1: A(X) & A(Y) -> T(X)", "rules.psl")
     data = database(a=[((n,), 1.0) for n in range(3)], targets=[(0,), (1,), (2,)])
     assert Grounder(program, most=9).ground(data).graphs.model.n_rows == 9
-    with pytest.raises(ModelError, match="more than 8 ground rules"):
+    with pytest.raises(ModelError, match="more than 8 rows to make ground rules of"):
         Grounder(program, most=8).ground(data)
 
 
@@ -164,3 +165,16 @@ def test_a_plan_is_readable():
         "look up T(Z)",
         "join U(X, +Y)\n  check B(X, Y) | !A(Y)\ngroup by X",
     ]
+
+
+def test_integers_of_any_length_are_in_the_order_of_their_values():
+    names = ("9" * 5000, "10", "009", "8", "x", "1" + "0" * 5000)
+    number, text = constant_orders(names)
+    assert number.tolist() == [3, 2, 1, 0, -1, 4]
+    assert [names[n] for n in np.argsort(text)] == sorted(names)
+
+
+def test_a_coefficient_beyond_all_bounds():
+    program = parse("|A| / 1e-50 * T(+A) <= 1 .", "rules.psl")
+    with pytest.raises(ModelError, match="is beyond 1e\\+50 in a ground rule"):
+        Grounder(program).ground(database(targets=[(0,), (1,)]))

@@ -356,3 +356,16 @@ def test_a_weights_file_says_what_was_learned() -> None:
     trained = SoftLearner(program, ["Trusts"], Hyper(), SoftInference(Admm()), by=("Trusts", 1))
     held_out = examples(10, seed=2)
     assert trained.step(held_out, learning=False)[0] == learner.step(held_out, learning=False)[0]
+
+
+def test_rules_of_equal_text_are_told_apart():
+    program = psl.parse("1: !Trusts(A, B) ^2\n3: !Trusts(A, B) ^2")
+    entries = list(RuleWeights(program, Hyper()).entries())
+    assert len({(each.text, each.key) for each in entries}) == 2
+
+
+def test_a_hard_rule_that_the_model_does_not_have_is_unmatched():
+    weights = RuleWeights(psl.parse("1: !Trusts(A, B)\nTrusts(A, B) <= 0.9 ."), Hyper())
+    other = psl.parse("2: !Trusts(A, B)\nTrusts(A, B) <= 0.9 .\nTrusts(A, B) <= 0.1 .")
+    assert [rule.position.line for rule in weights.start(other)] == [3]
+    assert weights.base.tolist() == [2.0, 0.0]
