@@ -158,8 +158,8 @@ def _solved_while_ground(  # noqa: PLR0913, PLR0917 - a method and its problem
         if at.phase != "ground" and not laps:
             laps.append(at.phase)
             lap("ground")
-        gap = f", at most {at.energy - at.bound:.3g} above the least" if at.bound > -np.inf else ""
-        say(f"{at.phase} {at.round}: {at.rows:,} ground rules, energy {at.energy:.8g}{gap}")
+        so_far = f"{at.phase} {at.round}: {at.rows:,} ground rules"
+        say(f"{so_far}, {_energy(at.energy, at.bound)}")
 
     laps: list[str] = []
     listing, inactive = Listing(database), np.zeros(len(program.rules), np.int64)
@@ -195,11 +195,15 @@ def _counts(
     }
 
 
+def _energy(energy: float, bound: float) -> str:
+    gap = f", at most {energy - bound:.3g} above the least" if bound > -np.inf else ""
+    return f"energy {energy:.8g}{gap}"
+
+
 def _engine(method: str, seed: int, say: Say) -> RelaxedEngine:
     def watch(at: Round) -> None:
-        gap = f", at most {at.energy - at.bound:.3g} above the least" if at.bound > -np.inf else ""
         excess = f", violation {at.violation:.2g}" if at.violation > 0 else ""
-        say(f"round {at.number}: energy {at.energy:.8g}{gap}{excess}")
+        say(f"round {at.number}: {_energy(at.energy, at.bound)}{excess}")
 
     if method == "qp":
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from onlinesrl.errors import ModelError
 from onlinesrl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE, HingeModel, Micrographs
 from onlinesrl.ground.model import Indices
-from onlinesrl.ground.psl_arrays import Arrays, compile_plan
+from onlinesrl.ground.psl_arrays import Arrays, Loop, compile_plan
 from onlinesrl.ground.psl_plan import RulePlan, plan_program
 from onlinesrl.ground.psl_rows import (
     Assembled,
@@ -81,8 +82,11 @@ class Grounder:
         self._program = program
         self._functions = functions or {}
         self._most = most
-        self._plans = plan_program(program)
-        self._loops = [compile_plan(plan, with_worlds=True) for plan in self._plans]
+
+    @cached_property
+    def _loops(self) -> list[Loop]:
+        """The plans for worlds, whose sizes are not known; one world has plans of its own."""
+        return [compile_plan(plan, with_worlds=True) for plan in plan_program(self._program)]
 
     def ground(self, database: Database) -> Grounded:
         """Ground one world, with joins in an order that suits the sizes of its relations.
@@ -125,7 +129,7 @@ class Grounder:
         executor = Arrays(self._loops, listing, True, self._most)
         inactive = np.zeros(len(self._program.rules), np.int64)
         models, of_rows = [], [np.empty(0, np.int32)]
-        for plan, piece in self._pieces(self._plans, executor, listing):
+        for plan, piece in self._pieces([loop.plan for loop in self._loops], executor, listing):
             inactive[plan.form.rule] += piece.inactive.sum()
             models.append(_model(listing.n_variables, plan, piece.forms))
             of_rows.append(piece.forms.world)

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinesrl.errors import StorageError, UsageError
-from onlinesrl.ground.hinges import AT_MOST, HINGE, HingeModel
+from onlinesrl.ground.hinges import HingeModel
 from onlinesrl.ground.model import Floats, Indices
-from onlinesrl.infer.dual import check_constants, convex_weights
+from onlinesrl.infer.dual import check_constants, weighted_rows
 from onlinesrl.kernels.potentials import Rows
 
 _HEAD = 2 * 8  # numbers of rows and of entries
@@ -66,20 +66,20 @@ class Pages:
     def fill(self, chunks: Iterable[HingeModel], weights: Floats) -> Iterator[Page]:
         """Write the rows of chunks in their order; every page is yielded when it is full.
 
-        The chunks have their variables in common. Raises ValueError as ``convex_weights``, Infeasible as
+        The chunks have their variables in common. Raises ValueError as ``weighted_rows``, Infeasible as
         ``check_constants``, UsageError for a row that is larger than a page.
         """
         pieces: list[_Piece] = []
         free = self._room
         for chunk in chunks:
             check_constants(chunk)
-            weight = np.where(chunk.kind >= AT_MOST, np.inf, convex_weights(chunk, weights))
+            rows = weighted_rows(chunk, weights)
             size = _ROW * np.arange(chunk.n_rows + 1) + _ENTRY * chunk.start
             first = 0
             while first < chunk.n_rows:
                 last = int(np.searchsorted(size, size[first] + free, "right")) - 1
                 if last > first:
-                    pieces.append(_Piece(chunk, weight, first, last))
+                    pieces.append(_Piece(rows, first, last))
                     free -= int(size[last] - size[first])
                     first = last
                 elif pieces:
@@ -149,17 +149,16 @@ class Pages:
         page.rows.start[0] = 0
         np.cumsum(lengths, out=page.rows.start[1:])
         row = entry = 0
-        for chunk, weight, first, last in pieces:
+        for rows, first, last in pieces:
             here = slice(row, row + last - first)
-            low, high = int(chunk.start[first]), int(chunk.start[last])
+            low, high = int(rows.start[first]), int(rows.start[last])
             there = slice(entry, entry + high - low)
-            page.rows.variable[there] = chunk.variable[low:high]
-            page.rows.coefficient[there] = chunk.coefficient[low:high]
-            page.rows.constant[here] = chunk.constant[first:last]
-            page.rows.weight[here] = weight[first:last]
-            kind = chunk.kind[first:last]
-            page.rows.hinge[here] = (kind == HINGE) | (kind == AT_MOST)
-            page.rows.square[here] = chunk.power[first:last] == 2
+            page.rows.variable[there] = rows.variable[low:high]
+            page.rows.coefficient[there] = rows.coefficient[low:high]
+            page.rows.constant[here] = rows.constant[first:last]
+            page.rows.weight[here] = rows.weight[first:last]
+            page.rows.hinge[here] = rows.hinge[first:last]
+            page.rows.square[here] = rows.square[first:last]
             row, entry = here.stop, there.stop
         self._used = _HEAD + _END + _ROW * row + _ENTRY * entry
         self._count += 1
@@ -191,13 +190,12 @@ class Pages:
 
 
 class _Piece(NamedTuple):
-    """Rows ``first .. last - 1`` of a chunk, and the weights of all its rows."""
+    """Rows ``first .. last - 1`` of a chunk's."""
 
-    chunk: HingeModel
-    weight: Floats
+    rows: Rows
     first: int
     last: int
 
     @property
     def lengths(self) -> Indices:
-        return np.diff(self.chunk.start[self.first : self.last + 1])
+        return np.diff(self.rows.start[self.first : self.last + 1])

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlinesrl.errors import ModelError
-from onlinesrl.ground.hinges import HingeModel, validate
+from onlinesrl.ground.hinges import validate
 from onlinesrl.ground.psl import Grounder
 from onlinesrl.ground.psl_plan import plan_program
 from onlinesrl.ground.psl_rows import constant_orders
@@ -56,25 +56,7 @@ def test_worlds_are_ground_as_if_alone(program, worlds):
             alone = grounder.ground_worlds(side_by_side([world]), 1, "TU").graphs.model
             validate(alone)
             assert counted(alone, names(world)) == rows
-            assert same(sliced(found.graphs, w), alone)
-
-
-def sliced(graphs, w):
-    """The model of one world."""
-    model, first = graphs.model, graphs.first_variable[w]
-    rows = slice(graphs.first_row[w], graphs.first_row[w + 1])
-    start = model.start[graphs.first_row[w] : graphs.first_row[w + 1] + 1]
-    entries = slice(start[0], start[-1])
-    return HingeModel(
-        int(graphs.first_variable[w + 1] - first),
-        start - start[0],
-        (model.variable[entries] - first).astype(np.int32),
-        model.coefficient[entries],
-        model.constant[rows],
-        model.weight_index[rows],
-        model.power[rows],
-        model.kind[rows],
-    )
+            assert same(found.graphs.micrograph(w), alone)
 
 
 def same(one, other):
