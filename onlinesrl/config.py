@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from onlinesrl.errors import ConfigError, LocatedError
-from onlinesrl.schema import MARKOV_LOGIC_ONLY, STDIN, Config, mismatch, show
-from onlinesrl.yamltree import Key, Place, Tree
+from onlinesrl.fingerprint import mismatch, show
+from onlinesrl.schema import MARKOV_LOGIC_ONLY, PSL_ONLY, Config, section_of
+from onlinesrl.values import STDIN
+from onlinesrl.yamltree import Key, Place, Tree, secretive, spelled
 
 __all__ = ["Config", "load", "mismatch"]
 
@@ -54,8 +57,8 @@ def _read_file(tree: Tree, path: Path) -> Any:
 
 def _read_override(tree: Tree, text: str) -> Any:
     name, equals, value = text.partition("=")
-    place = Place(f"--set {text}")
     key = tuple(name.strip().split("."))
+    place = Place(f"--set {f'{spelled(key)}=...' if secretive(text) else text}")
     if not equals or not all(key):
         tree.problems.append(place.problem("expected key=value, such as learner.sigma=0.1"))
         return {}
@@ -74,7 +77,12 @@ def _merge(below: Any, above: Any) -> Any:
 
 def _rebase(values: Any, folder: Path) -> Any:
     """Make the paths of the inputs in ``values`` relative to ``folder``."""
-    for section, name in ((None, "model"), ("source", "path"), ("learner", "start")):
+    for section, name in (
+        (None, "model"),
+        ("source", "path"),
+        ("source", "background"),
+        ("learner", "start"),
+    ):
         inside = values.get(section) if section and isinstance(values, dict) else values
         if isinstance(inside, dict) and name in inside:
             inside[name] = _join(folder, inside[name])
@@ -101,15 +109,15 @@ def _validate(tree: Tree, values: Any) -> Config | None:
         tree.problems += [p for p in found if (p.file, p.line, p.column) not in said]
         return None
     config._tree = tree
-    if config.soft:
-        for section, name in MARKOV_LOGIC_ONLY:
-            if name in getattr(config, section).model_fields_set:
-                reason = f"{section}.{name}: not for a PSL program; leave it out"
-                tree.problems.append(tree.key_place((section, name)).problem(reason))
+    keys, of = (MARKOV_LOGIC_ONLY, "a PSL program") if config.soft else (PSL_ONLY, "Markov logic")
+    for *sections, name in keys:
+        if name in reduce(getattr, sections, config).model_fields_set:
+            key = ".".join([*sections, name])
+            reason = f"{key}: not for {of}; leave it out"
+            tree.problems.append(tree.key_place((*sections, name)).problem(reason))
     return config
 
 
-_SECRETS = ("ssl_password", "sasl_plain_password")
 _WORDS = {
     "int_type": "expected a whole number",
     "float_type": "expected a number",
@@ -131,12 +139,15 @@ _WORDS = {
 def _explain(tree: Tree, detail: Any) -> LocatedError:
     """Put one of pydantic's findings in words, at its place."""
     key: Key = detail["loc"]
-    name = ".".join(part for part in key if isinstance(part, str))
+    name = spelled(tuple(part for part in key if isinstance(part, str)))
     context = detail.get("ctx", {})
     if detail["type"] == "extra_forbidden":
+        name = spelled(key[:-1]) if "security" in key[:-1] else name
         return tree.key_place(key).problem(f"{name}: {_unknown(key)}")
     if detail["type"] == "missing":
-        what = _fields(key[:-1])[key[-1]].description
+        from onlinesrl.guide import meanings
+
+        what = meanings()[_section(key[:-1]).__name__, str(key[-1])]
         return tree.key_place(key[:-1]).problem(f"{name}: missing; expected {what}")
     words = _WORDS[detail["type"]].format(**context) if detail["type"] in _WORDS else detail["msg"]
     reason = context.get("error", words)
@@ -144,9 +155,8 @@ def _explain(tree: Tree, detail: Any) -> LocatedError:
         isinstance(detail["input"], dict) and "error" in context
     ):  # a section says which key is wrong
         return tree.key_place(key).problem(f"{name}.{reason}".removeprefix("."))
-    if key[-1] in _SECRETS:
-        return tree.value_place(key).problem(f"{name}: {reason}")
-    return tree.value_place(key).problem(f"{name}: {reason}, found {show(detail['input'])}")
+    found = "" if secretive((key, detail["input"])) else f", found {show(detail['input'])}"
+    return tree.value_place(key).problem(f"{name}: {reason}{found}")
 
 
 def _unknown(key: Key) -> str:
@@ -159,15 +169,19 @@ def _unknown(key: Key) -> str:
     return f"unknown key; {meant}known here: {', '.join(known)}"
 
 
-def _fields(section: Key) -> Mapping[Any, Any]:
+def _section(key: Key) -> type[BaseModel]:
+    """Return the section at a key."""
+    model: type[BaseModel] | None = Config
+    for part in key:
+        assert model is not None
+        model = section_of(model.model_fields[str(part)].annotation)
+    assert model is not None
+    return model
+
+
+def _fields(section: Key) -> Mapping[str, Any]:
     """Return the known keys of a section."""
-    model: Any = Config
-    for part in section:
-        annotation = model.model_fields[part].annotation
-        sections = (annotation, *get_args(annotation))  # an optional one is a union
-        model = next(kind for kind in sections if hasattr(kind, "model_fields"))
-    fields: Mapping[Any, Any] = model.model_fields
-    return fields
+    return _section(section).model_fields
 
 
 def _paths() -> Iterator[str]:

@@ -14,6 +14,25 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+def legible(text: str) -> str:
+    """Return a text of some lines as a terminal only shows: what else it has, as escapes."""
+    lines = (line.split("\t") for line in text.split("\n"))
+    return "\n".join("\t".join(map(printable, parts)) for parts in lines)
+
+
+_LONGEST = 500
+"""So many characters of a message are shown: a name may be of any length."""
+_SHOWN = 160
+"""So many characters of a source line are shown, around the place."""
+
+
+def _shortened(text: str) -> str:
+    """Return a text without the middle of what is very long."""
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
+
+
 class OnlinesrlError(Exception):
     """Base of every error that the project raises on purpose."""
 
@@ -43,13 +62,18 @@ class LocatedError(OnlinesrlError):
 
     def __str__(self) -> str:
         """Render ``file:line:column: message``, the source line, a caret under it, the hint."""
-        lines = [f"{self.file}:{self.line}:{self.column}: {self.message}"]
+        place = printable(f"{self.file}:{self.line}:{self.column}")
+        lines = [f"{place}: {_shortened(printable(self.message))}"]
         if self.source_line is not None:
-            before = self.source_line[: self.column - 1]
+            start = max(0, self.column - _SHOWN // 2) if len(self.source_line) > _SHOWN else 0
+            dots = "... " if start else ""
+            before = dots + legible(self.source_line[start : self.column - 1])
             margin = "".join("\t" if character == "\t" else " " for character in before)
-            lines += [f"  {self.source_line}", f"  {margin}^"]
+            shown = dots + legible(self.source_line[start : start + _SHOWN])
+            more = " ..." if len(self.source_line) > start + _SHOWN else ""
+            lines += [f"  {shown}{more}", f"  {margin}^"]
         if self.hint is not None:
-            lines.append(f"  hint: {self.hint}")
+            lines.append(_shortened(printable(f"  hint: {self.hint}")))
         return "\n".join(lines)
 
 
@@ -92,14 +116,15 @@ class ExampleError(OnlinesrlError):
 
     ``kind`` is a short name that stays: bad examples are counted by it. ``decode`` (no example),
     ``too_long``, ``schema`` (not of this model), ``contradiction``, ``limit``, ``not_open``, ``hard_rule``,
-    ``infeasible``, ``unsolved``, ``overflow`` and ``crash``.
+    ``infeasible``, ``unsolved``, ``overflow``, ``memory`` (it takes more than there is), ``crash`` and
+    ``unsent`` (its prediction is too long).
     """
 
     exit_code = 65
 
     def __init__(self, reason: str, kind: str = "decode") -> None:
         self.kind = kind
-        self.reason = printable(reason)
+        self.reason = _shortened(printable(reason))
         super().__init__(self.reason)
 
 
@@ -120,8 +145,19 @@ class PortError(OnlinesrlError):
 
     exit_code = 74
 
+    @classmethod
+    def of(cls, where: str, error: Exception) -> PortError:
+        """Return what says which port the system refused, and why."""
+        return cls(f"{where}: cannot listen there: {getattr(error, 'strerror', None) or error}")
+
 
 class LockedError(OnlinesrlError):
     """Another process is using the run folder."""
 
     exit_code = 75
+
+
+class FolderError(OnlinesrlError):
+    """The output is not the folder of a run."""
+
+    exit_code = 78

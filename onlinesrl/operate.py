@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onlinesrl.errors import StorageError, UsageError, printable
+from onlinesrl.errors import StorageError, UsageError, legible, printable
 
 if TYPE_CHECKING:
     from onlinesrl.replay import Message, Sink
@@ -35,7 +35,7 @@ SHOWN = ("version", "finished", "seconds", "position", "lengths", "metrics", "fi
 
 
 def _say(message: str) -> None:
-    print(message, file=sys.stderr)
+    print(legible(message), file=sys.stderr)
 
 
 def _topic(topic: str | None, bootstrap: str, partition: int | None = None) -> Sink:
@@ -66,11 +66,16 @@ def replay(  # noqa: PLR0913, PLR0917 - the options of the command
     query: Annotated[
         str, typer.Option(metavar="P,Q", help="What is to be predicted, for .db files.")
     ] = "",
+    dialect: Annotated[
+        str, typer.Option(metavar="NAME", help="How .db files are written, as for infer.")
+    ] = "alchemy",
 ) -> None:
     """Give a file's examples out as a live stream."""
     from onlinesrl import replay as give
+    from onlinesrl.lang.dialect import dialect_of
 
-    found = give.messages(file, [name for name in query.split(",") if name])
+    predicates = [name for name in query.split(",") if name]
+    found = give.messages(file, predicates, dialect_of(dialect))
     kafka = to is Target.KAFKA
     pace, live = give.Pace(rate, speed), rate is not None or speed is not None
     sink = _topic(topic, bootstrap, partition) if kafka else give.Lines(None, live)

@@ -1,7 +1,7 @@
 """What a person sees while a run is going, and when it is over.
 
-On a terminal a table that redraws itself, elsewhere a plain line now and then. This is the only
-place that looks at the clock, and nothing it sees goes into results.
+On a terminal a table that redraws itself, elsewhere a plain line now and then. Nothing that the
+clock says goes into results.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 
+from onlinesrl.errors import legible
+
 if TYPE_CHECKING:
     from rich.live import Live
 
@@ -22,6 +24,26 @@ Snapshot = Mapping[str, Any]
 _REDRAW_SECONDS = 0.125
 _LINE_SECONDS = 60.0
 _STATUS_SECONDS = 10.0
+_SLOW_SECONDS = 2.0
+_STOPPING = b"stopping, with a checkpoint; a second signal stops at once\n"
+Warn = Callable[[str], None]
+
+
+def say(message: str) -> None:
+    """Tell a person, on standard error, if anybody is there to read it."""
+    with contextlib.suppress(OSError):
+        print(legible(message), file=sys.stderr)
+
+
+def warn(message: str) -> None:
+    """Warn a person, on standard error."""
+    say(f"warning: {message}")
+
+
+def acknowledge(stream: TextIO | None = None) -> None:
+    """Say that a signal has asked to stop; past the stream's buffer, which may be in use just now."""
+    with contextlib.suppress(OSError, ValueError):
+        os.write((stream or sys.stderr).fileno(), _STOPPING)
 
 
 class Progress:
@@ -46,6 +68,8 @@ class Progress:
         self._next_time = clock() + self._view.seconds
         self._growth = _Growth()
         self._saved_at: float | None = None
+        self._cells_drawn: dict[str, str] = {}
+        self._working = ("", 0.0, _SLOW_SECONDS)
 
     def __enter__(self) -> Self:
         """Start to draw."""
@@ -75,9 +99,26 @@ class Progress:
         power = examples >= self._next_examples
         if power:
             self._next_examples = 1 << examples.bit_length()
-        self._view.draw(self._cells(snapshot, rate, now))
+        self._cells_drawn = self._cells(snapshot, rate, now)
+        self._view.draw(self._cells_drawn)
         if power:
             self._growth = _Growth(examples, snapshot.get("weights") or 0)
+
+    def working(self, example: str, seconds: float) -> None:
+        """Show which example has been at work for so long: a table each second, lines ever more rarely."""
+        known, before, due = self._working
+        if example != known or seconds < before:
+            due = _SLOW_SECONDS
+        if seconds >= due:
+            name = legible(example if len(example) <= 40 else example[:40] + "...")
+            self._view.draw({**self._cells_drawn, f"example {name}:": f"{seconds:.0f} s"})
+            due = self._view.later(seconds)
+        self._working = (example, seconds, due)
+
+    def stopping(self) -> None:
+        """Say at once that a signal has asked to stop, in place of the table; for its handler."""
+        self._view.stop()
+        acknowledge(self._stream)
 
     def saved(self) -> None:
         """Note that a checkpoint has been written just now."""
@@ -124,6 +165,12 @@ class Status:
             print(f"{before}{text:<{self._width}}", end=after, file=self._stream, flush=True)
             self._width = len(text) if self._terminal else 0
 
+    def tell(self, text: str) -> None:
+        """Write a line that stays."""
+        self.close()
+        with contextlib.suppress(OSError):
+            print(text, file=self._stream, flush=True)
+
     def close(self) -> None:
         """Clear the line of a terminal."""
         self._next = 0.0
@@ -152,6 +199,7 @@ class _View(Protocol):
     seconds: float
 
     def start(self) -> None: ...
+    def later(self, seconds: float) -> float: ...
     def draw(self, cells: Mapping[str, str]) -> None: ...
     def stop(self) -> None: ...
 
@@ -166,6 +214,10 @@ class _Lines:
 
     def start(self) -> None:
         """Do nothing: lines need no start."""
+
+    def later(self, seconds: float) -> float:
+        """Return after how many seconds to say that an example still is at work."""
+        return 2.0 * seconds
 
     def draw(self, cells: Mapping[str, str]) -> None:
         """Write the cells."""
@@ -197,6 +249,10 @@ class _Table:
         )
         self._live.start()
 
+    def later(self, seconds: float) -> float:
+        """Return after how many seconds to say that an example still is at work."""
+        return seconds + 1.0
+
     def draw(self, cells: Mapping[str, str]) -> None:
         """Draw the cells over the ones before."""
         from rich.table import Table
@@ -210,8 +266,9 @@ class _Table:
 
     def stop(self) -> None:
         """Give the terminal back."""
-        if self._live is not None:
-            self._live.stop()
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
 
 
 def print_summary(summary: Snapshot, stream: TextIO) -> None:
@@ -219,7 +276,7 @@ def print_summary(summary: Snapshot, stream: TextIO) -> None:
     lines = [(name, text) for name, text in _summary_lines(summary) if text]
     width = max((len(name) for name, _ in lines), default=0)
     for name, text in lines:
-        print(f"{name:<{width}}  {text}", file=stream)
+        print(legible(f"{name:<{width}}  {text}"), file=stream)
 
 
 def _summary_lines(summary: Snapshot) -> list[tuple[str, str]]:
@@ -230,7 +287,7 @@ def _summary_lines(summary: Snapshot) -> list[tuple[str, str]]:
         if soft
         else "the units to label got the right label"
     )
-    ended = "at its last round" if soft else "at inference.max_nodes"
+    ended = "at its last round" if soft else "at its limit (inference.max_work, max_nodes)"
     routes = (f"{route} {solved:,}" for route, solved in (get("routes") or {}).items())
     return [
         (
@@ -252,6 +309,14 @@ def _summary_lines(summary: Snapshot) -> list[tuple[str, str]]:
             + _show(get("precision"), ", precision {:.1%}")
             + _show(get("recall"), ", recall {:.1%}"),
         ),
+        *_by_predicate(get("predicates") or {}),
+        (
+            "Ranking",
+            _show(get("auc"), "AUC {:.1%}, ")
+            + _show(get("average_precision"), "average precision {:.1%}, ")
+            + _show(get("best_f1"), "best F1 {:.1%}")
+            + _show(get("best_threshold"), " with scores from {:.4g} as true"),
+        ),
         ("Mean error", _show(get("mae"), "{:.3g} between the values of atoms and the true ones")),
         ("Accuracy", _show(get("accuracy"), f"{{:.1%}} of {right}")),
         ("Hamming loss", _show(get("hamming"), "{:.3g} wrong atoms an example")),
@@ -262,14 +327,37 @@ def _summary_lines(summary: Snapshot) -> list[tuple[str, str]]:
         ),
         (
             "Weights",
-            _show(get("weights"), "{:,}") + _show(get("dropped_weights") or None, ", {:,} dropped"),
+            _show(get("weights"), "{:,}")
+            + _show(get("dropped_weights") or None, ", {:,} dropped (learner.max_weights)"),
         ),
         (
             "Solver",
             ", ".join(routes) + _show(get("unsolved") or None, f"; {{:,}} ended {ended}, unproven"),
         ),
+        (
+            "Slowest",
+            ", ".join(
+                f"example {each['id']}: {each['seconds']:,.1f} s ({each['atoms']:,} atoms, {each['route']})"
+                for each in get("slowest") or ()
+                if each["seconds"] >= _SLOW_SECONDS
+            ),
+        ),
+        (
+            "Left out",
+            _show(
+                get("skipped"),
+                "{:,} ground rules that reach an atom neither observed nor a target",
+            ),
+        ),
         ("Results", str((get("config") or {}).get("output", ""))),
     ]
+
+
+def _by_predicate(predicates: Mapping[str, Snapshot]) -> list[tuple[str, str]]:
+    """Return the F1 of each query predicate, where there are several."""
+    if len(predicates) < 2:
+        return []
+    return [(f"F1 of {name}", _show(line["f1"], "{:.1%}")) for name, line in predicates.items()]
 
 
 def _mean(figures: Snapshot) -> float | None:

@@ -17,14 +17,15 @@ import numpy as np
 from onlinesrl.errors import UsageError
 from onlinesrl.ground.hinges import AT_MOST
 from onlinesrl.ground.model import Floats, Indices
-from onlinesrl.ground.psl import Grounder
+from onlinesrl.ground.psl import MOST, Grounder
 from onlinesrl.ground.psl_rows import Listing
 from onlinesrl.infer.admm import Admm
 from onlinesrl.infer.dual import residual
-from onlinesrl.infer.engine import Relaxed, RelaxedEngine, Round
+from onlinesrl.infer.engine import UNPROVEN, Relaxed, RelaxedEngine, Round
 from onlinesrl.infer.lifting import Lifted
 from onlinesrl.infer.sgd import Sgd
 from onlinesrl.infer.tron import Tron
+from onlinesrl.kernels.jit import told_of_compiling
 from onlinesrl.lang.psl import parse
 from onlinesrl.lang.psl_ast import PslProgram
 from onlinesrl.lang.psl_data import Database, Relation, Table
@@ -44,6 +45,7 @@ DUCKDB_BYTES = 400_000_000
 """The memory that grounding may use where the ground rules are not to be in memory."""
 
 Say: TypeAlias = Callable[[str], None]
+MakeGrounder: TypeAlias = Callable[[PslProgram, Functions], Grounder]
 Solve: TypeAlias = Callable[
     [PslProgram, Functions, Database, Callable[[str], None]],
     "tuple[Relaxed | Streamed, dict[str, Any]]",
@@ -72,9 +74,20 @@ def load(model: Path, data: Path | None) -> PslModel:
 
 
 def infer(  # noqa: PLR0913, PLR0917 - the options of the command
-    model: Path, data: Path | None, method: str, seed: int, folder: Path | None, say: Say
+    model: Path,
+    data: Path | None,
+    method: str,
+    seed: int,
+    folder: Path | None,
+    say: Say,
+    max_groundings: int = MOST,
+    skip: bool = False,
+    tell: Say = lambda _: None,
 ) -> Inferred:
-    """Infer the values of least energy; ``say`` is told how it goes.
+    """Infer the values of least energy; ``say`` is told how it goes, ``tell`` what must not be missed.
+
+    ``max_groundings`` are the most rows of joins that are ground in memory. ``skip`` leaves out the
+    ground rules that reach an atom that is neither observed nor a target.
 
     ``folder`` takes what is too large for memory, else the system's folder for such files does. Raises
     UsageError for a method that cannot solve such a model, Infeasible, StorageError, and the located
@@ -87,9 +100,13 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
     psl = load(model, data)
     database = psl.database()
     clock.lap("load")
-    say("loading the kernels; where they are new, compiling them: about half a minute")
-    _method(method, seed, place, lambda _: None)(*_smallest(), lambda _: None)
-    solve = _method(method, seed, place, say)
+    say("loading the kernels")
+    with told_of_compiling(tell):
+        _method(method, seed, place, lambda _: None, Grounder)(*_smallest(), lambda _: None)
+    advice = "--max-groundings sets how many, and --method tandem takes any number"
+    most = np.iinfo(np.int64).max if method == "tandem" else max_groundings
+    grounder = partial(Grounder, most=most, advice=advice, skip=skip)
+    solve = _method(method, seed, place, say, grounder)
     clock.lap("compile")
     say("grounding")
     found, counts = solve(psl.program, psl.functions, database, clock.lap)
@@ -111,21 +128,22 @@ def _smallest() -> tuple[PslProgram, Functions, Database]:
     return parse("1: !P(X) ^2"), {}, Database(("a",), {"P": target})
 
 
-def _method(method: str, seed: int, folder: Path, say: Say) -> Solve:
+def _method(method: str, seed: int, folder: Path, say: Say, grounder: MakeGrounder) -> Solve:
     if method == "tandem":
-        return partial(_solved_while_ground, seed, folder, say)
-    return partial(_solved_in_memory, _engine(method, seed, say), say)
+        return partial(_solved_while_ground, seed, folder, say, grounder)
+    return partial(_solved_in_memory, _engine(method, seed, say), say, grounder)
 
 
 def _solved_in_memory(  # noqa: PLR0913, PLR0917 - a method and its problem
     engine: RelaxedEngine,
     say: Say,
+    grounder: MakeGrounder,
     program: PslProgram,
     functions: Functions,
     database: Database,
     lap: Callable[[str], None],
 ) -> tuple[Relaxed, dict[str, Any]]:
-    grounded = Grounder(program, functions).ground(database)
+    grounded = grounder(program, functions).ground(database)
     model = grounded.graphs.model
     lap("ground")
     say(f"{model.n_rows:,} ground rules over {model.n_variables:,} targets")
@@ -138,6 +156,7 @@ def _solved_in_memory(  # noqa: PLR0913, PLR0917 - a method and its problem
     potentials = model.n_rows - constraints
     return found, {
         **_counts(program, model.n_variables, potentials, constraints, grounded.inactive),
+        "skipped": int(grounded.skipped[0]),
         "dual_residual": residual(model, found.y, found.dual),
     }
 
@@ -146,6 +165,7 @@ def _solved_while_ground(  # noqa: PLR0913, PLR0917 - a method and its problem
     seed: int,
     folder: Path,
     say: Say,
+    grounder: MakeGrounder,
     program: PslProgram,
     functions: Functions,
     database: Database,
@@ -163,17 +183,18 @@ def _solved_while_ground(  # noqa: PLR0913, PLR0917 - a method and its problem
 
     laps: list[str] = []
     listing, inactive = Listing(database), np.zeros(len(program.rules), np.int64)
-    grounder = Grounder(program, functions, most=np.iinfo(np.int64).max)
+    skipped = np.zeros(1, np.int64)
     with storage_errors(folder, "create"):
         folder.mkdir(parents=True, exist_ok=True)
     with DuckDb(folder, DUCKDB_BYTES) as engine:
-        models = grounder.models(listing, inactive, engine)
+        models = grounder(program, functions).models(listing, inactive, engine, skipped)
         tandem = Tandem(folder, seed=seed)
         found = tandem.solve(models, listing.n_variables, _weights(program), report)
     lap("solve")
     counts = found.potentials, found.constraints, inactive
     return found, {
         **_counts(program, listing.n_variables, *counts),
+        "skipped": int(skipped[0]),
         "bytes_on_disk": found.bytes_on_disk,
     }
 
@@ -232,6 +253,7 @@ def _quality(found: Relaxed | Streamed, weights: Floats) -> dict[str, Any]:
         "gap": None if bound is None else found.energy - bound,
         "violation": found.violation,
         "certified": found.certified,
+        "warnings": [] if found.certified else [UNPROVEN],
         "rounds": found.iterations,
     }
 
@@ -281,6 +303,9 @@ def summary(inferred: Inferred) -> str:
         "Seconds": ", ".join(f"{part} {value:.2f}" for part, value in stats["seconds"].items()),
         "Peak memory": f"{stats['peak_bytes'] / 1e6:,.0f} MB",
     }
+    if stats["skipped"]:
+        reach = "that reach an atom neither observed nor a target"
+        rows["Left out"] = f"{stats['skipped']:,} ground rules {reach}"
     for name, figures in stats["evaluation"].items():
         error = f"mean absolute error {figures['mean_absolute_error']:.4f}"
         rows[name] = error + ("" if figures["f1"] is None else f", F1 {figures['f1']:.1%}")

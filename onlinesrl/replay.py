@@ -21,6 +21,8 @@ from onlinesrl.errors import (
     UnavailableError,
     UsageError,
 )
+from onlinesrl.lang.database import separate
+from onlinesrl.lang.dialect import ALCHEMY, Dialect
 from onlinesrl.stream.examples import Reader
 from onlinesrl.stream.files import MAX_BYTES, FileSource, Record
 from onlinesrl.stream.folder import storage_errors
@@ -84,30 +86,40 @@ def message_of(value: bytes, place: str) -> Message:
         return Message(value, None, place)
 
 
-def messages(path: Path, query: Collection[str]) -> Iterator[Message]:
+def messages(path: Path, query: Collection[str], dialect: Dialect = ALCHEMY) -> Iterator[Message]:
     """Yield the records of a file, a folder or ``-``: lines as they are, worlds as JSON examples.
 
-    The atoms of ``query`` are the truth of a world. Raises DataError for a record that is too long
+    The atoms of ``query`` are the truth of a world; in pracmln's ``dialect`` a database may have several
+    worlds, and their examples a number after its name. Raises DataError for a record that is too long
     and for a database that is no world, UsageError for one without a query.
     """
     source = FileSource([path])
     if not query and any(file.removesuffix(".gz").endswith(".db") for file in source.files):
         raise UsageError("a .db file needs --query P,Q: the predicates whose atoms are the truth")
-    reader = Reader(source, query)
+    reader = Reader(source, query, dialect=dialect)
     for record in source.read():
+        if record is None:
+            continue
         place = f"{record.file}:{record.line}"
         if record.too_long:
             raise DataError(f"{place}: longer than {MAX_BYTES:,} bytes")
-        value = record.value if record.kind == "json" else _world(reader, record)
-        yield message_of(value, place)
+        values = [record.value] if record.kind == "json" else _worlds(reader, record)
+        yield from (message_of(value, place) for value in values)
 
 
-def _world(reader: Reader, record: Record) -> bytes:
-    example = reader.example(record)
-    if isinstance(example, ExampleError):
-        raise DataError(f"{record.file}: {example}")
-    values = msgspec.to_builtins(example)
-    return msgspec.json.encode({name: v for name, v in values.items() if v is not None})
+def _worlds(reader: Reader, record: Record) -> Iterator[bytes]:
+    texts = [record.value]
+    if reader.dialect.whole:
+        parts = separate(record.value.decode(errors="surrogateescape"))
+        texts = [part.encode(errors="surrogateescape") for part in parts]
+    for number, text in enumerate(texts, start=1):
+        example = reader.example(msgspec.structs.replace(record, value=text))
+        if isinstance(example, ExampleError):
+            raise DataError(f"{record.file}: {example}")
+        values = msgspec.to_builtins(example)
+        if len(texts) > 1:
+            values["id"] += f".{number}"
+        yield msgspec.json.encode({name: v for name, v in values.items() if v is not None})
 
 
 # giving out --------------------------------------------------------------------------------------
@@ -130,12 +142,15 @@ def replay(
             seconds = max(time.monotonic() - started, 1e-9)
             end, sent = "stopped: " if stopper.asked else "", sink.arrived
             say(f"{end}{sent:,} sent in {seconds:.1f} s, {sent / seconds:,.0f} a second")
+            if pace.timeless:
+                say(f"warning: {pace.timeless:,} have no `time` and went with the one before")
 
 
 class Pace:
     """When messages are due: ``rate`` a second at most, or ``speed`` times as fast as they happened.
 
-    By speed a message without a time is due with the one before it.
+    By speed a message without a time is due with the one before it, and counted as ``timeless``;
+    the first one must have one. Raises DataError.
     """
 
     def __init__(self, rate: float | None = None, speed: float | None = None) -> None:
@@ -145,13 +160,21 @@ class Pace:
         self.speed = speed
         self.number = 0
         self.first: float | None = None
+        self.timeless = 0
 
     def due(self, message: Message) -> float:
         """Return how many seconds after the first message the next one is due."""
         self.number += 1
         if self.rate is not None:
             return (self.number - 1) / self.rate
-        if self.speed is None or message.time is None:
+        if self.speed is None:
+            return 0.0
+        if message.time is None:
+            if self.first is None:
+                raise DataError(
+                    f"{message.place}: no `time`, by which --speed goes; --rate does not"
+                )
+            self.timeless += 1
             return 0.0
         if self.first is None:
             self.first = message.time

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
+
+import msgspec
 
 from onlinesrl import __version__
 from onlinesrl.config import Config
@@ -18,7 +20,7 @@ from onlinesrl.learn.learner import Learner, Outcome, WeightEntry
 from onlinesrl.learn.online import OnlineLearner
 from onlinesrl.learn.rule_weights import RuleWeights
 from onlinesrl.report import ExampleRow, WeightRow, write_report
-from onlinesrl.stream.folder import RunFolder, storage_errors, write_atomic
+from onlinesrl.stream.folder import RunFolder, json_lines, storage_errors, write_atomic
 from onlinesrl.stream.loop import Run
 
 REPORTED_WEIGHTS = 400
@@ -26,12 +28,65 @@ E = TypeVar("E", bound=WeightEntry)
 
 
 def read_summary(folder: RunFolder) -> dict[str, Any] | None:
-    """Return the summary, which is the last thing that a run writes; None where there is none."""
+    """Return the summary, which is the last thing that a run writes.
+
+    None where there is none, or a damaged one: it is then written again.
+    """
     if not folder.summary.exists():
         return None
     with storage_errors(folder.summary, "read"):
-        summary: dict[str, Any] = json.loads(folder.summary.read_bytes())
+        text = folder.summary.read_bytes()
+    try:
+        msgspec.json.decode(text, type=_Summary)
+        summary: dict[str, Any] = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
     return summary
+
+
+class _Line(msgspec.Struct):
+    """What the report takes for granted of a line of metrics."""
+
+    examples: int
+    window: dict[str, Any]
+    by: dict[str, dict[str, Any]]
+    routes: dict[str, int] = {}
+    errors: dict[str, int] = {}
+
+
+class _Slow(msgspec.Struct):
+    """One of the slowest examples."""
+
+    id: Constant
+    seconds: float
+    atoms: int
+    route: str
+
+
+class _Summary(msgspec.Struct):
+    """What people are told of a summary, as it must be."""
+
+    finished: bool
+    examples: int
+    updates: int
+    bad: int
+    seconds: float
+    weights: int
+    dropped_weights: int
+    config: dict[str, Any]
+    import_seconds: float
+    compile_seconds: float
+    routes: dict[str, int] = {}
+    slowest: list[_Slow] = []
+    examples_per_second: float | None = None
+    unsolved: int | None = None
+    f1: float | None = None
+    precision: float | None = None
+    recall: float | None = None
+    mae: float | None = None
+    accuracy: float | None = None
+    hamming: float | None = None
+    regret_bound: float | None = None
 
 
 def write_results(config: Config, run_: Run, timing: Mapping[str, float]) -> dict[str, Any]:
@@ -40,9 +95,11 @@ def write_results(config: Config, run_: Run, timing: Mapping[str, float]) -> dic
     summary = {
         "version": __version__,
         "finished": run_.finished,
+        "checkpoint": run_.saves,
         **{name: value for name, value in line.items() if name != "window"},
         "seconds": run_.seconds,
         "examples_per_second": line["examples"] / run_.seconds if run_.seconds else None,
+        "slowest": run_.learner.slowest.found,
         **timing,
         "config": config.as_dict(),
     }
@@ -53,16 +110,12 @@ def write_results(config: Config, run_: Run, timing: Mapping[str, float]) -> dic
             folder.report,
             title=f"onlinesrl: {config.output.name}",
             summary=summary,
-            metrics=_metrics_lines(folder.metrics),
+            metrics=list(json_lines(folder.metrics, _Line)),
             weights=[weight_row(e) for e in entries[:REPORTED_WEIGHTS]],
             examples=[example_row(run_.learner, *shown) for shown in run_.shown],
         )
     write_atomic(folder.summary, json.dumps(summary, indent=2).encode() + b"\n")
     return summary
-
-
-def _metrics_lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
 def heaviest(entries: Iterable[E]) -> list[E]:
@@ -92,7 +145,9 @@ def weights_text(learner: Learner) -> str:
     )
     text = io.StringIO()
     rows = ((e.clause, e.key, e.weight) for e in entries)
-    weight_files.write(learner.layout.plan.program, rows, text, header)
+    program, shown = learner.layout.plan.program, learner.packer.shown()
+    types = {t: (*names, *map(str, shown.get(t, ()))) for t, names in program.types.items()}
+    weight_files.write(dataclasses.replace(program, types=types), rows, text, header)
     return text.getvalue()
 
 

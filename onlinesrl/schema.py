@@ -1,20 +1,13 @@
-"""What a run can be told: the keys of a configuration, their defaults and what each may be.
-
-Also what two runs must share for one to go on where the other stopped.
-"""
+"""What a run can be told: the keys of a configuration, their meanings, defaults and what each may be."""
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     PrivateAttr,
@@ -25,9 +18,24 @@ from pydantic import (
 )
 
 from onlinesrl.errors import ConfigError
+from onlinesrl.fingerprint import LABEL_BYTES, fingerprint
+from onlinesrl.values import (
+    STDIN,
+    AnyPath,
+    Count,
+    Existing,
+    File,
+    Files,
+    Groups,
+    Inputs,
+    Name,
+    Names,
+    Natural,
+    Positive,
+    duration,
+)
 from onlinesrl.yamltree import Place, Tree
 
-STDIN = Path("-")
 LOSSES: Mapping[str, tuple[Literal["ml", "pl"], ...]] = {
     "cda1": ("ml", "pl"),
     "cda2": ("ml", "pl"),
@@ -37,86 +45,23 @@ LOSSES: Mapping[str, tuple[Literal["ml", "pl"], ...]] = {
 }
 """The losses each update takes; the first is its default."""
 
-FREE = (
-    "output",
-    "batch",
-    "checkpoint.every",
-    "checkpoint.keep",
-    "source.max_bytes",
-    "inference.max_nodes",
-    "inference.unsolved",
-    "limits.bad_share",
-    "limits.crashes",
-)
-"""The keys that may change while a run is stopped."""
-
-_REPLACEABLE = {"source.bootstrap", "source.patience", "source.gaps", "sink.bootstrap"}
-"""What says how to get at the data, and not which they are."""
-
-MARKOV_LOGIC_ONLY = (
+MARKOV_LOGIC_ONLY: tuple[tuple[str, ...], ...] = (
+    ("dialect",),
     ("learner", "max_weights"),
+    ("inference", "engine"),
     ("inference", "presolve"),
     ("inference", "solver"),
     ("inference", "audit_every"),
     ("inference", "max_nodes"),
+    ("inference", "max_work"),
 )
 """The keys that say nothing of a PSL program."""
-_TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smh])")
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+PSL_ONLY = (("inference", "targets"),)
+"""The keys that say nothing of a Markov logic network."""
 
 
-def _one_or_many(value: object) -> object:
-    """Let a single value stand for a list of one."""
-    if isinstance(value, list):
-        return tuple(value)
-    return (value,) if isinstance(value, str | Path) else value
-
-
-def _as_path(value: object) -> object:
-    if not isinstance(value, str | Path) or not str(value):
-        raise ValueError("expected a path")
-    return Path(value)
-
-
-def _there(path: Path) -> Path:
-    try:
-        path.stat()
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise ValueError(f"expected a file that can be read ({why})") from error
-    return path
-
-
-def _file(path: Path) -> Path:
-    if _there(path).is_dir():
-        raise ValueError("expected a file and not a folder")
-    return path
-
-
-def _source(path: Path) -> Path:
-    return path if path == STDIN else _there(path)
-
-
-def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
-    if len(set(names)) < len(names):
-        raise ValueError("expected every name once")
-    return names
-
-
-Name = Annotated[str, Field(min_length=1)]
-Names = Annotated[
-    tuple[Name, ...],
-    BeforeValidator(_one_or_many),
-    Field(min_length=1),
-    AfterValidator(_distinct),
-]
-AnyPath = Annotated[Path, BeforeValidator(_as_path)]
-File = Annotated[AnyPath, AfterValidator(_file)]
-Input = Annotated[AnyPath, AfterValidator(_source)]
-Inputs = Annotated[tuple[Input, ...], BeforeValidator(_one_or_many), Field(min_length=1)]
-Natural = Annotated[int, Field(ge=0, le=2**63 - 1)]
-Count = Annotated[int, Field(ge=1, le=2**63 - 1)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+DialectName = Literal["alchemy", "tuffy", "rockit", "pracmln", "pracmln-standard", "lomrf"]
 
 
 class _Section(BaseModel):
@@ -130,18 +75,33 @@ class _Section(BaseModel):
         return {} if values is None else values
 
 
+def section_of(annotation: Any) -> type[BaseModel] | None:
+    """Return the section that a key is, if it is one; an optional one is a union."""
+    kinds = (annotation, *get_args(annotation))
+    return next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
+
+
 class Security(_Section):
     """How to be let in by Kafka: kafka-python's own keys, passed on as they are."""
 
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """how the connection is made safe."""
     ssl_cafile: Name | None = None
+    """certificates of the authorities to trust; null: the system's."""
     ssl_certfile: Name | None = None
+    """the client's own certificate."""
     ssl_keyfile: Name | None = None
+    """the private key of ssl_certfile."""
     ssl_password: SecretStr | None = None
+    """the password of ssl_keyfile."""
     ssl_check_hostname: bool = True
+    """whether the certificate must be that of the host."""
     sasl_mechanism: Name | None = None
+    """how the client says who it is, such as SCRAM-SHA-512 or PLAIN."""
     sasl_plain_username: Name | None = None
+    """the name to log in with."""
     sasl_plain_password: SecretStr | None = None
+    """the password to log in with."""
 
     def settings(self) -> dict[str, Any]:
         """Return what a client is given."""
@@ -157,16 +117,26 @@ class Labels(_Section):
     """Truth that comes after its example: on ``topic``, or further down the stream."""
 
     topic: Name | None = None
+    """where labels come from: {"id": "c1", "truth": {...}}; null: further down the source."""
     pending: Count = 10_000
+    """how many examples may wait for their truth; past it the oldest are given up."""
+    max_bytes: Count = LABEL_BYTES
+    """how many bytes of JSON these may take, with their predictions; past it the oldest are given up."""
 
 
 class Sink(_Section):
     """Where predictions go: ``predictions.jsonl`` in the run folder, or a topic."""
 
     kind: Literal["file", "kafka"] = "file"
+    """predictions.jsonl in the run folder, or a topic of Kafka."""
     topic: Name | None = None
+    """kafka: the topic that predictions go to."""
     bootstrap: Name | None = None
+    """kafka: host:port of a broker; null: the source's."""
     security: Security | None = None
+    """kafka: how to be let in; null: as for the source."""
+    max_bytes: Count = 1_000_000
+    """kafka: the longest prediction; a longer one, or one longer than the topic takes, is a dead letter."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -178,37 +148,50 @@ class Sink(_Section):
 
 
 class Source(_Section):
-    """Where the examples come from.
-
-    Of kind file: files and folders in the order given, or ``-`` (quoted). Of kind kafka: a topic;
-    ``group`` is told how far the checkpoints are, and members of a ``shared`` group divide the
-    partitions. ``order: journal`` notes the order in which records of several partitions were taken.
-    """
+    """Where the examples come from."""
 
     kind: Literal["file", "kafka"] = "file"
+    """files and standard input, or a topic of Kafka."""
     path: Inputs | None = None
+    """file: a file, a folder, a pattern such as "day*.jsonl" or a list of them, read in this
+    order; "-" (quoted): standard input."""
+    background: Files | None = None
+    """databases (.db) of facts that every example has, as if it brought a copy of them."""
     bootstrap: Name | None = None
+    """kafka: host:port of a broker."""
     topic: Name | None = None
+    """kafka: the topic; the value of each record is an example, tombstones are passed over."""
     group: Name | None = None
+    """kafka: the consumer group that is told how far the checkpoints are."""
     shared: bool = False
+    """kafka: runs of this group divide the partitions, and each record is learned by one of
+    them."""
     order: Literal["journal", "arrival"] = "journal"
+    """kafka: note the order in which several partitions were read in order.jsonl, so that a run
+    can be repeated; or do not."""
     start: Literal["beginning", "end"] = "beginning"
+    """kafka: where a new run begins."""
     gaps: Literal["stop", "skip"] = "stop"
+    """kafka: what to do where records were deleted before they were read."""
     patience: str = "5m"
+    """kafka: for how long brokers may be away."""
     security: Security = Security()
-    only: Names | None = None
-    without: Names | None = None
+    only: Groups | None = None
+    """the groups to read, all others are left out; null or []: all."""
+    without: Groups | None = None
+    """the groups to leave out; null or []: none."""
     max_bytes: Count = 8_000_000
+    """the longest example, in bytes; a longer one is bad."""
 
     @property
     def patience_seconds(self) -> float:
         """For how long brokers may be away."""
-        return _seconds(self.patience) or 0.0
+        return duration(self.patience) or 0.0
 
     @field_validator("patience")
     @classmethod
     def _time(cls, patience: str) -> str:
-        if _seconds(patience) is None:
+        if duration(patience) is None:
             raise ValueError("expected a time such as 30s or 5m")
         return patience
 
@@ -241,11 +224,19 @@ class Learner(_Section):
     """The online update, its loss and its constants (Huynh & Mooney 2010, Algorithm 3)."""
 
     update: Literal["cda1", "cda2", "mira", "subgradient", "perceptron"] = "cda2"
+    """the online update."""
     loss: Literal["ml", "pl"] = "ml"
+    """the rival of the truth is the loss-augmented (ml) or the plain (pl) prediction; the default
+    is the first that the update takes."""
     sigma: Positive = 0.01
+    """strength of the regularisation; larger values make smaller steps."""
     eta: Positive = 1.0
+    """perceptron: the size of a step."""
     max_weights: Count | None = None
-    start: File | None = None
+    """past so many weights the least influential are dropped; null: never."""
+    start: Existing | None = None
+    """what to start from: a file of weights, .mln or .psl, or a run folder or checkpoint, whose
+    learning goes on whole; null: the weights of the rules."""
 
     @model_validator(mode="before")
     @classmethod
@@ -272,31 +263,57 @@ class Learner(_Section):
 
 
 class Inference(_Section):
-    """How the most probable state is found, and how far a search may go.
+    """How the most probable state is found, and how far a search may go."""
 
-    A search that ends at ``max_nodes`` (nodes of branch and bound; null: never) without proof makes
-    its example bad (``skip``), ends the run (``stop``), or leaves it with the best state found; so
-    does the inference of a PSL program that ends at its last round.
-    """
-
+    engine: Literal["mpe", "walksat", "lp", "mcsat"] = "mpe"
+    """how examples are predicted. mpe: by the most probable state, proven (certified: true). walksat
+    (local search) and lp (the relaxation, rounded): by a good state, where elimination is too wide, and
+    learned from against rivals found the same way, proven or not: no bound on the regret. mcsat: by
+    each atom's probability (exact where narrow, else sampled; with AUC and the like), and learned from
+    against proven rivals, as with mpe."""
     presolve: Literal["exact", "none"] = "exact"
+    """exact reductions before a search, or everything whole through the engine."""
     solver: Literal["highs", "cbc"] = "highs"
+    """the solver of the integer linear program."""
     audit_every: Natural = 0
+    """every n-th example is also solved whole, and the two answers are compared; 0: none."""
     max_groundings: Count = 1_000_000
+    """the most ground clauses (PSL: rows of joins) of an example; one with more is bad."""
     max_nodes: Count | None = None
+    """the nodes of branch and bound after which a search ends, the same on every replay; null: any
+    number."""
+    max_work: Count | None = 1_000_000
+    """the work after which a search ends, the same on every replay: the steps of HiGHS (LPs and
+    nodes) times the entries of its matrix. A million take 1 to 15 seconds; null: the search goes on to
+    the proof, for hours on dense examples of a hundred atoms. cbc counts nodes only."""
     unsolved: Literal["fallback", "skip", "stop"] = "fallback"
+    """what becomes of an example whose search ended without proof: predicted by the best state
+    found, put aside as bad, or the end of the run."""
+    targets: Literal["stop", "skip"] = "stop"
+    """what becomes of a ground rule that reaches an atom, of a predicate with targets, that is
+    neither observed nor a target: its example is bad, or the ground rule is left out and
+    counted."""
+
+    @field_validator("audit_every")
+    @classmethod
+    def _proven(cls, audit_every: int, info: ValidationInfo) -> int:
+        if audit_every and info.data.get("engine", "mpe") != "mpe":
+            raise ValueError("only the answers of engine mpe can be audited")
+        return audit_every
 
 
 class Checkpoint(_Section):
-    """When to save (a number of examples, or a time such as ``30s``) and how many to keep."""
+    """When to save, and how many to keep."""
 
     every: int | str = "30s"
+    """a number of examples, or a time such as 30s."""
     keep: Count = 3
+    """how many checkpoints are kept."""
 
     @field_validator("every", mode="before")
     @classmethod
     def _interval(cls, every: object) -> object:
-        valid = every >= 1 if type(every) is int else _seconds(every)
+        valid = every >= 1 if type(every) is int else duration(every)
         if not valid:
             raise ValueError("expected a number of examples, or a time such as 30s or 5m")
         return every
@@ -309,47 +326,48 @@ class Checkpoint(_Section):
     @property
     def seconds(self) -> float | None:
         """The seconds from one checkpoint to the next; None where examples decide."""
-        return _seconds(self.every)
-
-
-def _seconds(text: object) -> float | None:
-    """Read ``30s``, ``5m`` or ``1.5h``; None for anything else and for no time at all."""
-    match = _TIME.fullmatch(text) if isinstance(text, str) else None
-    return float(match[1]) * _SECONDS[match[2]] or None if match else None
+        return duration(self.every)
 
 
 class Metrics(_Section):
-    """When a line of metrics is written, and which argument's values get their own F1.
-
-    ``every: null`` is at powers of two and at the end. ``by`` is ``Predicate.N``, counted from 1,
-    or the name of an argument's type.
-    """
+    """When a line of metrics is written, and what is counted by itself."""
 
     every: Count | None = None
+    """examples from one line of metrics.jsonl to the next; null: at powers of two and at the
+    end."""
     by: Annotated[str, Field(pattern=r"^[^\W\d]\w*(\.[1-9][0-9]*)?$")] | None = None
+    """count precision, recall and F1 for each value of this argument, too: Predicate.N, counted
+    from 1, or the name of its type."""
 
 
 class Limits(_Section):
-    """What an example, and a stream, may be before it is refused.
-
-    An example that ``crashes`` processes in succession died in is bad; 0: none is for that.
-    """
+    """What an example, and a stream, may be before it is refused."""
 
     bad_share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.1
+    """a larger share of bad examples ends the run; looked at every 128 examples and at the end."""
     max_atoms: Count = 1_000_000
+    """the most open atoms of an example, and the most atoms of a predicate in its evidence; one with
+    more is bad."""
     crashes: Natural = 3
+    """an example that so many processes in succession died in is bad; 0: none is."""
 
 
 class Config(_Section):
-    """A whole run. Paths are as the process can open them: see ``load``.
+    """What belongs to no section.
 
-    The ``model`` is a Markov logic network, or a program in PSL's language where it ends in ``.psl``.
+    Paths are as the process can open them: see ``load``.
     """
 
-    model: Annotated[File, Field(description="the rules, an .mln or a .psl file")]
-    query: Annotated[Names, Field(description="the predicates to predict")]
-    source: Annotated[Source, Field(description="a section with the path of the examples")]
+    model: File
+    """the rules, an .mln or a .psl file."""
+    dialect: DialectName = "alchemy"
+    """how the model and .db files are written; weights files are Alchemy's in any case."""
+    query: Names
+    """the predicates to predict."""
+    source: Source
+    """a section with the path of the examples."""
     output: AnyPath
+    """the run folder; the default is runs/ and the name of the configuration."""
     labels: Labels | None = None
     sink: Sink = Sink()
     learner: Learner = Learner()
@@ -358,7 +376,10 @@ class Config(_Section):
     metrics: Metrics = Metrics()
     limits: Limits = Limits()
     seed: Natural = 0
+    """of the random numbers of inference: MaxWalkSAT, also where a search ends without a state, and
+    MC-SAT."""
     batch: Count = 64
+    """examples that are taken together; a matter of speed only: every size gives the same bits."""
     _tree: Tree | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
@@ -390,26 +411,8 @@ class Config(_Section):
         return self.model_dump(mode="json")
 
     def fingerprint(self, model: str) -> dict[str, Any]:
-        """Return what two runs must share for one to go on from the other's checkpoint.
-
-        Keys are dotted, values fit JSON and stay equal when read back from it. The ``model``'s text,
-        with what it includes, and the starting weights stand as SHA-256. Raises OSError if the file
-        of the weights is gone.
-        """
-        values = dict(leaves(self.as_dict()))
-        for key in FREE:
-            del values[key]
-        for key in ("source.only", "source.without"):
-            values[key] = values[key] and sorted(set(values[key]))
-        for key in list(values):
-            if key.startswith(("source.security", "sink.security")) or key in _REPLACEABLE:
-                del values[key]
-        paths = self.source.path or ()
-        values["source.path"] = [str(p if p == STDIN else p.resolve()) for p in paths]
-        start = self.learner.start
-        values["model"] = _digest(model.encode())
-        values["learner.start"] = start and _digest(start.read_bytes())
-        return values
+        """Return what two runs must share for one to go on from the other's checkpoint."""
+        return fingerprint(self, model)
 
     def error(self, key: str, reason: str) -> ConfigError:
         """Return the error for a ``key`` found wrong later, when the model has been read."""
@@ -417,39 +420,3 @@ class Config(_Section):
         if tree is not None:
             place = tree.value_place(tuple(key.split(".")))
         return ConfigError([place.problem(f"{key}: {reason}")])
-
-
-def mismatch(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Say how two fingerprints differ, one line a key; empty if a run can go on."""
-    lines = []
-    for key in sorted(old.keys() | new.keys()):
-        if old.get(key) != new.get(key):
-            text = key in ("model", "learner.start") and old.get(key) and new.get(key)
-            was, now = show(old.get(key)), show(new.get(key))
-            lines.append(f"{key}: the file has changed" if text else f"{key}: was {was}, is {now}")
-    return lines
-
-
-def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Flatten sections to dotted keys."""
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from leaves(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
-
-
-def show(value: Any) -> str:
-    """Name a value in an error."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, dict):
-        return "a section"
-    if isinstance(value, bool):
-        return str(value).lower()
-    text = repr(str(value) if isinstance(value, Path) else value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

@@ -2,67 +2,78 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onlinesrl.config import Config, mismatch
-from onlinesrl.errors import ExampleError, ModelError, StorageError
+from onlinesrl.errors import ModelError, StorageError
 from onlinesrl.ground.plan import compile_program
+from onlinesrl.infer.engine import MapEngine, MarginalEngine
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Mpe
 from onlinesrl.infer.walksat import WalkSat
+from onlinesrl.interrupt import polled
+from onlinesrl.kernels.jit import told_of_compiling
 from onlinesrl.lang import mln
 from onlinesrl.lang import weights as weight_files
 from onlinesrl.lang.ast import Program
-from onlinesrl.lang.example import Example
+from onlinesrl.lang.dialect import dialect_of
 from onlinesrl.lang.psl_ast import PslProgram
-from onlinesrl.learn.learner import Hyper, Learner, Outcome
+from onlinesrl.lang.weights import alchemy_text
+from onlinesrl.learn.learner import Hyper, Learner
 from onlinesrl.learn.online import Inference, OnlineLearner
 from onlinesrl.learn.rule_weights import RuleWeights
-from onlinesrl.metrics import Metrics
-from onlinesrl.progress import Progress
+from onlinesrl.progress import Progress, Warn, acknowledge, warn
 from onlinesrl.results import read_summary, write_results
+from onlinesrl.sources import background, check_apart, kafka_sink, make_reader
 from onlinesrl.stream import checkpoint
-from onlinesrl.stream.examples import Reader
-from onlinesrl.stream.files import FileSource, Record
+from onlinesrl.stream.examples import Item, Reader
 from onlinesrl.stream.folder import RunFolder
 from onlinesrl.stream.labels import Labels
-from onlinesrl.stream.loop import Item, Rebalanced, Run, Schedule, Sink, Stopper, check_fingerprint
+from onlinesrl.stream.loop import Rebalanced, Run, Schedule, Stopper, check_fingerprint
+from onlinesrl.stream.requests import Requests
 
 if TYPE_CHECKING:
-    from onlinesrl.stream.exporter import Exporter
+    from onlinesrl.stream.exporter import Board
 
-Warn = Callable[[str], None]
-
-
-def warn(message: str) -> None:
-    """Tell a person, on standard error."""
-    print(f"warning: {message}", file=sys.stderr)
+ENDLESS = 1000
+"""After so many examples of a live source the groups that were not met yet are told."""
 
 
 # learners ----------------------------------------------------------------------------------------
 
 
-def _load(path: Path) -> Program | PslProgram:
+def _load(path: Path, dialect: str = "alchemy") -> Program | PslProgram:
+    """Read a model; one in another dialect becomes a program as Alchemy's file would give it."""
     if path.suffix == ".psl":
         from onlinesrl.lang import psl
 
         return psl.load(path)
-    return mln.load(path)
+    program = mln.load(path, dialect_of(dialect))
+    if dialect == "alchemy":
+        return program
+    for rule in program.rules:
+        if rule.fixed or rule.weight_variable is not None:
+            raise ModelError(
+                "a weight that evidence says, or that is fixed, cannot be learned around: a run gives "
+                f"every soft rule weights of its own: {rule.text}",
+                file=str(path),
+                line=rule.position.line,
+                column=rule.position.column,
+                hint="leave the mark out; infer and ground take such rules as they are",
+            )
+    return mln.parse(alchemy_text(program), str(path))
 
 
 def make_learner(
     config: Config, program: Program | PslProgram | None = None, margins: bool = False
 ) -> Learner:
     """Return a learner of the configured model, or of another, with the weights in its file."""
-    program = _load(config.model) if program is None else program
+    program = _load(config.model, config.dialect) if program is None else program
     for name in config.query:
         if name not in program.predicates:
             known = ", ".join(sorted(program.predicates))
@@ -71,22 +82,45 @@ def make_learner(
     by, inference = _counted(config, program), config.inference
     if isinstance(program, PslProgram):
         return _soft_learner(config, program, hyper, by)
-    ilp = Ilp(inference.solver, max_nodes=inference.max_nodes)
+    facts = background(config, program)
+    limits = {"max_nodes": inference.max_nodes, "max_work": inference.max_work}
+    core: MapEngine = Ilp(inference.solver, **limits)
+    if inference.engine == "walksat":
+        core = WalkSat(seed=config.seed)
+    elif inference.engine == "lp":
+        from onlinesrl.infer.lp import Lp
+
+        core = Lp()
+    presolve = inference.presolve == "exact"
     return OnlineLearner(
         compile_program(program, config.query),
         hyper,
         Inference(
-            whole=ilp,
-            exact=Mpe(Ilp(inference.solver, max_nodes=inference.max_nodes)),
-            fallback=WalkSat() if inference.unsolved == "fallback" else None,
-            presolve=inference.presolve == "exact",
+            whole=Ilp(inference.solver, **limits),
+            exact=Mpe(core) if presolve else core,
+            marginals=_marginals(config),
+            proven=inference.engine in ("mpe", "mcsat"),
+            fallback=WalkSat(seed=config.seed) if inference.unsolved == "fallback" else None,
+            presolve=presolve,
             audit_every=inference.audit_every,
             max_groundings=inference.max_groundings,
             max_atoms=config.limits.max_atoms,
         ),
         by,
         margins,
+        facts,
     )
+
+
+def _marginals(config: Config) -> MarginalEngine | None:
+    """Return what gives atoms their probabilities, where these are predicted."""
+    if config.inference.engine != "mcsat":
+        return None
+    from onlinesrl.infer.marginals import Narrow
+    from onlinesrl.infer.mcsat import McSat
+
+    sampled = McSat(seed=config.seed)
+    return Narrow(sampled) if config.inference.presolve == "exact" else sampled
 
 
 def _soft_learner(
@@ -98,10 +132,12 @@ def _soft_learner(
     inference = SoftInference(
         Admm(),
         fallback=config.inference.unsolved == "fallback",
+        skip=config.inference.targets == "skip",
         max_groundings=config.inference.max_groundings,
         max_atoms=config.limits.max_atoms,
     )
-    return SoftLearner(program, config.query, hyper, inference, by)
+    facts = background(config, program)
+    return SoftLearner(program, config.query, hyper, inference, by, facts)
 
 
 def _counted(config: Config, program: Program | PslProgram) -> tuple[str, int] | None:
@@ -129,7 +165,7 @@ def _types(program: Program | PslProgram, name: str) -> Sequence[str | None]:
 
 
 def new_learner(config: Config) -> Learner:
-    """Return a learner to be trained: with starting weights, and room for more than it starts with."""
+    """Return a learner to be trained: with what it starts with, and room for more than that."""
     learner = make_learner(config)
     most, start = config.learner.max_weights, config.learner.start
     if isinstance(learner, OnlineLearner) and most is not None:
@@ -137,12 +173,45 @@ def new_learner(config: Config) -> Learner:
         if most < 2 * fixed:
             reason = f"the rules alone have {fixed} weights; expected at least {2 * fixed}"
             raise config.error("learner.max_weights", reason)
-    if start is not None:
+    if start is not None and _has_state(start):
+        _take_over(config, learner, start)
+    elif start is not None:
         if (start.suffix == ".psl") != config.soft:
             raise config.error("learner.start", f"expected weights for {config.model.name}")
         for lost in set_weights(learner, _load(start)):
             warn(f"{start}: {lost}")
     return learner
+
+
+def _has_state(path: Path) -> bool:
+    """Tell whether a path leads to a checkpoint, and not to a file of weights."""
+    return path.suffix == ".ckpt" or path.is_dir()
+
+
+def _take_over(config: Config, learner: Learner, start: Path) -> None:
+    """Go on learning where another run ended. Raises ConfigError where that was another learner."""
+    saved = load_checkpoint(start)
+    keys = ("model", "query", *(f"learner.{key}" for key in ("update", "loss", "sigma", "eta")))
+    different = _mismatch(config, learner, saved, keys)
+    if different:
+        raise config.error(
+            "learner.start",
+            f"{saved.path} is of another learner ({'; '.join(different)}); "
+            "its weights file takes over what fits",
+        )
+    learner.restore(saved.header["learner"], saved.arrays)
+
+
+def _mismatch(
+    config: Config, learner: Learner, saved: checkpoint.Checkpoint, keys: Sequence[str]
+) -> list[str]:
+    """Say how a checkpoint's run differed from a configuration in some keys."""
+    current = config.fingerprint(learner.model_text)
+    old, new = (
+        {key: fingerprint.get(key) for key in keys}
+        for fingerprint in (saved.header["fingerprint"], current)
+    )
+    return mismatch(old, new)
 
 
 def set_weights(learner: Learner, weights: Program | PslProgram) -> list[str]:
@@ -157,6 +226,7 @@ def set_weights(learner: Learner, weights: Program | PslProgram) -> list[str]:
     matched = weight_files.read(learner.weights.clauses, weights)
     for clause, key, weight in matched.entries:
         learner.weights.set(clause, key, weight)
+    learner.packer.set_shown(weights.types)
     return [
         f"line {lost.position.line}: no rule of the model fits `{lost.text}` ({lost.rows} weights)"
         for lost in matched.unmatched
@@ -169,7 +239,7 @@ def trained_learner(config: Config, trained: Path, margins: bool = False) -> Lea
     A file whose rules are all the configured model's sets that model's weights; any other is a
     model of its own. Raises ConfigError for a checkpoint of another model.
     """
-    if trained.suffix == ".ckpt" or trained.is_dir():
+    if _has_state(trained):
         return _from_checkpoint(config, trained, margins)
     program = _load(trained)
     if isinstance(program, Program):
@@ -195,12 +265,7 @@ def _check_weighted(path: Path, program: Program) -> None:
 def _from_checkpoint(config: Config, path: Path, margins: bool) -> Learner:
     saved = load_checkpoint(path)
     learner = make_learner(config, margins=margins)
-    current = config.fingerprint(learner.model_text)
-    old, new = (
-        {key: fingerprint.get(key) for key in ("model", "query")}
-        for fingerprint in (saved.header["fingerprint"], current)
-    )
-    check_fingerprint(saved, mismatch(old, new))
+    check_fingerprint(saved, _mismatch(config, learner, saved, ("model", "query")))
     learner.restore(saved.header["learner"], saved.arrays)
     return learner
 
@@ -216,66 +281,18 @@ def load_checkpoint(path: Path) -> checkpoint.Checkpoint:
     return found
 
 
-def make_reader(config: Config, to_end: bool = True, journal: Path | None = None) -> Reader:
-    """Return the reader of the configured source, for a run if there is a ``journal`` of its order."""
-    source, labels = config.source, config.labels
-    return Reader(
-        _kafka_source(config, to_end, journal)
-        if source.kind == "kafka"
-        else FileSource([str(p) for p in source.path or ()], source.max_bytes),
-        config.query,
-        source.only,
-        source.without,
-        labels is not None,
-    )
-
-
-def _kafka_source(config: Config, to_end: bool, journal: Path | None) -> Any:
-    from onlinesrl.stream.broker import Broker
-    from onlinesrl.stream.kafka_source import KafkaSource, Reading
-    from onlinesrl.stream.shared_source import SharedSource
-
-    source, labels = config.source, config.labels
-    topics = [source.topic, labels.topic if labels else None]
-    reading = Reading(
-        [topic for topic in topics if topic is not None],
-        source.group,
-        source.start == "end",
-        to_end,
-        source.gaps == "skip",
-        source.patience_seconds,
-        source.max_bytes,
-    )
-    broker = Broker(source.bootstrap or "", source.security.settings())
-    if source.shared and journal is not None:
-        return SharedSource(broker, reading, warn)
-    return KafkaSource(broker, reading, journal if source.order == "journal" else None, warn)
-
-
-def _kafka_sink(config: Config) -> Sink | None:
-    if config.sink.kind == "file":
-        return None
-    from onlinesrl.stream.broker import Broker
-    from onlinesrl.stream.kafka_sink import KafkaSink
-
-    source, sink = config.source, config.sink
-    bootstrap = sink.bootstrap or source.bootstrap
-    if bootstrap is None:
-        raise config.error("sink", "bootstrap: missing; expected host:port of Kafka")
-    broker = Broker(bootstrap, (sink.security or source.security).settings())
-    return KafkaSink(broker, sink.topic or "", source.patience_seconds, warn)
-
-
 # the main job --------------------------------------------------------------------------------------
 
 
 class _Watcher:
     """Feeds the progress display, and the metrics server where there is one."""
 
-    def __init__(self, progress: Progress, run: Run, exporter: Exporter | None):
+    def __init__(self, progress: Progress, run: Run, exporter: Board | None):
         self.progress = progress
         self.exporter = exporter
         self.source = run.reader.source
+        self.choice = run.reader.choice
+        self.told = False
         self.seconds = run.seconds
         self.started = time.monotonic()
 
@@ -283,6 +300,10 @@ class _Watcher:
         return self.exporter.reading(items, stopper) if self.exporter else items
 
     def update(self, snapshot: Callable[[], dict[str, Any]], examples: int) -> None:
+        if self.source.live and not self.told and self.choice.examples >= ENDLESS:
+            self.told = True
+            for complaint in self.choice.complaints():
+                warn(complaint)
         if self.exporter is not None:
             self.exporter.update(snapshot)
         if self.progress.due(examples):
@@ -300,13 +321,15 @@ class Options:
     """What the command line says of a run.
 
     ``until`` is "end" (what is there when it begins), "forever", or a number of examples in all; None:
-    forever where the source is live. ``exporter`` serves metrics.
+    forever where the source is live. ``exporter`` serves metrics. ``requests`` of clients are then the
+    source.
     """
 
     fresh: bool = False
     strict: bool = False
     until: str | int | None = None
-    exporter: Exporter | None = None
+    exporter: Board | None = None
+    requests: Requests | None = None
 
 
 def run(config: Config, options: Options, import_seconds: float, say: Warn) -> dict[str, Any]:
@@ -315,7 +338,8 @@ def run(config: Config, options: Options, import_seconds: float, say: Warn) -> d
     Returns the summary, which is also written with the weights and the report. A first signal to
     stop, whenever it comes, leaves it at the examples at hand and what is written of them.
     """
-    with Stopper() as stopper:
+    with options.requests or Stopper() as stopper:
+        stopper.acknowledge = acknowledge
         return _run(config, options, import_seconds, say, stopper)
 
 
@@ -325,39 +349,78 @@ def _run(
     learner, compile_seconds = new_learner(config), 0.0
     fingerprint = config.fingerprint(learner.model_text)
     with RunFolder(config.output, ".psl" if config.soft else ".mln") as folder:
+        requests = options.requests
+        reader = make_reader(config, options.until, folder, lambda: stopper.asked, requests)
+        check_apart(config, reader.source, folder)
         if options.fresh:
             folder.clear()
-        reader = make_reader(config, options.until == "end", folder.order)
         with closing(reader.source):
             while True:
                 compile_seconds += compile_kernels(learner, say)
                 saved = _accepted(folder, reader.source, fingerprint)
+                ended = False
                 if saved is None:
                     folder.order.unlink(missing_ok=True)
                 else:
-                    summary = read_summary(folder)
-                    if saved.header["finished"] and summary and summary["finished"]:
+                    ended = _ended(saved, reader, stopper)
+                    if ended and (summary := _summary_of(saved, folder)):
                         say(f"{config.output}: this run is finished; --fresh starts it over")
                         return summary
                     examples = saved.header["metrics"]["examples"]
                     say(f"going on from {saved.path.name}, {examples} examples")
-                run_ = _make_run(config, options, learner, reader, folder)
+                run_ = _make_run(config, options, learner, reader, folder, stopper)
+                if requests is not None:
+                    requests.serve(run_)
                 with closing(run_), suppress(Rebalanced):
                     run_.resume(saved)
-                    if not run_.finished:
+                    if not ended:
                         if options.exporter is not None:
                             options.exporter.begin(run_)
-                        with Progress() as progress:
+                        with Progress() as progress, polled(_telling(learner, progress)):
+                            stopper.acknowledge = progress.stopping
                             watcher = _Watcher(progress, run_, options.exporter)
                             run_.run(watcher, stopper)
+                    run_.end()
                     break
                 say("the group divides its partitions anew")
                 learner = new_learner(config)
+        for complaint in _complaints(run_):
+            warn(complaint)
         if not run_.finished:
             how = "stopped" if stopper.asked or run_.enough else "nothing more"
             say(f"{how} after {run_.metrics.examples} examples; run it again to go on")
         timing = {"import_seconds": import_seconds, "compile_seconds": compile_seconds}
         return write_results(config, run_, timing)
+
+
+def _telling(learner: Learner, progress: Progress) -> Callable[[], object]:
+    """Return what shows the example that a search is at."""
+    return lambda: learner.slowest.tell(progress.working)
+
+
+def _complaints(run_: Run) -> list[str]:
+    """Say what of a run is mostly a mistake: groups never met, nothing read, nothing to learn from."""
+    found, metrics = run_.reader.choice.complaints(), run_.metrics
+    if not metrics.examples:
+        found.append("the source has no example")
+    if run_.labels is not None:
+        found += run_.labels.complaints(ended=run_.finished)
+    elif metrics.unlabelled and not metrics.total.labelled:
+        found.append("no example has `truth`: nothing was learned or scored")
+    return found
+
+
+def _ended(saved: checkpoint.Checkpoint, reader: Reader, stopper: Stopper) -> bool:
+    """Tell whether a checkpoint is of a finished run whose source has no more since."""
+    if not saved.header["finished"] or reader.source.live:
+        return False
+    return not reader.more(saved.header["position"], lambda: stopper.asked)
+
+
+def _summary_of(saved: checkpoint.Checkpoint, folder: RunFolder) -> dict[str, Any] | None:
+    """Return the summary of a finished run, if it was written after its last checkpoint."""
+    summary = read_summary(folder)
+    return summary if summary and summary.get("checkpoint") == saved.number else None
 
 
 def _accepted(
@@ -372,8 +435,13 @@ def _accepted(
     return checkpoint.latest(folder.checkpoints, warn, accepts)
 
 
-def _make_run(
-    config: Config, options: Options, learner: Learner, reader: Reader, folder: RunFolder
+def _make_run(  # noqa: PLR0913, PLR0917 - what a run is made of
+    config: Config,
+    options: Options,
+    learner: Learner,
+    reader: Reader,
+    folder: RunFolder,
+    stopper: Stopper,
 ) -> Run:
     schedule = Schedule(
         config.checkpoint.examples,
@@ -393,75 +461,12 @@ def _make_run(
         config.limits.crashes,
         settle=config.inference.unsolved == "stop",
         until=options.until if isinstance(options.until, int) else None,
-        labels=Labels(config.labels.pending) if config.labels else None,
-        sink=_kafka_sink(config),
+        labels=Labels(config.labels.pending, config.labels.max_bytes) if config.labels else None,
+        sink=kafka_sink(config, lambda: stopper.asked),
     )
 
 
 def compile_kernels(learner: Learner, say: Warn) -> float:
-    """Compile the kernels or load them, telling a person when that takes long; returns seconds."""
-    patience = threading.Timer(2.0, say, ["compiling the kernels, once: about a minute ..."])
-    patience.start()
-    try:
+    """Compile the kernels, telling a person so, or load them; returns seconds."""
+    with told_of_compiling(say):
         return learner.compile()
-    finally:
-        patience.cancel()
-
-
-# held-out data -------------------------------------------------------------------------------------
-
-
-def predictions(learner: Learner, config: Config, metrics: Metrics) -> Iterator[Outcome]:
-    """Predict the configured source without learning; ``metrics`` takes the counts."""
-    batch: list[Any] = []
-    places: list[str] = []
-
-    def step() -> Iterator[Outcome]:
-        outcomes, tally = learner.step(batch, learning=False)
-        metrics.add(tally, len(batch))
-        for outcome, place in zip(outcomes, places, strict=True):
-            if outcome.error is not None:
-                warn(f"{place}: {outcome.error}")
-        yield from outcomes
-        batch.clear()
-        places.clear()
-
-    for record, example in _examples(config):
-        batch.append(example)
-        places.append(f"{record.file}:{record.line}")
-        if len(batch) == config.batch:
-            yield from step()
-    if batch:
-        yield from step()
-
-
-def _examples(config: Config) -> Iterator[tuple[Record, Example | ExampleError]]:
-    """Read the configured source as far as it goes now."""
-    reader = make_reader(config)
-    with closing(reader.source):
-        for item in reader.read(reader.source.open(None)):
-            if item is not None and isinstance(item[1], Example | ExampleError):
-                yield item[0], item[1]
-
-
-def evaluate(config: Config, trained: Path) -> dict[str, Any]:
-    """Return the metrics of trained weights on the configured source, without learning."""
-    learner, metrics = trained_learner(config, trained), Metrics()
-    for _ in predictions(learner, config, metrics):
-        pass
-    snapshot = metrics.snapshot()
-    del snapshot["window"]
-    return snapshot
-
-
-def check(config: Config, most: int) -> tuple[list[str], bool]:
-    """Validate configuration, model and first examples; returns what was found, and if all is good."""
-    learner = new_learner(config)
-    found = [f"model: {learner.describe()}"]
-    first = list(islice(_examples(config), most))
-    examples = [example for _, example in first]
-    places = [f"{record.file}:{record.line}" for record, _ in first]
-    outcomes, tally = learner.step(examples, learning=False)
-    bad = [f"{p}: {o.error}" for p, o in zip(places, outcomes, strict=True) if o.error]
-    found.append(f"examples: {tally.predicted} of the first {len(examples)} are good")
-    return found + bad, not bad

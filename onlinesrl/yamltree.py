@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import yaml
 
-from onlinesrl.errors import LocatedError
+from onlinesrl.errors import LocatedError, printable
 
 Key = tuple[str | int, ...]
 
@@ -26,6 +27,26 @@ _SCALARS = {
         r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
     ),
 }
+
+
+_SECRETIVE = re.compile(r"secu|pass|pasw|sasl|ssl_", re.IGNORECASE)
+_QUOTED = re.compile(r"""'[^']*'|"[^"]*\"""")
+_SIGN = re.compile(r"""['"](?:|.|\\.|<[a-z ]+>)['"]""")
+
+
+def secretive(text: object) -> bool:
+    """Tell whether a text may say how to be let in somewhere, so that no complaint repeats it.
+
+    Keys that are misspelt count, too: ``securty`` and ``sasl_plain_pasword``.
+    """
+    return _SECRETIVE.search(str(text)) is not None
+
+
+def spelled(key: Key) -> str:
+    """Return a key with its dots, without what may be a password that was to be its value."""
+    secret = secretive(key)
+    shown = takewhile(lambda part: not secret or str(part).isidentifier(), key)
+    return ".".join(map(str, shown))
 
 
 class _Loader(yaml.SafeLoader):
@@ -43,7 +64,7 @@ class Unplaced(LocatedError):
 
     def __str__(self) -> str:
         """Render ``file: message``."""
-        return f"{self.file}: {self.message}"
+        return printable(f"{self.file}: {self.message}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +134,10 @@ class Tree:
 
     def _syntax(self, place: Place, text: str, reason: str, index: int) -> None:
         """Note a syntax problem at the ``index``-th character."""
+        if secretive(text) or secretive(place.file):
+            reason = _QUOTED.sub(
+                lambda m: m[0] if _SIGN.fullmatch(m[0]) else "what stands here", reason
+            )
         message = f"not valid YAML: {reason}"
         if not place.line:
             self.problems.append(place.problem(message))
@@ -120,8 +145,13 @@ class Tree:
         start = text.rfind("\n", 0, index) + 1
         here = Place(place.file, text.count("\n", 0, index) + 1, index - start + 1)
         line = text[start:].partition("\n")[0][:200]
-        line = "".join(c if c.isprintable() or c == "\t" else "?" for c in line)
-        self.problems.append(here.problem(message, line))
+        self.problems.append(here.problem(message, None if secretive(text) else line))
+
+
+def _tag_problem(node: yaml.Node, key: Key) -> str:
+    if secretive(key):
+        return "what begins with `!` stands in quotes"
+    return f"the tag {node.tag} does not fit"
 
 
 def _prefixes(key: Key) -> list[Key]:
@@ -146,7 +176,7 @@ class _Walk:
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(node, key)
         if node.tag not in (_TAG + "seq", _TAG + "map"):
-            return self.refuse(node, key, f"the tag {node.tag} does not fit")
+            return self.refuse(node, key, _tag_problem(node, key))
         if isinstance(node, yaml.SequenceNode):
             return [self.value(item, (*key, index)) for index, item in enumerate(node.value)]
         return self.mapping(node, key)
@@ -173,7 +203,7 @@ class _Walk:
         if kind == "str":
             return node.value
         if kind not in _SCALARS or not _SCALARS[kind].fullmatch(node.value):
-            return self.refuse(node, key, f"the tag {node.tag} does not fit")
+            return self.refuse(node, key, _tag_problem(node, key))
         if kind == "null":
             return None
         if kind == "bool":
@@ -192,7 +222,7 @@ class _Walk:
 
     def refuse(self, node: yaml.Node, key: Key, reason: str) -> Any:
         """Note a problem at ``node``; the value becomes null."""
-        name = ".".join(str(part) for part in key)
+        name = spelled(key)
         message = f"{name}: {reason}" if name else reason
         self.tree.problems.append(self.at(node).problem(message))
 

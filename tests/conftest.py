@@ -2,6 +2,8 @@
 
 import json
 import os
+import random
+import shutil
 import signal
 import sys
 import time
@@ -51,6 +53,7 @@ class Job:
             code = 1
             try:
                 self._redirect()
+                signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup ignores
                 if first is not None:
                     first()
                 code = command(*arguments)
@@ -98,8 +101,38 @@ class Job:
         """The JSON lines of a file of the run folder."""
         return [json.loads(line) for line in (self.output / name).read_bytes().splitlines()]
 
+    def predictions(self) -> list[Any]:
+        """The predictions of good examples, without the lines of bad ones."""
+        return [line for line in self.lines("predictions.jsonl") if "predicted" in line]
+
+    def survives(self, kills: int, seed: object) -> None:
+        """Kill the run that many times at moments of its length; it ends as an unbroken one does."""
+        started = time.monotonic()
+        assert self.run() == 0, self.said
+        seconds = time.monotonic() - started
+        expected = self.results()
+        rng, killed = random.Random(seed), 0
+        while killed < kills:
+            shutil.rmtree(self.output)
+            code = -signal.SIGKILL
+            while code == -signal.SIGKILL:
+                process = self.start()
+                if killed < kills:
+                    time.sleep(rng.uniform(0.0, seconds))
+                    os.kill(process, signal.SIGKILL)
+                code = wait(process)
+                killed += code == -signal.SIGKILL
+            assert code == 0, self.said
+            assert self.results() == expected
+        TRIED["kills"] += killed
+
     def checkpoints(self) -> list[Path]:
         return sorted((self.output / "checkpoints").glob("*.ckpt"))
+
+
+def tiers(name: str, few: int, many: int) -> pytest.MarkDecorator:
+    """A test that is run with a few of its cases, and with many in soak."""
+    return pytest.mark.parametrize(name, [few, pytest.param(many, marks=pytest.mark.soak)])
 
 
 def command(*arguments: str) -> int:

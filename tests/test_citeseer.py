@@ -9,8 +9,10 @@ import pytest
 
 from onlinesrl import session
 from onlinesrl.config import Config, load
+from onlinesrl.held_out import evaluate
 from onlinesrl.lang.example import Example, decode
-from onlinesrl.learn.online import OnlineLearner, Prediction
+from onlinesrl.learn.learner import Prediction
+from onlinesrl.learn.online import OnlineLearner
 from streams.citations import from_citeseer
 from streams.citations.leave_one_topic_out import CONFIG, rows
 
@@ -147,8 +149,8 @@ def test_checkpoint_and_weights_file_score_the_same(citeseer, tmp_path):
     session.run(config(citeseer, **keys), session.Options(fresh=True, strict=True), 0.0, print)
     held_out = config(citeseer, source__only="face")
 
-    of_checkpoint = session.evaluate(held_out, tmp_path / "out")
-    of_file = session.evaluate(held_out, tmp_path / "out" / "weights.mln")
+    of_checkpoint = evaluate(held_out, tmp_path / "out")
+    of_file = evaluate(held_out, tmp_path / "out" / "weights.mln")
 
     assert of_checkpoint["labelled"] == 348
     assert of_checkpoint["f1"] > 0.85

@@ -1,18 +1,24 @@
 """The command line: what each command prints, and its exit codes."""
 
+import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import MODEL, REPO, Job, wait
+from conftest import MODEL, REPO, Job, command, wait
 
 from onlinesrl import __version__
+from onlinesrl.cli import app
 from onlinesrl.lang.example import json_schema
+from onlinesrl.session import compile_kernels
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +50,118 @@ def test_version() -> None:
     assert (done.stdout, done.stderr, done.returncode) == (f"onlinesrl {__version__}\n", "", 0)
 
 
+@pytest.mark.parametrize(
+    ("fault", "code", "said"),
+    [
+        (MemoryError(), 69, "onlinesrl: there is not enough memory for this\n"),
+        (LookupError("who?"), 70, "LookupError: who?\n"),
+    ],
+)
+def test_what_nobody_foresaw_has_its_exit_code(
+    fault: Exception,
+    code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail() -> None:
+        raise fault
+
+    monkeypatch.setattr("onlinesrl.lang.example.json_schema", fail)
+    assert command("schema") == code
+    assert capsys.readouterr().err.endswith(said)
+
+
 def test_usage() -> None:
     done = cold()
     assert (done.returncode, done.stderr) == (64, "")
     for name in ("run", "predict", "evaluate", "weights", "check", "schema"):
         assert name in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("closed", "code"),
+    [("<&-", 0), ("2>&-", 0), (">&-", 74), (">&- 2>&-", 74), ("<&- >&- 2>&-", 74)],
+)
+@pytest.mark.parametrize(
+    "arguments", [["schema"], ["infer", "--query", "Q"], ["ground", "--query", "Q"]]
+)
+def test_closed_standard_streams(
+    tmp_path: Path, arguments: list[str], closed: str, code: int
+) -> None:
+    (tmp_path / "m.mln").write_text("t = {A}\nQ(t)\n1 Q(x)\n")
+    options = ["--model", str(tmp_path / "m.mln")] if len(arguments) > 1 else []
+    called = (
+        f"""exec '{sys.executable}' -c 'from onlinesrl.cli import main; main()' "$@" {closed}"""
+    )
+    done = subprocess.run(
+        ["sh", "-c", called, "sh", *arguments, *options],
+        env=os.environ | {"PYTHONPATH": str(REPO)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert (done.stdout == "") == (code == 74)
+    if closed == ">&-":
+        assert "standard output: cannot write: Bad file descriptor" in done.stderr
+
+
+def test_names_that_are_not_utf8(warm: None, tmp_path: Path) -> None:
+    """A folder of such a name, a model, a source and the worlds in it."""
+    folder = tmp_path / os.fsdecode(b"d\xff")
+    lines = [b'{"id": 1, "evidence": {"P": [["A"]]}, "truth": {"Q": [["A"]]}}\n', b"{}\n"]
+    keys = {"model": "m.mln", "query": "Q", "source": {"path": "s"}, "limits": {"bad_share": 1}}
+    made = Job(folder, lines, metrics={}, **{**keys, "output": "o"})
+    text = made.config.read_text().replace("output: o", "")
+    config = folder / os.fsdecode(b"r\xfe.yaml")
+    config.write_text(text)
+    (folder / "s").mkdir()
+    made.source.rename(folder / "s" / os.fsdecode(b"s\xfe.jsonl"))
+    (folder / "s" / os.fsdecode(b"w\xfe.db")).write_text("P(A)\nQ(A)\n")
+    (folder / "m.mln").write_text("P(t)\nQ(t)\n1 P(x) => Q(x)\n")
+    here = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        output = Path("runs") / os.fsdecode(b"r\xfe")
+        for arguments, code in (
+            (["run", config], 0),
+            (["run", config], 0),
+            (["check", config], 65),
+            (["predict", output, config], 0),
+            (["weights", output], 0),
+            (["dlq", "list", output], 0),
+            (["checkpoint", "list", output], 0),
+            (["run", folder / os.fsdecode(b"n\xfe")], 78),
+            (["infer", "--model", folder / os.fsdecode(b"n\xfe.mln"), "--query", "Q"], 74),
+        ):
+            assert call(made, *arguments) == code, made.said
+            assert "Traceback" not in made.said
+            assert "\udcfe" not in made.said
+        predicted = (output / "predictions.jsonl").read_text()
+        assert [json.loads(line).get("id") for line in predicted.splitlines()] == [
+            1,
+            None,
+            "w\\xfe",
+        ]
+    finally:
+        os.chdir(here)
+
+
+def test_weights_and_complaints_show_escapes(warm: None, tmp_path: Path) -> None:
+    word = "\x1b[31mred"
+    line = {"id": 1, "evidence": {"P": [[word]]}, "truth": {"Q": [[word]]}}
+    job = Job(tmp_path, [json.dumps(line).encode() + b"\n"], metrics={}, model="m.mln", query="Q")
+    (tmp_path / "m.mln").write_text("P(t)\nQ(t)\n1 P(+x) => Q(x)\n")
+    assert job.run() == 0, job.said
+    assert call(job, "weights", job.output) == 0
+    assert "\\x1b[31mred" in job.printed and "\x1b" not in job.printed
+    assert call(job, "weights", job.output, job.output) == 0
+    assert "\\x1b[31mred" in job.printed and "\x1b" not in job.printed
+    (tmp_path / "m.mln").write_text('P(t)\nQ(t)\n1 P("\x1b[31mred") => Z(x)\n')
+    assert call(job, "infer", "--model", tmp_path / "m.mln", "--query", "Q") == 78
+    assert "\\x1b[31mred" in job.said and "\x1b" not in job.said
 
 
 @pytest.mark.parametrize(
@@ -92,8 +205,8 @@ def test_run_prints_a_summary(trained: Job, job: Callable[..., Job], citations) 
     ],
 )
 def test_a_wrong_configuration_is_78(trained: Job, override: str, said: str) -> None:
-    for command in ("run", "check"):
-        assert call(trained, command, trained.config, "--set", override) == 78
+    for name in ("run", "check"):
+        assert call(trained, name, trained.config, "--set", override) == 78
         assert trained.said.startswith(f"--set {override}: ")
         assert said in trained.said
 
@@ -120,18 +233,20 @@ def test_predict_gives_labels_scores_and_margins(
     ]
     there = job([*unlabelled, b"{\n"], "there")
     before = {path: path.read_bytes() for path in trained.output.rglob("*") if path.is_file()}
-    lines = predicted(there, trained.output, there.config)
+    *lines, bad = predicted(there, trained.output, there.config)
+    assert bad["line"] == 11
+    assert bad["error"].startswith("not an example")
     assert [line["id"] for line in lines] == [json.loads(c)["id"] for c in citations[60:70]]
     assert all(line["certified"] and line["margin"] >= 0 for line in lines)
     assert all("hamming" not in line for line in lines)
     assert f"warning: {there.source}:11: not an example" in there.said
     assert {path: path.read_bytes() for path in before} == before
     assert not there.output.exists()
-    by_file = predicted(there, trained.output / "weights.mln", there.config)
+    *by_file, _ = predicted(there, trained.output / "weights.mln", there.config)
     assert [line["predicted"] for line in by_file] == [line["predicted"] for line in lines]
     target = there.folder / "predicted.jsonl"
     assert predicted(there, trained.output, there.config, "--output", target) == []
-    assert [json.loads(line) for line in target.read_bytes().splitlines()] == lines
+    assert [json.loads(line) for line in target.read_bytes().splitlines()] == [*lines, bad]
 
 
 def test_predict_cannot_write(trained: Job, tmp_path: Path) -> None:
@@ -153,8 +268,6 @@ def test_evaluate_prints_the_same_metrics_for_every_form_of_weights(
     assert metrics["examples"] == metrics["labelled"] == 30
     for form in (trained.checkpoints()[-1], trained.output / "weights.mln"):
         assert evaluated(there, form, there.config) == metrics
-    only = evaluated(there, trained.output, there.config, "--set", "source.only=nothing")
-    assert (only["examples"], only["f1"]) == (0, None)
 
 
 @pytest.mark.parametrize("name", ["nothing", "nothing.mln", "nothing.ckpt"])
@@ -177,7 +290,8 @@ def test_a_damaged_checkpoint_is_74(trained: Job, tmp_path: Path) -> None:
 
 def test_weights_of_one_checkpoint(trained: Job) -> None:
     assert call(trained, "weights", trained.output, "--top", "7") == 0
-    lines = trained.printed.splitlines()
+    order, *lines = trained.printed.splitlines()
+    assert order.startswith("# by |averaged weight| times the updates")
     assert len(lines) == 7
     heaviest = (trained.output / "weights.mln").read_text().splitlines()
     first = next(line for line in heaviest if line[:1].isdigit() or line[:1] == "-")
@@ -188,7 +302,8 @@ def test_weights_of_one_checkpoint(trained: Job) -> None:
 def test_weights_of_two_checkpoints(trained: Job) -> None:
     old, *_, new = trained.checkpoints()
     assert call(trained, "weights", old, new, "--top", "5") == 0
-    lines = [line.split() for line in trained.printed.splitlines()]
+    order, *lines = [line.split() for line in trained.printed.splitlines()]
+    assert order[:3] == ["#", "by", "|difference|,"]
     assert len(lines) == 5
     for change, before, arrow, after, *_ in lines:
         assert arrow == "->"
@@ -197,7 +312,60 @@ def test_weights_of_two_checkpoints(trained: Job) -> None:
     assert changes == sorted(changes, reverse=True)
     assert changes[-1] > 0
     assert call(trained, "weights", new, new) == 0
-    assert {line.split()[0] for line in trained.printed.splitlines()} == {"+0.000000"}
+    assert {line.split()[0] for line in trained.printed.splitlines()[1:]} == {"+0.000000"}
+
+
+def weights_json(job: Job, *arguments: object) -> Any:
+    assert call(job, "weights", *arguments, "--json", "--top", "9999") == 0, job.said
+    return json.loads(job.printed)
+
+
+def test_weights_of_a_file_are_those_of_its_run(trained: Job) -> None:
+    file = trained.output / "weights.mln"
+    assert call(trained, "weights", file, "--top", "9999") == 0
+    order, *lines = trained.printed.splitlines()
+    assert order == "# by |weight|, largest first; equal ones as in the model"
+    sizes = [abs(float(line.split()[0])) for line in lines]
+    assert sizes == sorted(sizes, reverse=True)
+    of_run, of_file = (weights_json(trained, each)["weights"] for each in (trained.output, file))
+    assert sorted(w["weight"] for w in of_run) == sorted(w["weight"] for w in of_file)
+    differing = weights_json(trained, trained.output, file)
+    assert differing["apart"] == []
+    assert {w["change"] for w in differing["changes"]} == {0.0}
+    assert len(differing["changes"]) >= len(of_run) > 1000
+
+
+def test_weights_of_a_rule_and_about_a_constant(trained: Job) -> None:
+    everything = weights_json(trained, trained.output)["weights"]
+    numbered = weights_json(trained, trained.output, "--rule", "2")["weights"]
+    assert numbered == [w for w in everything if w["rule"] == 2]
+    assert {w["text"] for w in numbered} == {"Token(+w, i) => InField(i, +f)"}
+    assert weights_json(trained, trained.output, "--rule", "Token(+w, i) =>")["weights"] == numbered
+    about = weights_json(trained, trained.output, "--rule", "2", "--about", "title")["weights"]
+    assert about == [w for w in numbered if w["constants"]["f"] == "title"]
+    file = trained.output / "weights.mln"
+    of_file = weights_json(trained, file, "--rule", "Token", "--about", "title")["weights"]
+    assert {w["weight"] for w in about} <= {w["weight"] for w in of_file}
+    for wrong in (["--rule", "99"], ["--about", "nobody"]):
+        assert call(trained, "weights", trained.output, *wrong) == 64
+        assert f"no weight fits {' '.join(wrong)}; its rules are\n  2: Token" in trained.said
+
+
+def test_models_that_have_no_rule_in_common_are_not_compared(trained: Job, tmp_path: Path) -> None:
+    other = tmp_path / "other.mln"
+    other.write_text("P(t)\nQ(t)\n1 P(x) => Q(x)\n")
+    assert call(trained, "weights", trained.output, other) == 64
+    assert "have no rule in common" in trained.said
+    assert f"only in {other}: P(x) => Q(x)" in trained.said
+    declarations = MODEL.read_text().partition("// Words")[0]
+    other.write_text(f'{declarations}\n9 Token("the", i) => InField(i, "title")\n1 InField(3, f)\n')
+    assert call(trained, "weights", trained.output, other, "--top", "1") == 0, trained.said
+    _, first, *apart = trained.printed.splitlines()
+    assert 'Token("the", i) => InField(i, "title")' in first and "-> +9.000000" in first
+    assert f"# only in {other}: InField(_, f)" in apart
+    other.write_text(declarations)
+    assert call(trained, "weights", other) == 64
+    assert "no rule here has a weight" in trained.said
 
 
 def test_check_looks_at_the_first_examples(job: Callable[..., Job], citations) -> None:
@@ -211,6 +379,95 @@ def test_check_looks_at_the_first_examples(job: Callable[..., Job], citations) -
     assert call(run, "check", run.config, "--examples", "0") == 0
     assert run.printed.splitlines()[1] == "examples: 0 of the first 0 are good"
     assert not run.output.exists()
+
+
+COMMANDS = [
+    "schema",
+    "guide config",
+    "--help",
+    "run {config} --fresh",
+    "predict {run} {config}",
+    "evaluate {run} {config}",
+    "check {config}",
+    "weights {run}",
+    "infer --model {mln} --query Smokes --closed Friends",
+    "infer --model {mln} --query Smokes --closed Friends --stats",
+    "infer --model {psl} --data {data}",
+    "ground --model {mln} --query Smokes --open Friends",
+    "replay {source} --to stdout",
+    "dlq list {run}",
+    "dlq show {run} 1",
+    "dlq replay {run}",
+    "checkpoint list {run}",
+    "checkpoint show {run}",
+    "checkpoint verify {run}",
+]
+
+
+def test_a_reader_that_goes_away_ends_every_command_quietly(
+    job: Callable[..., Job], citations: list[bytes], tmp_path: Path
+) -> None:
+    """As of a program that SIGPIPE ended, whatever of it has been read."""
+    run = job([*citations[:9], b"{\n"])
+    assert run.run() == 0
+    files = {
+        "m.mln": "t = {A, B}\nSmokes(t)\nFriends(t, t)\n1 Smokes(x) ^ Friends(x, y) => Smokes(y)\n",
+        "m.psl": "1: !Likes(A)\n",
+        "m.data": "predicates: {Likes/1: open}\ntargets: {Likes: likes.txt}\n",
+        "likes.txt": "ann\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    places = {"config": run.config, "run": run.output, "source": run.source}
+    places |= {name[2:]: tmp_path / name for name in files if name.startswith("m.")}
+    there, back = os.pipe()
+    os.close(there)
+    for line in COMMANDS:
+        arguments = line.format(**places).split()
+        assert wait(run.fork(*arguments, first=lambda: os.dup2(back, 1))) == 141, line
+        assert not re.search("(?i)traceback|broken|pipe|error", run.said), (line, run.said)
+    os.close(back)
+    names = {command.name or command.callback.__name__ for command in app.registered_commands}
+    assert {line.split()[0] for line in COMMANDS} >= names - {"serve"}  # which ends when it is told
+
+
+def test_nothing_is_compiled_without_saying_so_and_loading_is_not_compiling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tiny.py").write_text(
+        "from onlinesrl.kernels.jit import kernel\n@kernel\ndef f(x):\n    return x + 1\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    said: list[str] = []
+    learner: Any = SimpleNamespace()
+    for told in (["compiling the kernels, once: about a minute ..."], []):
+        monkeypatch.delitem(sys.modules, "tiny", raising=False)
+        learner.compile = importlib.import_module("tiny").f
+        learner.compile = partial(learner.compile, 2)
+        said.clear()
+        assert compile_kernels(learner, said.append) == 3
+        assert said == told
+
+
+def test_check_tells_equal_complaints_once(job: Callable[..., Job], citations: list[bytes]) -> None:
+    lines = [b'{"id": 1, "evidence": {"Tokn": [["a", 1]]}}\n' for _ in range(40)]
+    lines += [b"{\n", b"{\n", *citations[:2]]
+    for n in range(5):
+        query, truth = ({"InField": [[m, "title"]]} for m in (n, n + 7))
+        evidence = {"Token": [["a", n], ["b", n + 7]]}
+        example = {"id": n, "evidence": evidence, "query": query, "truth": truth}
+        lines.append(json.dumps(example).encode() + b"\n")
+    run = job(lines)
+    assert call(run, "check", run.config) == 65
+    source = run.source
+    _, count, *found, sizes = run.printed.splitlines()
+    assert count == "examples: 2 of the first 49 are good"
+    assert sizes.startswith("ground clauses: ")
+    assert [line.partition(": ")[0] for line in found] == [f"{source}:{n}" for n in (1, 41, 45)]
+    assert found[0].endswith(f" (also: {source}:2, {source}:3, {source}:4, ... 40 in all)")
+    assert found[1].endswith(f" (also: {source}:42)")
+    assert "InField(7, " in found[2]
+    assert found[2].endswith(f" (like it: {source}:46, {source}:47, {source}:48, ... 5 in all)")
 
 
 def test_schema(trained: Job) -> None:

@@ -1,14 +1,21 @@
 """infer and ground, against the ground networks and the exact answers of other systems."""
 
 import json
+import random
+from functools import partial
 from itertools import product
 from math import exp, log
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from onlinesrl import inference
-from onlinesrl.errors import LocatedError, OnlinesrlError
+from onlinesrl.cli import app
+from onlinesrl.errors import DatabaseError, ExampleError, LocatedError, OnlinesrlError
+from onlinesrl.infer import chains
+from onlinesrl.infer.ilp import Ilp
+from onlinesrl.infer.starts import NO_BLOCKS
 
 SHARED = Path(__file__).parents[2] / "shared"
 GOLDENS = SHARED / "data" / "caviar_goldens"
@@ -175,17 +182,36 @@ def test_an_existential_conjunction_of_open_atoms_is_scored_as_one_formula(tmp_p
     }
     found, stats = answer(tmp_path, MEETING, "E(A)\nE(B)\n", "P,F", "exact")
     sampled, _ = answer(tmp_path, MEETING, "E(A)\nE(B)\n", "P,F", "mcsat")
+    swept, _ = answer(tmp_path, MEETING, "E(A)\nE(B)\n", "P,F", "gibbs")
     best, cost = answer(tmp_path, MEETING, "E(A)\nE(B)\n", "P,F")
 
     assert found == pytest.approx(expected, abs=1e-9)
     assert stats["atoms"] == 6
     assert stats["log_z"] == pytest.approx(log(z), abs=1e-9)
     assert sampled == pytest.approx(expected, abs=0.1)
+    assert swept == pytest.approx(expected, abs=0.02)
     chosen = max(weight, key=weight.get)
     assert cost["cost"] == pytest.approx(0.5 + 2 * 0.2)
     assert (sum(chosen), sum(best.values())) == (3, 3)
-    with pytest.raises(inference.QueryError, match="use mcsat or exact"):
-        answer(tmp_path, MEETING, "E(A)\nE(B)\n", "P,F", "gibbs")
+
+
+@pytest.mark.parametrize("method", ["exact", "mcsat", "gibbs"])
+def test_atoms_that_hard_clauses_define_are_computed(tmp_path, method):
+    """Answers by hand; the second one's 4 atoms carry 36 defined ones and are 15 states of 16."""
+    within = 1e-9 if method == "exact" else 0.03
+    one = "t = {A}\nR(t)\nQ(t)\n1 EXIST y (R(y) ^ Q(y))\n"
+    most = "t = {0,...,3}\nR(t)\n!R(x) v (EXIST y,z (!R(y) ^ !R(z))).\n"
+    rule = "t = {0,...,3}\nR(t)\nS(t)\n-0.5 R(x)\nS(x) <=> EXIST y,z (!R(y) ^ R(z) ^ x != y).\n"
+
+    found, _ = answer(tmp_path, one, "", "R,Q", method)
+    assert list(found.values()) == pytest.approx([(1 + exp(1)) / (3 + exp(1))] * 2, abs=within)
+    found, stats = answer(tmp_path, most, "", "R", method)
+    assert list(found.values()) == pytest.approx([7 / 15] * 4, abs=within)
+    assert stats["route"] == method
+    found, _ = answer(tmp_path, rule, "", "R,S", method)
+    rest = 1 - 1 / (1 + exp(0.5))
+    assert found["R(0)"] == pytest.approx(1 - rest, abs=within)
+    assert found["S(2)"] == pytest.approx(1 - rest**4 - (1 - rest) ** 3, abs=within)
 
 
 def test_the_ground_network_defines_the_conjunctions_of_an_existential(tmp_path):
@@ -198,6 +224,26 @@ def test_the_ground_network_defines_the_conjunctions_of_an_existential(tmp_path)
         "2 Some_1",
         "P(A) v !Some_1.",
         "Q(A) v !Some_1.",
+    ]
+
+
+def test_the_ground_network_says_how_many_atoms_of_a_group_are_true(tmp_path):
+    model = "l = {A, B, C}\nP(t, l!)\nQ(t, l)\n!Q(x, y) v !Q(x, z) v y = z.\n1 P(x, A)\n2 Q(x, A)\n"
+    database = write(tmp_path, "e.db", "!P(X, C)\nQ(Y, B)\nP(Y, A)\n")
+    world = inference.load_world(write(tmp_path, "m.mln", model), [database], ["P", "Q"])
+    assert sorted(inference.network_lines(world)) == [
+        "!P(X,A) v !P(X,B).",
+        "!P(Y,B).",
+        "!P(Y,C).",
+        "!Q(X,A) v !Q(X,B).",
+        "!Q(X,A) v !Q(X,C).",
+        "!Q(X,B) v !Q(X,C).",
+        "!Q(Y,A).",
+        "!Q(Y,C).",
+        "1 P(X,A)",
+        "2 Q(X,A)",
+        "2 Q(Y,A)",
+        "P(X,A) v P(X,B).",
     ]
 
 
@@ -266,6 +312,45 @@ def test_map_methods_agree_on_a_small_world(tmp_path, method):
     assert stats["cost"] == pytest.approx(2.1)
 
 
+@pytest.mark.parametrize(
+    ("rules", "cost"), [("-0.84 T(y)", 0.84), ("0.84 !T(y)", 0.84), ("-0.84 T(y)\nT(y).", 0.84)]
+)
+@pytest.mark.parametrize("database", ["T(A)\n", "T(A)\nS(A)\n"])
+def test_what_evidence_and_hard_rules_decide_is_in_the_cost(tmp_path, rules, cost, database):
+    _, stats = answer(tmp_path, f"T(t)\nS(t)\n{rules}\n", database, "T,S")
+    assert stats["cost"] == pytest.approx(cost)
+
+
+COSTS = """t = {A, B}
+P(t)
+Q(t)
+-0.84 P(x)
+1.5 P(x) => Q(x)
+-0.7 P(x) v !Q(y)
+0.3 Q(x) <=> P(x)
+0.2 EXIST x P(x)
+P(A) v Q(A).
+-0.4 P(A) v Q(A)
+0.84 P(A)
+"""
+
+
+@pytest.mark.parametrize("given", range(16))
+def test_an_atom_that_evidence_gives_changes_no_cost(tmp_path, given):
+    names = [f"P({a})" for a in "AB"] + [f"Q({a})" for a in "AB"]
+    model = write(tmp_path, "m.mln", COSTS)
+    free = inference.load_world(model, [], ["P", "Q"])
+    for state in product([0, 1], repeat=4):
+        true = dict(zip(names, state, strict=True))
+        if not (true["P(A)"] or true["Q(A)"]):
+            continue
+        lines = [f"{'' if true[n] else '!'}{n}\n" for k, n in enumerate(names) if given >> k & 1]
+        world = inference.load_world(model, [write(tmp_path, "e.db", "".join(lines))], ["P", "Q"])
+        ordered = [true[inference.show_atom(*atom)] for atom in free.atoms]
+        assert world.atoms == free.atoms
+        assert inference.cost(world, ordered) == pytest.approx(inference.cost(free, ordered))
+
+
 @pytest.mark.parametrize("method", ["mcsat", "gibbs"])
 def test_marginal_methods_come_near_the_exact_ones(tmp_path, method):
     model = "F(t,t)\nS(t)\n1.5 F(x,y) ^ S(x) => S(y)\n0.7 !S(x)\n1 S(A)\n"
@@ -279,6 +364,81 @@ def test_several_databases_are_one_world(tmp_path):
     parts = [write(tmp_path, "a.db", "P(A)\n"), write(tmp_path, "b.db", "P(B)\n")]
     world = inference.load_world(model, parts, ["Q"])
     assert list(inference.network_lines(world)) == ["1 Q(A)", "1 Q(B)"]
+
+
+@pytest.mark.parametrize(
+    ("atom", "said"),
+    [
+        (f"{before}{rest}", said)
+        for before in ("", "!", "?", "0.7 ")
+        for rest, said in [
+            ("Nope(A)", "the model does not declare Nope"),
+            ("P(A, B)", "P has another number of arguments here than in the model"),
+        ]
+    ]
+    + [("B = f(A, A)", "f has another"), ("B = P(A)", "P has another"), ("f(A)", "f has another")],
+)
+def test_an_atom_that_is_not_the_models_is_bad_data_at_its_place(tmp_path, atom, said):
+    model = write(tmp_path, "m.mln", "P(t)\nt f(t)\n1 P(x)\n")
+    database = write(
+        tmp_path, "e.db", f"// facts\nP(A) {atom}\n" if atom[0] in "!N" else f"\n{atom}"
+    )
+    with pytest.raises(DatabaseError, match=said) as error:
+        inference.load_world(model, [database], ["P"])
+    assert error.value.line == 2
+    assert error.value.source_line[error.value.column - 1] in "NPf"
+    assert "hint" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("P(A)", "!P(A)"), ("0.7 P(A)", "0.3 P(A)"), ("P(A)", "0.3 P(A)"), ("?P(A)", "!P(A)")],
+)
+def test_an_atom_with_two_values_is_bad_data_at_its_second_place(tmp_path, first, second):
+    model = write(tmp_path, "m.mln", "P(t)\n1 P(x)\n")
+    parts = [write(tmp_path, "a.db", first), write(tmp_path, "b.db", f"\n{first}\n{second}\n")]
+    with pytest.raises(DatabaseError, match=rf"P\(A\) has another value in {parts[0]}:1") as error:
+        inference.load_world(model, parts, ["P"])
+    assert (error.value.file, error.value.line) == (str(parts[1]), 3)
+    parts[1].write_text(f"{first}\n{first}\n")
+    assert len(inference.load_world(model, parts, ["P"]).atoms) == 1
+
+
+CROWD = "t = {1,...,40}\nP(t)\nR(t,t)\n1 P(x) ^ P(y)\n"
+
+
+@pytest.mark.parametrize(
+    ("database", "limits", "said"),
+    [
+        ("", (39, 2000), r"more query atoms than --max-atoms \(39\)"),
+        ("?R(1,2)\n", (39, 2000), r"more atoms of P than --max-atoms \(39\)"),
+        ("", (40, 800), r"more ground clauses than --max-groundings \(800\)"),
+        (
+            "".join(f"R({n},1)\n" for n in range(1, 41)),
+            (39, 2000),
+            "40 atoms of R; --max-atoms is 39",
+        ),
+    ],
+)
+def test_limits_are_named_as_they_are_set(tmp_path, database, limits, said):
+    model, data = write(tmp_path, "m.mln", CROWD), write(tmp_path, "e.db", database)
+    most = inference.Limits(*limits)
+    reading = inference.Reading(closed=("R",) if not database else ())
+    with pytest.raises(ExampleError, match=said) as error:
+        inference.load_world(model, [data], ["P"], reading, most)
+    assert error.value.kind == "limit"
+
+
+@pytest.mark.parametrize("command", ["infer", "ground"])
+def test_limits_are_options(tmp_path, command):
+    model = write(tmp_path, "m.mln", CROWD)
+    arguments = [command, "--model", str(model), "--query", "P", "--closed", "R"]
+    for options, said in ((["--max-atoms", "39"], "39"), (["--max-groundings", "800"], "800")):
+        error = CliRunner().invoke(app, [*arguments, *options]).exception
+        assert isinstance(error, ExampleError)
+        assert f"{options[0]} ({said})" in str(error)
+    done = CliRunner().invoke(app, [*arguments, "--max-atoms", "40", "--max-groundings", "1600"])
+    assert len(done.stdout.splitlines()) == (40 if command == "infer" else 820)
 
 
 @pytest.mark.parametrize(
@@ -302,3 +462,117 @@ def test_a_conditional_exclusion_is_no_group(tmp_path):
     model = "t = {1,...,3}\nQ(s,t)\nP(s)\n!Q(x,y) v !Q(x,z) v y = z v y < z + 2.\n2 Q(x,y)\n"
     found, _ = answer(tmp_path, model, "P(A)\n", "Q")
     assert sum(found.values()) == 2  # 3 and 1 exclude each other, neighbours do not
+
+
+# what is not what was asked for
+
+
+WIDE = "t = {1,...,30}\nS(t)\n0.01 S(x) => S(y)\n"
+
+
+@pytest.mark.parametrize(
+    ("model", "method", "said"),
+    [
+        (
+            WIDE,
+            "exact",
+            "too wide for exact marginals: those of its wide parts are estimates, by mcsat with 1000 "
+            "samples: R-hat 1",
+        ),
+        (WIDE, "walksat", "this answer is not proven to be the best"),
+        (WIDE, "mpe", ""),
+        ("t = {A}\nP(t)\n1 P(x)\n", "exact", ""),
+        ("t = {A}\nP(t)\n1 P(x)\n", "lp", ""),
+    ],
+)
+@pytest.mark.parametrize("options", [[], ["--stats"]])
+def test_an_answer_that_is_not_what_was_asked_for_says_so(tmp_path, model, method, said, options):
+    path = write(tmp_path, "m.mln", model)
+    query = "S" if model == WIDE else "P"
+    arguments = ["infer", "--model", str(path), "--query", query, "--method", method, *options]
+    found = CliRunner().invoke(app, [*arguments, "--open", query])
+    assert found.exit_code == 0, found.exception
+    lines = [line for line in found.stderr.splitlines() if line.startswith("warning: ")]
+    assert len(lines) == bool(said), lines
+    assert said in found.stderr
+    if options:
+        assert len(json.loads(found.stdout)["warnings"]) == bool(said)
+
+
+def test_a_search_that_ended_at_its_limit_is_said(tmp_path, monkeypatch):
+    """Random clauses, too wide for elimination, and one node for their integer program."""
+    rng = random.Random(1)
+    clauses = (
+        zip(rng.sample(range(40), 2), rng.choices(["", "!"], k=2), strict=True) for _ in range(300)
+    )
+    rules = [f"{1 + rng.random()} {' v '.join(f'{s}S({a})' for a, s in row)}" for row in clauses]
+    path = write(tmp_path, "m.mln", "\n".join(["t = {0,...,39}", "S(t)", *rules]))
+    monkeypatch.setattr(inference, "Ilp", partial(Ilp, max_nodes=1))
+    found = CliRunner().invoke(app, ["infer", "--model", str(path), "--query", "S"])
+    assert found.exit_code == 0
+    assert found.stderr == "warning: this answer is not proven to be the best\n"
+
+
+# how far sampled marginals are to be trusted
+
+
+TWO_MODES = "cell = {0,...,5}\nUp(cell)\n9 Up(x) => Up(y)\n0.1 Up(0)\n"
+
+
+def sampled(tmp_path, *options, model=TWO_MODES):
+    """Run infer on a model; returns standard error and, with --stats, the statistics."""
+    path, name = write(tmp_path, "m.mln", model), "Up" if "Up" in model else "S"
+    arguments = ["infer", "--model", str(path), "--query", name, "--open", name, *options]
+    found = CliRunner().invoke(app, arguments)
+    return found.exit_code, found.stderr + str(found.exception or ""), found.stdout
+
+
+@pytest.mark.parametrize("method", ["mcsat", "gibbs"])
+def test_statistics_say_how_far_to_trust_samples(tmp_path, method):
+    code, stderr, stdout = sampled(tmp_path, "--method", method, "--stats")
+    stats = json.loads(stdout)
+
+    assert (code, stderr) == (0, "")
+    assert (stats["chains"], stats["samples"]) == (4, 1_000 if method == "mcsat" else 20_000)
+    assert 1 <= stats["r_hat"] < 1.1
+    assert 0 < stats["ess"] <= stats["samples"]
+    assert 0 < stats["standard_error"] < 0.05
+
+
+def test_exact_answers_have_no_such_figures(tmp_path):
+    stats = json.loads(sampled(tmp_path, "--method", "exact", "--stats")[2])
+    assert not {"chains", "r_hat", "ess", "standard_error"} & stats.keys()
+
+
+def test_a_wanted_error_is_sampled_for(tmp_path):
+    first, more = (
+        json.loads(sampled(tmp_path, "--method", "mcsat", "--stats", *options)[2])
+        for options in ([], ["--error", "0.005"])
+    )
+    assert more["samples"] > first["samples"]
+    assert more["standard_error"] <= 0.005 < first["standard_error"]
+
+
+def test_chains_that_disagree_are_told_with_the_atom(tmp_path, monkeypatch):
+    monkeypatch.setattr(chains, "blocks", lambda *_: NO_BLOCKS)
+    monkeypatch.setattr(chains, "MOST", 80_000)
+    options = ["--method", "gibbs", "--seed", "1"]
+    code, stderr, _ = sampled(tmp_path, *options)
+    assert code == 0
+    assert stderr.startswith(
+        "warning: the 4 chains disagree, so that the estimates may be far off: R-hat"
+    )
+    assert " of Up(" in stderr
+    _, stderr, stdout = sampled(tmp_path, *options, "--error", "0.001", "--stats")
+    assert "warning: the wanted error of 0.001 was not reached in 80000 samples: standard" in stderr
+    assert "warning: the 4 chains disagree" in stderr
+    assert len(json.loads(stdout)["warnings"]) == 2
+
+
+@pytest.mark.parametrize(
+    "options", [["--method", "mpe", "--error", "0.1"], ["--method", "gibbs", "--error", "0"]]
+)
+def test_an_error_that_cannot_be_wanted_is_refused(tmp_path, options):
+    code, stderr, _ = sampled(tmp_path, *options)
+    assert code != 0
+    assert "--error is a number above 0 for exact, mcsat, gibbs" in stderr

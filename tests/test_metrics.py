@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onlinesrl.confusion import Confusion
 from onlinesrl.metrics import Counts, Metrics, f1
+from onlinesrl.ranking import Ranking
 
 count = st.integers(0, 5)
 
@@ -27,6 +29,10 @@ class Tally:
     routes: dict[str, int] = field(default_factory=dict)
     by_class: dict[str, list[int]] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
+    predicates: dict[str, list[int]] = field(default_factory=dict)
+    ranking: dict[str, Ranking] = field(default_factory=dict)
+    pairs: Counter[tuple[str | None, str | None]] | None = field(default_factory=Counter)
+    skipped: int = 0
     l1: int | None = None
 
 
@@ -46,7 +52,23 @@ def tallies(draw: st.DrawFn) -> Tally:
         {"elimination": 0, "ilp": 0, route: predicted},
         draw(classes) if labelled else {},
         {} if predicted else {draw(st.sampled_from(["limit", "decode"])): 1},
+        draw(classes) if labelled else {},
+        {name: ranking_of(draw(atoms)) for name in draw(st.sets(st.sampled_from("PQ")))},
+        draw(confused) if labelled else Counter(),
     )
+
+
+atoms = st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=4)
+classes_or_none = st.sampled_from(["a", "b", None])
+confused = st.none() | st.dictionaries(
+    st.tuples(classes_or_none, classes_or_none), st.integers(1, 3)
+).map(Counter)
+
+
+def ranking_of(found: list[tuple[float, bool]]) -> Ranking:
+    ranking = Ranking()
+    ranking.add(np.array([s for s, _ in found], float), np.array([t for _, t in found], bool))
+    return ranking
 
 
 def together(parts: list[Tally]) -> Tally:
@@ -58,6 +80,15 @@ def together(parts: list[Tally]) -> Tally:
             routes[name] += n
         for name, row in part.by_class.items():
             classes[name] = classes.get(name, 0) + np.array(row)
+    predicates: dict[str, np.ndarray] = {}
+    ranking: dict[str, Ranking] = {}
+    confusion = Confusion()
+    for part in parts:
+        confusion.add(part.pairs)
+        for name, row in part.predicates.items():
+            predicates[name] = predicates.get(name, 0) + np.array(row)
+        for name, each in part.ranking.items():
+            ranking.setdefault(name, Ranking()).merge(each)
     return Tally(
         np.sum([p.counts for p in parts], axis=0),
         *(sum(getattr(p, name) for p in parts) for name in ("labelled", "predicted", "certified")),
@@ -66,6 +97,9 @@ def together(parts: list[Tally]) -> Tally:
         routes,
         classes,
         sum((Counter(p.errors) for p in parts), Counter()),
+        predicates,
+        ranking,
+        confusion.counts,
     )
 
 
@@ -107,7 +141,21 @@ def test_scores_of_known_counts() -> None:
     metrics = Metrics()
     by = {"author": np.array([4, 1, 1]), "title": np.array([2, 0, 2]), "none": np.array([0, 0, 0])}
     metrics.add(
-        Tally([6, 1, 3, 10, 7, 4, 1], 2, 3, 3, 1, 0, {"elimination": 3}, by, {"limit": 1}), 4
+        Tally(
+            [6, 1, 3, 10, 7, 4, 1],
+            2,
+            3,
+            3,
+            1,
+            0,
+            {"elimination": 3},
+            by,
+            {"limit": 1},
+            {"P": [6, 1, 3]},
+            {"P": ranking_of([(0.9, True), (0.4, False), (0.4, True), (0.3, False)])},
+            Counter({("author", "author"): 4, ("author", "title"): 1, (None, "title"): 2}),
+        ),
+        4,
     )
     assert metrics.snapshot() == {
         "examples": 4,
@@ -126,6 +174,27 @@ def test_scores_of_known_counts() -> None:
             "none": {"f1": None, "precision": None, "recall": None, "support": 0},
             "title": {"f1": 4 / 6, "precision": 1.0, "recall": 0.5, "support": 4},
         },
+        "confusion": {"author": {"author": 4, "title": 1}, "none": {"title": 2}},
+        "predicates": {
+            "P": {
+                "f1": 12 / 16,
+                "precision": 6 / 7,
+                "recall": 6 / 9,
+                "support": 9,
+                "auc": 3.5 / 4,
+                "auc_error": 0.5 / 4,
+                "average_precision": pytest.approx(0.5 + 0.5 * 2 / 3),
+                "average_precision_error": pytest.approx(0.5 * (1 - 2 / 3)),
+                "best_f1": 0.8,
+                "best_threshold": pytest.approx(0.39995),
+            }
+        },
+        "auc": 3.5 / 4,
+        "auc_error": 0.5 / 4,
+        "average_precision": pytest.approx(0.5 + 0.5 * 2 / 3),
+        "average_precision_error": pytest.approx(0.5 * (1 - 2 / 3)),
+        "best_f1": 0.8,
+        "best_threshold": pytest.approx(0.39995),
         "routes": {"elimination": 3},
         "certified": 3,
         "audited": 1,

@@ -94,6 +94,31 @@ def test_lines_come_every_minute() -> None:
     assert shown(stream) == ["examples 64", "examples 66", "examples 68"]
 
 
+def test_the_example_at_work_is_named_ever_more_rarely() -> None:
+    stream = io.StringIO()
+    progress = Progress(stream, clock=Clock())
+    for seconds in range(1, 11):
+        progress.working("c\x1b7", seconds)
+    progress.working("c\x1b7", 1.0)
+    progress.working("c\x1b7", 3.0)
+    assert stream.getvalue().splitlines() == [
+        f"example c\\x1b7: {seconds} s" for seconds in (2, 4, 8, 3)
+    ]
+
+
+def test_a_table_names_the_example_at_work_beside_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    with Progress(stream, clock=Clock()) as progress:
+        feed(progress, range(1, 3))
+        for tenth in range(60):
+            progress.working("c7", tenth / 10)
+        assert stream.getvalue().count("example c7:") == 4
+        assert stream.getvalue().count("loss") == 2 + 4
+
+
 def test_due_is_when_update_would_draw() -> None:
     clock = Clock()
     progress = Progress(io.StringIO(), clock=clock)
@@ -188,11 +213,19 @@ F1            91.2%, precision 90.0%, recall 92.0%
 Accuracy      91.0% of the units to label got the right label
 Hamming loss  2.1 wrong atoms an example
 Regret bound  181.6 in all, 0.116 an example
-Weights       81,234, 7 dropped
+Weights       81,234, 7 dropped (learner.max_weights)
 Solver        elimination 1,560, ilp 3
 Results       runs/x
 """
     )
+
+
+def test_the_summary_names_slow_examples() -> None:
+    found = [{"id": "c7", "seconds": 40.2, "atoms": 190, "route": "ilp"}]
+    quick = [{"id": 3, "seconds": 0.2, "atoms": 5, "route": "ilp"}]
+    stream = io.StringIO()
+    print_summary(snapshot(2, slowest=found + quick), stream)
+    assert "Slowest       example c7: 40.2 s (190 atoms, ilp)\n" in stream.getvalue()
 
 
 def test_the_summary_of_little_is_short() -> None:
@@ -213,4 +246,14 @@ Mean error  0.0625 between the values of atoms and the true ones
 Accuracy    75.0% of the atoms are on the right side of 1/2
 Solver      admm 4; 1 ended at its last round, unproven
 """
+    )
+
+
+def test_the_summary_of_what_is_all_true_has_no_auc() -> None:
+    stream = io.StringIO()
+    ranked = {"auc": None, "average_precision": 1.0, "best_f1": 1.0, "best_threshold": 0.25}
+    print_summary({"examples": 1, "mae": 0.0, **ranked}, stream)
+    (line,) = [line for line in stream.getvalue().splitlines() if line.startswith("Ranking")]
+    assert line.split(maxsplit=1)[1] == (
+        "average precision 100.0%, best F1 100.0% with scores from 0.25 as true"
     )

@@ -1,6 +1,7 @@
 """`infer` of PSL models: what is asked, what is written, and what is said of it."""
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -9,6 +10,7 @@ from onlinesrl.cli import app
 from onlinesrl.errors import ModelError, OnlinesrlError, UsageError
 from onlinesrl.progress import Status
 
+README = Path(__file__).parents[1] / "README.md"
 RULES = "2: Knows(A, B) & Likes(A, X) & A != B -> Likes(B, X) ^2\n1: !Likes(A, X) ^2\n"
 DATA = """predicates: {Knows/2: closed, Likes/2: open}
 observations: {Knows: knows.txt, Likes: likes.txt}
@@ -91,6 +93,30 @@ def test_files_and_statistics(model, tmp_path):
 
 def test_statistics_on_standard_output(model):
     assert json.loads(infer(model, "--stats"))["method"] == "admm"
+
+
+@pytest.mark.parametrize("method", ["admm", "tandem"])
+def test_a_cardinality_is_that_of_the_ground_rule(tmp_path, method):
+    """PSL 2.4 counts tea, milk and mud for both: 2/3 and 1/3."""
+    model = written(tmp_path, "1: |Y| * Fond(X) = Likes(X, +Y) ^2\n0.0001: Fond(X) = 0 ^2\n")
+    declared = "predicates: {Likes/2: closed, Fond/1: open}\ntargets: {Fond: fond.txt}\n"
+    (tmp_path / "m.data").write_text(declared + "observations: {Likes: likes.txt}\n")
+    (tmp_path / "fond.txt").write_text("ann\nbob\n")
+    (tmp_path / "likes.txt").write_text("ann\ttea\nann\tmilk\nbob\tmud\n")
+    found = answers(infer(model, "--method", method))
+    assert found == pytest.approx({"Fond\tann": 1.0, "Fond\tbob": 1.0}, abs=0.01)
+
+    (tmp_path / "likes.txt").write_text("ann\ttea\t1\nann\tmilk\t1\nann\tmud\t0\nbob\tmud\t1\n")
+    found = answers(infer(model, "--method", method))
+    assert found == pytest.approx({"Fond\tann": 2 / 3, "Fond\tbob": 1.0}, abs=0.01)
+    assert "`|Y|` counts the constants that `+Y` takes in the ground rule" in README.read_text()
+
+
+def test_the_limit_of_ground_rules_is_an_option(model):
+    with pytest.raises(ModelError, match=r"more than 5 rows(.|\n)*--max-groundings sets how many"):
+        infer(model, "--max-groundings", "5")
+    assert infer(model, "--max-groundings", "8")
+    assert infer(model, "--max-groundings", "5", "--method", "tandem")
 
 
 def test_constraints(tmp_path):
@@ -223,3 +249,22 @@ def raised(arguments):
     found = CliRunner().invoke(app, arguments)
     assert found.exception is not None
     raise found.exception
+
+
+@pytest.mark.parametrize("method", ["admm", "tandem"])
+def test_ground_rules_that_reach_no_target_are_an_error_or_left_out(model, method, tmp_path):
+    (tmp_path / "targets.txt").write_text("bob\ttea\ncid\ttea\ncid\tmilk\n")
+    with pytest.raises(ModelError, match=r"'milk'\), which is neither(.|\n)*--targets skip"):
+        infer(model, "--method", method)
+    stats = json.loads(infer(model, "--method", method, "--targets", "skip", "--stats"))
+    assert (stats["targets"], stats["potentials"], stats["skipped"]) == (3, 5, 1)
+    found = answers(infer(model, "--method", method, "--targets", "skip"))
+    left = {"Likes\tbob\ttea": 6 / 11, "Likes\tcid\ttea": 4 / 11, "Likes\tcid\tmilk": 0.0}
+    assert found == pytest.approx(left, abs=5e-3)
+
+
+def test_targets_are_of_psl(tmp_path):
+    (tmp_path / "m.mln").write_text("P(t)\n")
+    arguments = ["infer", "--model", str(tmp_path / "m.mln"), "--query", "P", "--targets", "skip"]
+    with pytest.raises(UsageError, match="Markov logic"):
+        raise CliRunner().invoke(app, arguments).exception

@@ -120,6 +120,26 @@ def test_a_whole_run(tmp_path: Path) -> None:
         assert said in page.text
 
 
+def test_the_scores_of_parts(tmp_path: Path) -> None:
+    scores = {"f1": 0.5, "precision": 0.4, "recall": 0.75, "support": 8}
+    ranked = {"auc": 0.875, "average_precision": 0.9, "best_f1": 0.625, "best_threshold": 0.3125}
+    confusion = {"a": {"a": 4, "none": 1}, "<b>": {"a": 1234}, "none": {"<b>": 2}}
+    line = metrics_line(4, confusion=confusion, predicates={"P": scores, "Q": scores | ranked})
+    page = report(tmp_path, summary=summary(**ranked), metrics=[line])
+    for said in (
+        "What was taken for what",
+        "true <b> a none a 4 1 <b> 1,234 none 2",
+        "P 50.0% 40.0% 75.0% 8 \u2013 \u2013 \u2013 \u2013 Q 50.0% 40.0% 75.0% 8 87.5% 90.0% 62.5% 0.3125",
+        "AUC 87.5% of the pairs of a true and a false atom are in the right order",
+    ):
+        assert said in page.text
+    large = {f"c{n}": {f"c{n}": 1} for n in range(31)}
+    line = metrics_line(4, confusion=large, predicates={"P": scores})
+    page = report(tmp_path, metrics=[line])
+    assert "taken for what" not in page.text
+    assert "Predicate by predicate" not in page.text
+
+
 def test_it_opens_offline_and_runs_nothing(tmp_path: Path) -> None:
     page = report(tmp_path, summary=summary(), metrics=[metrics_line(n) for n in (1, 2, 4)])
     assert not {"script", "link", "img", "iframe", "object", "a"} & {

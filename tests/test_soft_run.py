@@ -2,10 +2,8 @@
 
 import json
 import os
-import random
 import shutil
 import signal
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,18 +12,20 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from conftest import Job, command, wait
+from conftest import Job, command, tiers, wait
 
 from onlinesrl import inspect, session
 from onlinesrl.config import Config, load
 from onlinesrl.errors import ConfigError, OnlinesrlError
+from onlinesrl.held_out import check, evaluate
 from onlinesrl.infer.admm import Admm
 from onlinesrl.lang import psl
 from onlinesrl.stream import exporter
 from tests.learn.trust import MODEL, examples
 from tests.stream.test_kill import LEARNERS, Killer
+from tests.stream.test_pipe import Piped
+from tests.test_ranking import f1_at, textbook_auc, textbook_average_precision
 
-KILLS = 25
 BAD = [
     b"{\n",
     b'{"id": 1, "evidence": {"Knws": []}, "query": {"Trusts": [["a", "b"]]}}\n',
@@ -73,6 +73,25 @@ def config_of(job: Job, *overrides: str) -> Config:
     return load(job.config, overrides)
 
 
+def test_a_pipe_is_answered_as_it_comes(trust: Callable[..., Job]) -> None:
+    run = trust(LINES[:20])
+    assert run.run() == 0, run.said
+    held_out = trust([], "held_out")
+    piped = Piped(held_out, "predict", str(run.output), str(held_out.config))
+    answers = []
+    for line in [LINES[20], BAD[0], LINES[21], BAD[1], b" \n", LINES[22].rstrip()]:
+        piped.write(line)
+        if line.strip() and line.endswith(b"\n"):
+            answers.append(json.loads(piped.stream.readline()))
+    os.close(piped.writing)
+    answers += map(json.loads, piped.stream.read().splitlines())
+    assert wait(piped.process) == 0
+    piped.stream.close()
+    ids = [json.loads(line)["id"] for line in LINES[20:23]]
+    assert [answer.get("id") for answer in answers] == [ids[0], None, ids[1], 1, ids[2]]
+    assert [answer.get("line") for answer in answers] == [None, 2, None, 4, None]
+
+
 def test_a_run_learns_and_says_what(trust: Callable[..., Job]) -> None:
     run = trust(mixed(60))
     assert run.run() == 0, run.said
@@ -106,6 +125,63 @@ def test_predictions_have_every_target_with_its_value(trust: Callable[..., Job])
         assert said["certified"]
 
 
+def test_values_are_ranked_as_the_predictions_have_them(trust: Callable[..., Job]) -> None:
+    run = trust(LINES)
+    assert run.run() == 0, run.said
+    found = []
+    for line, said in zip(LINES, run.lines("predictions.jsonl"), strict=True):
+        true = {tuple(a["args"]): a["value"] for a in json.loads(line)["truth"]["Trusts"]}
+        for atom in said["predicted"]["Trusts"]:
+            found.append((atom["value"], true.get(tuple(atom["args"]), 0.0) > 0.5))
+    last = run.lines("metrics.jsonl")[-1]
+    for measures in (last, last["predicates"]["Trusts"]):
+        assert abs(measures["auc"] - textbook_auc(found)) <= measures["auc_error"] + 1e-12
+        assert measures["auc_error"] < 0.01
+        exact = textbook_average_precision(found)
+        off = measures["average_precision"] - exact
+        assert abs(off) <= measures["average_precision_error"] + 1e-12
+        assert measures["best_f1"] == pytest.approx(f1_at(found, measures["best_threshold"]))
+        assert measures["best_f1"] >= measures["f1"] == last["f1"]
+    assert last["predicates"]["Trusts"]["support"] == sum(true for _, true in found)
+    assert last["confusion"] is None  # who trusts several has no one class
+    assert f"AUC {last['auc']:.1%}, average precision" in run.printed
+    assert "Predicate by predicate" in (run.output / "report.html").read_text()
+    summary = json.loads((run.output / "summary.json").read_text())
+    assert summary["best_threshold"] == last["best_threshold"]
+
+
+def test_classes_are_confused_and_predicates_counted(
+    job: Callable[..., Job], tmp_path: Path
+) -> None:
+    """The label of a document is what its words hint at; some are hinted at wrongly, some not at all."""
+    (tmp_path / "label.psl").write_text(
+        "3: Hint(D, C) -> Label(D, C)\n1: !Label(D, C)\n1: !Long(D)\n3: Words(D) -> Long(D)\n"
+    )
+    hints = ["aa", "ab", "bb", "b-", "-c", "aa"]  # the true label, and the one hinted at
+    lines = []
+    for n, (true, said) in enumerate(hints):
+        name = f"d{n}"
+        example = {
+            "id": n,
+            "evidence": {"Hint": [[name, said]] if said != "-" else [], "Words": [[name]]},
+            "query": {"Label": [[name, c] for c in "abc"], "Long": [[name]]},
+            "truth": {"Label": [[name, true]] if true != "-" else [], "Long": []},
+        }
+        lines.append(json.dumps(example).encode() + b"\n")
+    keys = {"model": str(tmp_path / "label.psl"), "query": ["Label", "Long"]}
+    run = job(lines, metrics={"by": "Label.2"}, **keys)
+    assert run.run() == 0, run.said
+    assert wait(run.fork("evaluate", str(tmp_path / "label.psl"), str(run.config))) == 0
+    found = json.loads(run.printed)
+    expected = {"a": {"a": 2, "b": 1}, "b": {"b": 1, "none": 1}, "none": {"c": 1}}
+    assert found["confusion"] == expected
+    label, long_ = found["predicates"]["Label"], found["predicates"]["Long"]
+    assert (label["precision"], label["recall"], label["support"]) == (3 / 5, 3 / 5, 5)
+    assert (long_["f1"], long_["recall"], long_["support"]) == (0.0, None, 0)
+    nothing = ("auc", "average_precision", "best_f1", "best_threshold")
+    assert [long_[name] for name in nothing] == [None] * 4
+
+
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_batches_and_stops_leave_no_trace(trust: Callable[..., Job], learner: str) -> None:
     run = trust(mixed(40), learner=LEARNERS[learner])
@@ -119,26 +195,9 @@ def test_batches_and_stops_leave_no_trace(trust: Callable[..., Job], learner: st
         assert run.results() == expected
 
 
-def test_kills_leave_no_trace(trust: Callable[..., Job], tally: Counter[str]) -> None:
-    broken = trust(mixed(60), checkpoint={"every": 7}, batch=4)
-    started = time.monotonic()
-    assert broken.run() == 0, broken.said
-    seconds = time.monotonic() - started
-    expected = broken.results()
-    rng, kills = random.Random(0), 0
-    while kills < KILLS:
-        shutil.rmtree(broken.output)
-        code = -signal.SIGKILL
-        while code == -signal.SIGKILL:
-            process = broken.start()
-            if kills < KILLS:
-                time.sleep(rng.uniform(0.0, seconds))
-                os.kill(process, signal.SIGKILL)
-            code = wait(process)
-            kills += code == -signal.SIGKILL
-        assert code == 0, broken.said
-        assert broken.results() == expected
-    tally["kills"] += kills
+@tiers("kills", 8, 40)
+def test_kills_leave_no_trace(trust: Callable[..., Job], kills: int) -> None:
+    trust(mixed(60), checkpoint={"every": 7}, batch=4).survives(kills, 0)
 
 
 @pytest.mark.parametrize("victim", range(3, 60, 8))
@@ -194,11 +253,11 @@ def test_checkpoint_run_folder_and_weights_file_say_the_same(
     trained: Job, trust: Callable[..., Job]
 ) -> None:
     config = config_of(trust(LINES[40:], "held_out"))
-    of_the_run = session.evaluate(config, trained.output)
-    assert session.evaluate(config, trained.checkpoints()[-1]) == of_the_run
-    assert session.evaluate(config, trained.output / "weights.psl") == of_the_run
+    of_the_run = evaluate(config, trained.output)
+    assert evaluate(config, trained.checkpoints()[-1]) == of_the_run
+    assert evaluate(config, trained.output / "weights.psl") == of_the_run
     assert of_the_run["labelled"] == 20
-    assert of_the_run["mae"] < session.evaluate(config, config.model)["mae"]
+    assert of_the_run["mae"] < evaluate(config, config.model)["mae"]
 
 
 def test_a_run_goes_on_from_starting_weights(trained: Job, trust: Callable[..., Job]) -> None:
@@ -230,30 +289,35 @@ def test_a_program_of_its_own_predicts_without_the_model(
     trained: Job, trust: Callable[..., Job], tmp_path: Path
 ) -> None:
     (tmp_path / "other.psl").write_text("1: Knows(A, B) -> Trusts(A, B)\n0: !Fair(A)\n")
-    found = session.evaluate(config_of(trust(LINES[40:])), tmp_path / "other.psl")
+    found = evaluate(config_of(trust(LINES[40:])), tmp_path / "other.psl")
     assert found["recall"] == 1.0
     (tmp_path / "more.psl").write_text(MODEL + "1: Fair(A) & Knows(B, A) -> Trusts(A, B)\n")
     config = config_of(trust(LINES[:1], "more"), f"model={tmp_path / 'more.psl'}")
     with pytest.raises(OnlinesrlError, match="model: the file has changed"):
-        session.evaluate(config, trained.output)
+        evaluate(config, trained.output)
 
 
 def test_check_predict_and_weights(
     trained: Job, trust: Callable[..., Job], capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    lines, good = session.check(config_of(trust(mixed(20), "mixed")), 100)
+    lines, good = check(config_of(trust(mixed(20), "mixed")), 100)
     assert lines[0] == "model: 5 rules, 4 of them with a weight"
     assert lines[1] == "examples: 20 of the first 24 are good"
     assert not good
     assert command("predict", str(trained.output), str(trained.config)) == 0
     said = [json.loads(line) for line in capsysbinary.readouterr().out.splitlines()]
     assert len(said) == 40
-    shown = list(inspect.weight_lines(trained.output, None, 10))
+    _, *shown = inspect.weight_lines(trained.output, None, inspect.Chosen())
     assert len(shown) == 4
     assert all("updates" in line for line in shown)
     assert any(line.endswith("!Trusts(A, B) ^2") for line in shown)
-    changes = list(inspect.weight_lines(trained.output, trained.output, 10))
-    assert all(line.strip().startswith("+0.000000") for line in changes)
+    for other in (trained.output, trained.output / "weights.psl"):
+        _, *changes = inspect.weight_lines(trained.output, other, inspect.Chosen())
+        assert len(changes) == 4
+        assert all(line.strip().startswith("+0.000000") for line in changes)
+    file = inspect.as_json(trained.output / "weights.psl", None, inspect.Chosen(rule="Fair"))
+    [[_, fair]] = [[w["rule"], w["weight"]] for w in file["weights"]]
+    assert f"{fair:+.6f}" in next(line for line in shown if "Fair" in line)
 
 
 def test_keys_of_markov_logic_are_refused_at_their_place(trust: Callable[..., Job]) -> None:

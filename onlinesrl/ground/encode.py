@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 import numpy as np
 
+from onlinesrl.ground.candidates import Candidates, candidates, joins_found
 from onlinesrl.ground.plan import (
     Absent,
     ClausePlan,
@@ -26,16 +25,17 @@ from onlinesrl.kernels import ground as k
 from onlinesrl.kernels.network import Bytes, Ints, Ints32
 from onlinesrl.lang.ast import Constant, Leaf, Variable
 from onlinesrl.lang.normal import Literal
-
-WHOLE = re.compile(r"-?[0-9]{1,18}")
+from onlinesrl.lang.text import WHOLE
 
 
 class Layout:
     """Numbers for a plan's predicates, relation slots, types and declared constants.
 
     Slots: the evidence of every predicate in declaration order, then its atoms that are mentioned as
-    false and only add constants, then three a query predicate: its listed open atoms, those false by
-    evidence, and its true atoms.
+    false and only add constants, then four a query predicate: its listed open atoms, those false by
+    evidence, those that are true and those that its truth says are false. ``open`` has, for each
+    predicate, the arguments of open types, which have the constants that the stream has shown.
+    ``candidates`` say how the open atoms are found where hard rules leave some only.
     """
 
     def __init__(self, plan: Plan):
@@ -50,10 +50,18 @@ class Layout:
         self.evidence = {name: n for n, name in enumerate(program.predicates)}
         self.mentioned = {name: len(self.evidence) + n for name, n in self.evidence.items()}
         first = 2 * len(self.evidence)
-        self.listed = {name: first + 3 * n for n, name in enumerate(plan.query)}
-        self.false = {name: first + 3 * n + 1 for n, name in enumerate(plan.query)}
-        self.truth = {name: first + 3 * n + 2 for n, name in enumerate(plan.query)}
-        self.slots = first + 3 * len(plan.query)
+        self.listed = {name: first + 4 * n for n, name in enumerate(plan.query)}
+        self.false = {name: first + 4 * n + 1 for n, name in enumerate(plan.query)}
+        self.truth = {name: first + 4 * n + 2 for n, name in enumerate(plan.query)}
+        self.denied = {name: first + 4 * n + 3 for n, name in enumerate(plan.query)}
+        self.slots = first + 4 * len(plan.query)
+        opened = program.open & plan.local
+        self.candidates = candidates(plan)
+        self.open = {
+            name: [(j, t) for j, t in enumerate(p.types) if t in opened]
+            for name, p in program.predicates.items()
+            if not opened.isdisjoint(p.types)
+        }
 
     def arguments(self, name: str) -> tuple[str, ...]:
         """Return the argument types of a predicate."""
@@ -61,7 +69,7 @@ class Layout:
 
     def slot_predicates(self) -> list[str]:
         """Return the predicate of every slot."""
-        return [*self.evidence] * 2 + [name for name in self.plan.query for _ in range(3)]
+        return [*self.evidence] * 2 + [name for name in self.plan.query for _ in range(4)]
 
     def radix_order(self, name: str) -> list[int]:
         """Return argument positions with the grouped ones last."""
@@ -139,7 +147,7 @@ class _Encoder:
             self.code.probe[-1] = self.index(slot, probe[0], probe[1])
             self.code.probe_term[-1] = probe[2]
 
-    def step(self, step: Step, plan: ClausePlan, slots: dict[str, int]) -> None:
+    def step(self, step: Step, types: Mapping[str, str], slots: dict[str, int]) -> None:
         if isinstance(step, Scan | Absent):
             self.relation(step, slots)
         elif isinstance(step, Domain):
@@ -148,20 +156,20 @@ class _Encoder:
             self.code.run[-1] = step.run
         elif isinstance(step, Order):
             self.numbers(
-                ORDERS[step.op], -1, [(step.left, False), (step.right, False)], plan, slots
+                ORDERS[step.op], -1, [(step.left, False), (step.right, False)], types, slots
             )
         elif isinstance(step, Compute):
             terms = [(step.variable, step.binds), (step.left, False), (step.right, False)]
-            self.numbers(k.COMPUTE, OPERATIONS[step.op], terms, plan, slots)
+            self.numbers(k.COMPUTE, OPERATIONS[step.op], terms, types, slots)
         else:
-            self.add(k.EQUAL if step.equal else k.UNEQUAL, -1, self.compared(step, plan, slots))
+            self.add(k.EQUAL if step.equal else k.UNEQUAL, -1, self.compared(step, types, slots))
 
     def numbers(
         self,
         op: int,
         operation: int,
         terms: Sequence[tuple[Leaf, bool]],
-        plan: ClausePlan,
+        types: Mapping[str, str],
         slots: dict[str, int],
     ) -> None:
         """Encode a step on whole numbers; constants stand for themselves."""
@@ -175,12 +183,12 @@ class _Encoder:
         self.add(op, operation, codes)
         for place, (term, _) in enumerate(terms, first):
             if isinstance(term, Variable):
-                self.code.term_type[place] = self.layout.type_number.get(plan.types[term.name], -1)
+                self.code.term_type[place] = self.layout.type_number.get(types[term.name], -1)
 
     def compared(
-        self, step: Compare, plan: ClausePlan, slots: dict[str, int]
+        self, step: Compare, types: Mapping[str, str], slots: dict[str, int]
     ) -> list[tuple[int, bool]]:
-        kinds = [plan.types[t.name] for t in (step.left, step.right) if isinstance(t, Variable)]
+        kinds = [types[t.name] for t in (step.left, step.right) if isinstance(t, Variable)]
         left, right = (self.term(t, kinds[0], slots) for t in (step.left, step.right))
         return [(left, step.binds), (right, False)]
 
@@ -191,7 +199,11 @@ OPERATIONS = {"+": k.PLUS, "-": k.MINUS, "*": k.TIMES, "/": k.OVER, "%": k.MODUL
 
 def whole_number(term: Leaf) -> int:
     """Return the number that a constant is, or NO_NUMBER."""
-    name = term.name if isinstance(term, Constant) else ""
+    return number_of(term.name) if isinstance(term, Constant) else k.NO_NUMBER
+
+
+def number_of(name: str) -> int:
+    """Return the number that a constant's name is, or NO_NUMBER."""
     return int(name) if WHOLE.fullmatch(name) else k.NO_NUMBER
 
 
@@ -226,7 +238,7 @@ def encode_plan(layout: Layout) -> tuple[k.Plans, int]:
         slots = {name: n for n, name in enumerate(clause_plan.types)}
         for steps in (clause_plan.full, clause_plan.listed):
             for step in steps:
-                encoder.step(step, clause_plan, slots)
+                encoder.step(step, clause_plan.types, slots)
             step_start.append(len(encoder.code.op))
         literal.add(layout, encoder, clause_plan.query, slots)
         strides, size = block_layout(layout, clause_plan)
@@ -240,6 +252,7 @@ def encode_plan(layout: Layout) -> tuple[k.Plans, int]:
         reserved += 0 if clause_plan.clause.hard else size + unseen
     literal_start = literal.start.copy()
     exists = _existentials(layout, encoder, literal)
+    found_query, found_again, found_part, part_exists, part_start = _candidates(layout, encoder)
     return (
         k.Plans(
             *_queries(layout),
@@ -248,11 +261,16 @@ def encode_plan(layout: Layout) -> tuple[k.Plans, int]:
             _ints([argument for _, argument in encoder.code.indexes]),
             _ints(encoder.code.index_type),
             _ints(step_start),
-            *_steps(encoder.code),  # type: ignore[arg-type]
+            *_steps(encoder.code),
             np.asarray([p.clause.hard for p in plan.clauses], np.uint8),
             _ints([p.clause.sign for p in plan.clauses]),
             *literal.arrays(literal_start),
             *exists,
+            found_query,
+            found_again,
+            found_part,
+            part_exists,
+            part_start,
             np.asarray(first_weight, np.int64),
             np.asarray(unseen_weight, np.int64),
             _ints(template_start),
@@ -260,7 +278,6 @@ def encode_plan(layout: Layout) -> tuple[k.Plans, int]:
             _ints([t[1] for t in template]),
             _ints([t[2] for t in template]),
             _ints([len(layout.constants[t]) for t in layout.types]),
-            *_declared_numbers(layout),
         ),
         reserved,
     )
@@ -310,19 +327,41 @@ def _existentials(
         for part in plan.exists:
             for steps in (part.full, part.listed):
                 for step in steps:
-                    encoder.step(step, plan, slots)
+                    encoder.step(step, plan.types, slots)
                 step_start.append(len(encoder.code.op))
             literal.add(layout, encoder, part.query, slots)
         start.append((len(step_start) - 1) // 2)
     return _ints(start), _ints(step_start), _ints(literal.start[first:])
 
 
-def _declared_numbers(layout: Layout) -> tuple[Ints32, Ints]:
-    """Return the whole numbers of declared constants, type after type."""
-    names = [layout.constants[t] for t in layout.types]
-    start = np.cumsum([0, *map(len, names)]).astype(np.int32)
-    numbers = [whole_number(Constant(name)) for name in chain.from_iterable(names)]
-    return start, np.asarray(numbers, np.int64)
+def _candidates(layout: Layout, encoder: _Encoder) -> tuple[Ints32, Bytes, Ints32, Bytes, Ints32]:
+    """Encode what finds the open atoms, behind everything else: a part for each sequence of steps."""
+    query: list[int] = []
+    again: list[bool] = []
+    exists: list[bool] = []
+    start = [0]
+    step_start = [len(encoder.code.op)]
+    for found in layout.candidates:
+        query.append(layout.plan.query.index(found.predicate))
+        again.append(joins_found(found))
+        for steps, types, inner in _parts(found):
+            slots = {name: n for n, name in enumerate(types)}
+            for step in steps:
+                encoder.step(step, types, slots)
+            step_start.append(len(encoder.code.op))
+            exists.append(inner)
+        start.append(len(exists))
+    again_, exists_ = np.asarray(again, np.uint8), np.asarray(exists, np.uint8)
+    return _ints(query), again_, _ints(start), exists_, _ints(step_start)
+
+
+def _parts(found: Candidates) -> Iterator[tuple[tuple[Step, ...], Mapping[str, str], bool]]:
+    """Yield sequences of steps, the types of their variables, and whether they are an existential's."""
+    yield found.steps, found.types, False
+    for exclusion in found.exclusions:
+        yield exclusion.steps, exclusion.types, False
+        for steps in exclusion.exists:
+            yield steps, exclusion.types, True
 
 
 def _steps(
@@ -348,7 +387,7 @@ def _arities(layout: Layout) -> list[int]:
 
 def _queries(
     layout: Layout,
-) -> tuple[Ints32, Ints32, Ints32, Ints32, Ints32, Ints32, Ints32, Ints32, Ints32]:
+) -> tuple[Ints32, Ints32, Ints32, Ints32, Ints32, Ints32, Ints32, Ints32, Ints32, Ints32]:
     start, kinds, arguments, groups, grouped = [0], [], [], [], []
     for name in layout.plan.query:
         order = layout.radix_order(name)
@@ -370,4 +409,5 @@ def _queries(
         _ints([layout.listed[name] for name in query]),
         _ints([layout.false[name] for name in query]),
         _ints([layout.truth[name] for name in query]),
+        _ints([layout.denied[name] for name in query]),
     )

@@ -284,14 +284,14 @@ class _Compiler:
         query = tuple(x for x in part.literals if x.atom.predicate in self.query)
         evidence = [x for x in part.literals if x.atom.predicate not in self.query]
         checks: list[Check] = [Absent(x.atom) for x in evidence if not x.positive]
-        checks += _number_checks(part, wanted=True)
+        checks += number_checks(part, wanted=True)
         checks += [Compare(equal, a, b) for equal, a, b in part.equalities]
         inner = {v: types[v] for v in part.variables}
         variants = []
         for opened in (False, True):
             joins = [(x.atom, False) for x in evidence if x.positive]
             joins += [(x.atom, True) for x in query if opened and x.positive]
-            variants.append(_arrange(joins, list(checks), list(inner), inner, set(outer)))
+            variants.append(arrange(joins, list(checks), list(inner), inner, set(outer)))
         return ExistentialPlan(variants[0], variants[1], query)
 
     def steps(
@@ -301,12 +301,13 @@ class _Compiler:
         evidence = [x for x in clause.literals if x.atom.predicate not in self.query]
         joins = [(x.atom, False) for x in evidence if not x.positive]
         if opened:
-            only = len(query) == 1 and not clause.hard  # a hard clause without its atom is broken
+            # without its only atom a hard clause is broken, and an existential may still make it true
+            only = len(query) == 1 and not clause.hard and not clause.exists
             joins += [(x.atom, True) for x in query if only or not x.positive]
         checks: list[Check] = [Absent(x.atom) for x in evidence if x.positive]
         checks += [Compare(not equal, a, b) for equal, a, b in clause.equalities]
-        checks += _number_checks(clause, wanted=False)
-        return _arrange(joins, checks, self.domain_order(clause, types, query), types, set())
+        checks += number_checks(clause, wanted=False)
+        return arrange(joins, checks, self.domain_order(clause, types, query), types, set())
 
     def domain_order(
         self, clause: Clause, types: Mapping[str, str], query: tuple[Literal, ...]
@@ -353,7 +354,7 @@ def _binding(atom: Atom, bound: set[str]) -> tuple[int, int]:
     return known, known - len(atom.terms)
 
 
-def _arrange(
+def arrange(
     joins: list[tuple[Atom, bool]],
     checks: list[Check],
     order: Sequence[str],
@@ -379,7 +380,7 @@ def _arrange(
         bound.add(free[0])
 
 
-def _number_checks(part: Clause | Existential, wanted: bool) -> list[Check]:
+def number_checks(part: Clause | Existential, wanted: bool) -> list[Check]:
     """Return the checks on whole numbers: comparisons hold (``wanted``) or fail, computations hold."""
     checks: list[Check] = []
     for positive, op, left, right in part.comparisons:

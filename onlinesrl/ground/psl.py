@@ -22,6 +22,7 @@ from onlinesrl.ground.psl_rows import (
     Problem,
     RuleError,
     broken,
+    listed,
 )
 from onlinesrl.kernels import linear
 from onlinesrl.lang.psl_ast import PslProgram
@@ -45,15 +46,18 @@ class Executor(Protocol):
 class Engine(Protocol):
     """What makes executors."""
 
-    def run(self, plans: Sequence[RulePlan], listing: Listing, most: int) -> Executor:
-        """Return what runs plans over a listing of one world, for at most ``most`` rows of them."""
+    def run(self, plans: Sequence[RulePlan], listing: Listing, most: int, skip: bool) -> Executor:
+        """Return what runs plans over a listing of one world, for at most ``most`` rows of them.
+
+        ``skip``: an unlisted atom of a predicate that has targets is no problem, and -1.
+        """
         ...
 
 
 class _InMemory:
-    def run(self, plans: Sequence[RulePlan], listing: Listing, most: int) -> Executor:
+    def run(self, plans: Sequence[RulePlan], listing: Listing, most: int, skip: bool) -> Executor:
         loops = [compile_plan(plan, with_worlds=False) for plan in plans]
-        return Arrays(loops, listing, False, most)
+        return Arrays(loops, listing, False, most, skip)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,26 +66,40 @@ class Grounded:
 
     The weight index of a row is the number of its rule in the program. ``inactive`` int64[rules] counts
     the ground rules that are not in the model because they are never active: their form is at most
-    0 whatever values the targets have. ``problems`` says of worlds why they cannot be grounded; such
+    0 whatever values the targets have, ``skipped`` int64[worlds] those left out because they reach an
+    atom that is neither observed nor a target. ``problems`` says of worlds why they cannot be grounded; such
     a world's model is of no use.
     """
 
     graphs: Micrographs
     inactive: Indices
+    skipped: Indices
     problems: Mapping[int, Problem]
 
 
 class Grounder:
     """Grounds one program; ``most`` is how many rows the joins of a world may have.
 
+    ``advice`` is what can be done where they are more. ``skip`` leaves out the ground rules that reach
+    an atom, of a predicate with targets, that is neither observed nor a target; else they are an error.
+
     Every method raises ModelError, with the place of a rule, where a coefficient divides by 0 or a
     function gives no value in [0, 1].
     """
 
-    def __init__(self, program: PslProgram, functions: Functions | None = None, most: int = MOST):
+    def __init__(
+        self,
+        program: PslProgram,
+        functions: Functions | None = None,
+        most: int = MOST,
+        advice: str | None = None,
+        skip: bool = False,
+    ):
         self._program = program
         self._functions = functions or {}
         self._most = most
+        self._advice = advice
+        self._skip = skip
 
     @cached_property
     def _loops(self) -> list[Loop]:
@@ -95,23 +113,29 @@ class Grounder:
         the ground rules are too many.
         """
         listing = Listing(database)
-        inactive = np.zeros(len(self._program.rules), np.int64)
-        models = list(self.models(listing, inactive))
+        inactive, skipped = np.zeros(len(self._program.rules), np.int64), np.zeros(1, np.int64)
+        models = list(self.models(listing, inactive, skipped=skipped))
         model = _united(listing.n_variables, models)
         whole = np.array([0, model.n_variables]), np.array([0, model.n_rows])
-        return Grounded(Micrographs(model, *whole), inactive, {})
+        return Grounded(Micrographs(model, *whole), inactive, skipped, {})
 
     def models(
-        self, listing: Listing, inactive: Indices, engine: Engine | None = None
+        self,
+        listing: Listing,
+        inactive: Indices,
+        engine: Engine | None = None,
+        skipped: Indices | None = None,
     ) -> Iterator[HingeModel]:
         """Ground one world in pieces: models of some rows each, over all variables.
 
-        ``inactive`` int64[rules] is added to. ``engine`` runs the plans where not arrays in memory do.
+        ``inactive`` int64[rules] and ``skipped`` int64[1] are added to. ``engine`` runs the plans where
+        not arrays in memory do.
         Errors as in `ground`, and the engine's.
         """
         plans = plan_program(self._program, listing.sizes())
-        executor = (engine or _InMemory()).run(plans, listing, self._most)
-        for plan, piece in self._pieces(plans, executor, listing):
+        skipped = np.zeros(1, np.int64) if skipped is None else skipped
+        executor = (engine or _InMemory()).run(plans, listing, self._most, self._skip)
+        for plan, piece in self._pieces(plans, executor, listing, skipped):
             for problem in executor.problems.values():
                 raise self._error(problem)
             inactive[plan.form.rule] += piece.inactive.sum()
@@ -119,17 +143,22 @@ class Grounder:
         for problem in executor.problems.values():
             raise self._error(problem)
 
-    def ground_worlds(self, database: Database, worlds: int, opened: Collection[str]) -> Grounded:
+    def ground_worlds(
+        self, database: Database, worlds: int, opened: Collection[str], together: int | None = None
+    ) -> Grounded:
         """Ground many small worlds, whose number is the first column of every table, ascending.
 
         ``opened`` are the predicates that may have targets. What else is ground makes no difference
-        to a world's rows and their order.
+        to a world's rows and their order. Raises TooManyRows where the joins of several worlds have
+        more than ``together``.
         """
         listing = Listing(database, worlds, opened)
-        executor = Arrays(self._loops, listing, True, self._most)
-        inactive = np.zeros(len(self._program.rules), np.int64)
+        room = together if worlds > 1 else None
+        executor = Arrays(self._loops, listing, True, self._most, self._skip, room)
+        inactive, skipped = np.zeros(len(self._program.rules), np.int64), np.zeros(worlds, np.int64)
         models, of_rows = [], [np.empty(0, np.int32)]
-        for plan, piece in self._pieces([loop.plan for loop in self._loops], executor, listing):
+        plans = [loop.plan for loop in self._loops]
+        for plan, piece in self._pieces(plans, executor, listing, skipped):
             inactive[plan.form.rule] += piece.inactive.sum()
             models.append(_model(listing.n_variables, plan, piece.forms))
             of_rows.append(piece.forms.world)
@@ -137,17 +166,25 @@ class Grounder:
         model = _reordered(_united(listing.n_variables, models), np.argsort(world, kind="stable"))
         first = np.concatenate(([0], np.cumsum(np.bincount(world, minlength=worlds))))
         graphs = Micrographs(model, listing.first_variable, first)
-        return Grounded(graphs, inactive, executor.problems)
+        return Grounded(graphs, inactive, skipped, executor.problems)
 
     def _pieces(
-        self, plans: Sequence[RulePlan], executor: Executor, listing: Listing
+        self,
+        plans: Sequence[RulePlan],
+        executor: Executor,
+        listing: Listing,
+        skipped: Indices,
     ) -> Iterator[tuple[RulePlan, Assembled]]:
-        """Yield every plan's forms, and note which worlds break a hard rule."""
+        """Yield every plan's forms, and note which worlds break a hard rule, and what is skipped."""
         assembler = Assembler(listing, self._functions)
         for number, plan in enumerate(plans):
             for joined in executor.join(number):
+                kept = listed(plan, joined, listing.opened) if self._skip else joined
+                if kept is not joined:
+                    left_out = np.bincount(joined.worlds, minlength=len(skipped))
+                    skipped += left_out - np.bincount(kept.worlds, minlength=len(skipped))
                 try:
-                    piece = assembler.assemble(plan, joined)
+                    piece = assembler.assemble(plan, kept)
                 except RuleError as error:
                     raise self._error(error.problem) from None
                 for world in np.flatnonzero(piece.broken).tolist():
@@ -162,7 +199,7 @@ class Grounder:
             line=rule.position.line,
             column=rule.position.column,
             source_line=rule.text,
-            hint=problem.hint,
+            hint=self._advice if problem.kind == "limit" else problem.hint,
         )
 
 

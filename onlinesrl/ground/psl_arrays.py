@@ -14,6 +14,7 @@ from onlinesrl.ground.psl_rows import (
     Joined,
     Listing,
     Problem,
+    TooManyRows,
     constant_orders,
     missing,
     needs_bindings,
@@ -54,11 +55,22 @@ class Arrays:
     """Joins the rows of one listing, plan after plan; rows come world by world.
 
     A world with a problem, which ``problems`` then has, gets no more rows; those that it already has are
-    of no use.
+    of no use. ``skip``: an unlisted atom of a predicate that has targets is no problem, and -1. More rows
+    of all worlds than ``together`` raise TooManyRows.
     """
 
-    def __init__(self, loops: Sequence[Loop], listing: Listing, with_worlds: bool, most: int):
+    def __init__(  # noqa: PLR0913, PLR0917 - what it joins, and how much of it
+        self,
+        loops: Sequence[Loop],
+        listing: Listing,
+        with_worlds: bool,
+        most: int,
+        skip: bool = False,
+        together: int | None = None,
+    ):
+        self._together = together
         self._loops = loops
+        self._skip = skip
         self._listing = listing
         self._most = most
         self._with_worlds = with_worlds
@@ -117,10 +129,11 @@ class Arrays:
         steps, lookups = len(loop.code.step_probe), len(loop.code.lookup_probe)
         worlds = self._listing.worlds
         index = np.array([self._index_of[each] for each in loop.indexes], np.int32)
-        opened = [name in self._listing.opened for name in loop.looked_up]
+        opened = np.array([name in self._listing.opened for name in loop.looked_up], np.uint8)
         code = loop.code._replace(
             probe_index=index[loop.code.probe_index],
-            lookup_open=np.array(opened, np.uint8),
+            lookup_open=np.zeros_like(opened) if self._skip else opened,
+            whole=loop.code.whole or (self._skip and bool(opened.any())),
         )
         constant = np.array([self._constant_of[name] for name in loop.constants], np.int32)
         loops = kernel.Loops(
@@ -142,6 +155,8 @@ class Arrays:
             bindings = np.empty((slots, room), np.int32)
             n = kernel.rows(relations, code, loops, constant, self._most, atoms, bindings)
             room = min(2 * room, ROOM)
+            if self._together is not None and self._rows.sum() > self._together:
+                raise TooManyRows
             if n:
                 chunk = self._joined(plan, atoms[:, :n], bindings[:, :n])
                 if plan.form.summations:

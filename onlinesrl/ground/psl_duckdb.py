@@ -144,7 +144,7 @@ class _Writer:
 
     def check(self, check: Check) -> str:
         choices = [" AND ".join(map(self.condition, choice)) for choice in check.choices]
-        return choices[0] if len(choices) == 1 else f"({' OR '.join(choices)})"
+        return choices[0] if len(choices) == 1 else f"({' OR '.join(choices) or 'false'})"
 
     def condition(self, condition: Condition) -> str:
         if isinstance(condition, Literal):
@@ -212,9 +212,9 @@ class DuckDb:
     def __exit__(self, *_: object) -> None:
         self._exit.close()
 
-    def run(self, plans: Sequence[RulePlan], listing: Listing, most: int) -> Run:
+    def run(self, plans: Sequence[RulePlan], listing: Listing, most: int, skip: bool) -> Run:
         """Load a listing of one world; return what runs plans over it."""
-        return Run(self, plans, listing, most)
+        return Run(self, plans, listing, most, skip)
 
     def load(self, name: str, columns: Mapping[str, IntArray], select: str = "*") -> None:
         """Make a table of columns."""
@@ -257,13 +257,19 @@ class Run:
     """Joins the rows of one listing, plan after plan, as `onlinesrl.ground.psl_arrays.Arrays` does."""
 
     def __init__(
-        self, engine: DuckDb, plans: Sequence[RulePlan], listing: Listing, most: int
+        self,
+        engine: DuckDb,
+        plans: Sequence[RulePlan],
+        listing: Listing,
+        most: int,
+        skip: bool = False,
     ) -> None:
         self.problems: dict[int, Problem] = {}
         self._engine = engine
         self._plans = plans
         self._opened = listing.opened
         self._most = most
+        self._skip = skip
         self._rows = 0
         named = dict.fromkeys(name for plan in plans for name in _constants(plan))
         self._names, self._number = number_constants(listing.constants, named)
@@ -299,7 +305,7 @@ class Run:
                 if self._rows > self._most:
                     self.problems[0] = too_many(plan.form, self._most)
                     return
-                if self._any_missing(plan, atoms):
+                if not self._skip and self._any_missing(plan, atoms):
                     break
                 if n:
                     yield Joined(atoms, bindings, np.zeros(n, np.int32))

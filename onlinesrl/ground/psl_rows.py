@@ -140,6 +140,10 @@ class Problem:
     hint: str | None = None
 
 
+class TooManyRows(Exception):
+    """Worlds have more rows of joins than are to be ground together."""
+
+
 class RuleError(Exception):
     """A rule cannot be grounded in any world."""
 
@@ -155,8 +159,25 @@ def missing(form: NormalRule, atom: Atom, bound: Mapping[str, str]) -> Problem:
     )
     shown = show_psl_atom(Atom(atom.predicate, tuple(constants)))
     message = f"the rule needs {shown}, which is neither observed nor a target"
-    hint = f"{atom.predicate} has targets, so each of its atoms that a rule comes to must be listed"
+    hint = (
+        f"{atom.predicate} has targets, so each of its atoms that a rule comes to must be listed; "
+        "inference.targets: skip (infer: --targets skip) leaves such ground rules out"
+    )
     return Problem(form.rule, "not_open", message, hint)
+
+
+def listed(plan: RulePlan, joined: Joined, opened: Collection[str]) -> Joined:
+    """Return the rows that reach no unlisted atom of the predicates that have targets."""
+    atoms = joined.atoms[len(plan.steps) :]
+    reached = [
+        atom
+        for term, atom in zip(plan.form.lookups, atoms, strict=False)
+        if term.atom.predicate in opened
+    ]
+    kept = np.all(np.array(reached) >= 0, axis=0) if reached else np.bool_(True)
+    if kept.all():
+        return joined
+    return Joined(joined.atoms[:, kept], joined.bindings[:, kept], joined.worlds[kept])
 
 
 def too_many(form: NormalRule, most: int) -> Problem:

@@ -13,6 +13,7 @@ from itertools import chain
 import numpy as np
 
 from onlinesrl.errors import ExampleError
+from onlinesrl.ground.background import Background
 from onlinesrl.ground.model import Floats
 from onlinesrl.ground.pack import show_atom
 from onlinesrl.lang.example import Constant, Example, ValuedAtom
@@ -40,11 +41,18 @@ class SoftPacker:
     """Turns examples into worlds, and worlds into databases.
 
     ``arities`` are those of the program's predicates, ``query`` the ones that have targets; no example
-    may list more than ``max_atoms`` atoms of a predicate.
+    may list more than ``max_atoms`` atoms of a predicate. All have the facts of ``background``, too.
     """
 
-    def __init__(self, arities: Mapping[str, int], query: Sequence[str], max_atoms: int):
+    def __init__(
+        self,
+        arities: Mapping[str, int],
+        query: Sequence[str],
+        max_atoms: int,
+        background: Background | None = None,
+    ):
         self.query = tuple(query)
+        self.background = background or Background()
         self.arities = {name: arities[name] for name in (*query, *arities)}
         self.max_atoms = max_atoms
 
@@ -56,7 +64,7 @@ class SoftPacker:
             )
         observed = {
             name: self._atoms(name, atoms, "evidence", self.arities)
-            for name, atoms in example.evidence.items()
+            for name, atoms in self.background.beside(example).evidence.items()
         }
         targets = {name: self._targets(name, example, observed) for name in self.query}
         for name in example.query:

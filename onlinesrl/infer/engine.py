@@ -12,6 +12,10 @@ from typing import NamedTuple, Protocol, TypeAlias
 from onlinesrl.errors import OnlinesrlError
 from onlinesrl.ground.hinges import HingeModel
 from onlinesrl.ground.model import ClauseModel, Floats, State
+from onlinesrl.infer.diagnostics import Diagnostics
+
+UNPROVEN = "this answer is not proven to be the best"
+"""What a person is told of an uncertified one."""
 
 
 class Infeasible(OnlinesrlError):
@@ -75,13 +79,14 @@ class Marginals:
 
     ``probability`` is float64[n_atoms], its sum over a group 1 or at most 1; ``log_z`` is None where
     the engine estimates no Z; ``route`` names what computed them; ``samples`` is 0 where nothing was
-    sampled.
+    sampled, else ``diagnostics`` say how far to trust them.
     """
 
     probability: Floats
     log_z: float | None
     route: str
     samples: int
+    diagnostics: Diagnostics | None = None
 
 
 class MarginalEngine(Protocol):

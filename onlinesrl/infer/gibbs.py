@@ -3,50 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from onlinesrl.ground.model import ClauseModel, Floats
-from onlinesrl.infer.engine import Marginals
-from onlinesrl.infer.reduce import reduced
-from onlinesrl.infer.walksat import feasible_state
+from onlinesrl import interrupt
+from onlinesrl.ground.model import Floats, State
+from onlinesrl.infer.chains import Chains, Draw
+from onlinesrl.infer.reduce import Reduced
 from onlinesrl.kernels import sampling, walksat
-from onlinesrl.kernels.clauses import generator
-
-FLIPS = 100_000
-"""Moves that the search for a first state may take."""
+from onlinesrl.kernels.clauses import Generator
 
 
 @dataclass(frozen=True)
-class Gibbs:
-    """Gibbs sampling in systematic order, the atoms of a group as one block.
+class Gibbs(Chains):
+    """Gibbs sampling in systematic order, the atoms of a group as one block; a sample is a sweep.
 
-    The chain stays among the feasible states and moves by one variable at a time. Atoms that hard
-    clauses make equal, opposite or fixed move as one; hard clauses that separate the feasible states in
-    other ways (a parity over three atoms, a cycle of implications) keep the chain in the part where
-    it starts, and the marginals are those of this part: use McSat or Exact there. The random numbers
-    depend on ``seed`` and ``record`` alone.
+    The chains stay among the feasible states and move by one variable at a time, and after each sweep by
+    blocks that lead from one start's mode to another's. Atoms that hard clauses make equal, opposite or
+    fixed move as one, and those that they define follow. Modes that neither single variables nor the
+    blocks lead between keep chains apart, which their disagreement tells where some start in each.
     """
 
-    sweeps: int = 20_000
+    samples: int = 20_000
     burn_in: int = 1_000
-    seed: int = 0
-    record: int = 0
+    route: ClassVar[str] = "gibbs"
 
-    def marginals(self, model: ClauseModel, weights: Floats) -> Marginals:
-        """As ``MarginalEngine.marginals``; Unsolved where no first state is found."""
-        problem, rng = reduced(model, weights), generator(self.seed, self.record)
-        memory = walksat.search(problem.clauses)
-        memory.state[:] = feasible_state(problem, FLIPS, rng)
-        probability = np.zeros(problem.n_atoms)
-        sampling.gibbs(
-            problem.clauses,
-            memory,
-            self.burn_in,
-            self.sweeps,
-            rng,
-            probability,
-            np.zeros(problem.n_atoms),
-        )
-        estimate: Floats = np.minimum(probability / self.sweeps, 1.0)
-        return Marginals(problem.expand(estimate), None, "gibbs", self.sweeps)
+    def _sampler(self, problem: Reduced, blocks: sampling.Blocks) -> Draw:
+        memory = walksat.search(problem.clauses, interrupt.flag())
+        scratch = np.zeros((2, problem.n_atoms))
+
+        def draw(state: State, n: int, rng: Generator, total: Floats, square: Floats) -> None:
+            memory.state[:] = state
+            sampling.gibbs(problem.clauses, memory, blocks, n, rng, total, square, *scratch)
+            state[:] = memory.state
+
+        return draw

@@ -31,17 +31,22 @@ class Ilp:
     """Exact MPE by branch and bound over the compact program; its route is ``ilp``.
 
     ``solver`` is ``highs`` (in this process) or ``cbc`` (the program that PuLP carries along).
-    ``max_nodes`` ends the search early: the best state so far comes back uncertified, and where
-    there is none Unsolved is raised. Of several optimal states the solver picks one, the same on
+    ``max_nodes`` and, of HiGHS, ``max_work`` (its steps, each counted as the entries of its matrix) end
+    the search early, at the same place on every run: the best state so far comes back uncertified, and
+    where there is none Unsolved is raised. Of several optimal states the solver picks one, the same on
     every run and whatever was solved before. The program of the last model is kept, and while the
     merged weights keep their signs only its objective is changed.
     """
 
     def __init__(
-        self, solver: Literal["highs", "cbc"] = "highs", *, max_nodes: int | None = None
+        self,
+        solver: Literal["highs", "cbc"] = "highs",
+        *,
+        max_nodes: int | None = None,
+        max_work: int | None = None,
     ) -> None:
-        self._solver = SOLVERS[solver](max_nodes)
-        self._max_nodes = max_nodes
+        self._solver = SOLVERS[solver](max_nodes, max_work)
+        self._limits = f"max_nodes {max_nodes}, max_work {max_work}"
         self._merged: _Merged | None = None
         self._program: _Program | None = None
 
@@ -84,8 +89,8 @@ class Ilp:
         if problem.status != pulp.LpStatusOptimal or not model.feasible(state := program.state()):
             status = pulp.LpStatus[problem.status]
             raise Unsolved(
-                f"the solver found no feasible state ({status}, max_nodes {self._max_nodes}): "
-                "raise max_nodes or leave it out"
+                f"the solver found no feasible state ({status}, {self._limits}): "
+                "raise max_nodes and max_work or leave them out"
             )
         score = value(model, state, weights, bonus)
         bound = max(score, self._solver.bound(problem) + constant)

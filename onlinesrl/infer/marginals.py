@@ -8,32 +8,44 @@ import numpy as np
 
 from onlinesrl.ground.convert import network_of
 from onlinesrl.ground.model import ClauseModel, Floats
+from onlinesrl.infer.diagnostics import combined
 from onlinesrl.infer.engine import Infeasible, MarginalEngine, Marginals
 from onlinesrl.infer.gibbs import Gibbs
 from onlinesrl.infer.mcsat import McSat
 from onlinesrl.infer.mpe import Wide, _structured, components, restrict
+from onlinesrl.infer.tables import Tables
 from onlinesrl.kernels import elimination, sumproduct
 
 
 class Exact:
-    """Sum-product variable elimination. Raises Wide where the tables would be too large."""
+    """Sum-product variable elimination, clause by clause or, where that is too wide, on ``Tables``.
+
+    Raises Wide where these would be too large as well.
+    """
 
     def marginals(self, model: ClauseModel, weights: Floats) -> Marginals:
         """As ``MarginalEngine.marginals``; ``log_z`` is that of ``w . f``."""
-        net, order = network_of(model)
-        memory = _structured(net, model)
-        table = np.zeros((max(1, len(weights)), 3))
-        table[: len(weights), 0] = weights
-        unary, scratch = np.zeros(len(memory.unary)), np.zeros(len(memory.table))
-        log_z = sumproduct.sum_product(net, memory, table, 0.0, 0.0, unary, scratch)
-        if log_z == -np.inf or np.any(np.diff(model.start) == 0):
-            raise Infeasible("no state satisfies the hard clauses and the groups")
-        atoms = np.arange(model.n_atoms)
-        probability = np.empty(model.n_atoms)
-        probability[order] = unary[atoms + net.var_of[atoms] + 1]
-        return Marginals(
-            np.clip(probability, 0.0, 1.0), log_z + _constant(model, weights, memory), "exact", 0
-        )
+        try:
+            return _by_clause(model, weights)
+        except Wide:
+            return Tables().marginals(model, weights)
+
+
+def _by_clause(model: ClauseModel, weights: Floats) -> Marginals:
+    """Eliminate with every atom or group as a variable, the defined atoms too."""
+    net, order = network_of(model)
+    memory = _structured(net, model)
+    table = np.zeros((max(1, len(weights)), 3))
+    table[: len(weights), 0] = weights
+    unary, scratch = np.zeros(len(memory.unary)), np.zeros(len(memory.table))
+    log_z = sumproduct.sum_product(net, memory, table, 0.0, 0.0, unary, scratch)
+    if log_z == -np.inf or np.any(np.diff(model.start) == 0):
+        raise Infeasible("no state satisfies the hard clauses and the groups")
+    atoms = np.arange(model.n_atoms)
+    probability = np.empty(model.n_atoms)
+    probability[order] = unary[atoms + net.var_of[atoms] + 1]
+    log_z += _constant(model, weights, memory)
+    return Marginals(np.clip(probability, 0.0, 1.0), log_z, "exact", 0)
 
 
 def _constant(model: ClauseModel, weights: Floats, memory: elimination.Structure) -> float:
@@ -61,17 +73,20 @@ class Narrow:
         """As ``MarginalEngine.marginals``; ``log_z`` where all of it is exact."""
         live = (model.weight_index < 0) | (model.clause_weights(weights) != 0)
         probability = np.empty(model.n_atoms)
-        parts = []
+        places, parts = [], []
         for atoms, clauses in components(model, live):
+            places.append(atoms)
             parts.append(self._part(restrict(model, atoms, clauses), weights))
             probability[atoms] = parts[-1].probability
         log_z = [part.log_z for part in parts]
         known = [z for z in log_z if z is not None]
+        samples = max((part.samples for part in parts), default=0)
         return Marginals(
             probability,
             float(sum(known)) if len(known) == len(log_z) else None,
             "+".join(sorted({part.route for part in parts})) or "exact",
-            max((part.samples for part in parts), default=0),
+            samples,
+            combined(model.n_atoms, samples, places, [part.diagnostics for part in parts]),
         )
 
     def _part(self, part: ClauseModel, weights: Floats) -> Marginals:
@@ -85,12 +100,21 @@ Method = Literal["exact", "mcsat", "gibbs"]
 
 
 def marginals(
-    model: ClauseModel, weights: Floats, method: Method = "exact", *, seed: int = 0
+    model: ClauseModel,
+    weights: Floats,
+    method: Method = "exact",
+    *,
+    seed: int = 0,
+    error: float | None = None,
 ) -> Marginals:
-    """Return marginals by one of the methods; ``exact`` samples by MC-SAT where it is too wide."""
+    """Return marginals by one of the methods; ``exact`` samples by MC-SAT where it is too wide.
+
+    ``seed`` and ``error`` are those of ``Chains``.
+    """
+    mcsat = McSat(seed=seed, error=error)
     engines: dict[Method, MarginalEngine] = {
-        "exact": Narrow(McSat(seed=seed)),
-        "mcsat": McSat(seed=seed),
-        "gibbs": Gibbs(seed=seed),
+        "exact": Narrow(mcsat),
+        "mcsat": mcsat,
+        "gibbs": Gibbs(seed=seed, error=error),
     }
     return engines[method].marginals(model, weights)

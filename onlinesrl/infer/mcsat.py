@@ -3,57 +3,62 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from onlinesrl.ground.model import ClauseModel, Floats
-from onlinesrl.infer.engine import Marginals
-from onlinesrl.infer.reduce import reduced
-from onlinesrl.infer.walksat import feasible_state
+from onlinesrl import interrupt
+from onlinesrl.ground.model import Floats, State
+from onlinesrl.infer.chains import Chains, Draw
+from onlinesrl.infer.reduce import Reduced
 from onlinesrl.kernels import completion, sampling, walksat
-from onlinesrl.kernels.clauses import generator
+from onlinesrl.kernels.clauses import Generator
 
 
 @dataclass(frozen=True)
-class McSat:
+class McSat(Chains):
     """MC-SAT with SampleSAT (Wei, Erenrich & Selman 2004) and unit propagation.
 
     A sample satisfies a random part of the clauses that the last one satisfies, the hard ones all.
     One in ``1 / jump`` samples is sought from a random state by SampleSAT, in up to ``flips`` moves;
     this crosses whatever separates solutions, but finds some more often than others. The rest go on
     from the last sample. Either way ``sweeps`` sweeps of Gibbs sampling among the solutions follow,
-    which have no bias. The random numbers depend on ``seed`` and ``record`` alone.
+    then blocks that lead from one start's mode to another's, and a sweep of Gibbs sampling among all
+    states; these have no bias. The search's bias, small, is the same in all chains: none of the
+    diagnostics tells it.
     """
 
-    samples: int = 1_000
-    burn_in: int = 100
     flips: int = 10_000
     sweeps: int = 10
-    jump: float = 0.1
-    seed: int = 0
-    record: int = 0
+    jump: float = 0.5
+    route: ClassVar[str] = "mcsat"
 
-    def marginals(self, model: ClauseModel, weights: Floats) -> Marginals:
-        """As ``MarginalEngine.marginals``; Unsolved where no first state is found."""
-        problem, rng = reduced(model, weights), generator(self.seed, self.record)
-        clauses, atoms = problem.clauses, problem.n_atoms
-        memory = walksat.search(clauses)
-        memory.state[:] = feasible_state(problem, self.flips, rng)
-        probability = np.zeros(atoms)
-        sampling.mcsat(
-            clauses,
-            memory,
-            completion.trail(atoms, len(clauses.weight)),
-            self.burn_in,
-            self.samples,
-            self.flips,
-            self.sweeps,
-            self.jump,
-            rng,
-            probability,
-            np.zeros(atoms),
-            np.zeros(atoms, np.uint8),
-            np.zeros(len(clauses.exactly), np.int32),
-        )
-        estimate: Floats = np.minimum(probability / self.samples, 1.0)
-        return Marginals(problem.expand(estimate), None, "mcsat", self.samples)
+    def _sampler(self, problem: Reduced, blocks: sampling.Blocks) -> Draw:
+        clauses, n_atoms = problem.clauses, problem.n_atoms
+        memory = walksat.search(clauses, interrupt.flag())
+        trail = completion.trail(n_atoms, len(clauses.weight))
+        kept, tied = np.zeros(n_atoms, np.uint8), np.zeros(len(clauses.exactly), np.int32)
+        probability, score = np.zeros((2, n_atoms))
+
+        def draw(state: State, n: int, rng: Generator, total: Floats, square: Floats) -> None:
+            memory.state[:] = state
+            sampling.mcsat(
+                clauses,
+                memory,
+                trail,
+                blocks,
+                n,
+                self.flips,
+                self.sweeps,
+                self.jump,
+                rng,
+                total,
+                square,
+                probability,
+                score,
+                kept,
+                tied,
+            )
+            state[:] = memory.state
+
+        return draw

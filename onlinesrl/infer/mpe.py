@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from onlinesrl import interrupt
 from onlinesrl.errors import OnlinesrlError
 from onlinesrl.ground.convert import network_of
 from onlinesrl.ground.model import ClauseModel, Floats, Indices, State
@@ -23,6 +24,8 @@ class Elimination:
         self, model: ClauseModel, weights: Floats, *, bonus: Floats | None = None
     ) -> Solution:
         """See ``MapEngine.solve``; ties go to the first value of each variable."""
+        if np.any((np.diff(model.start) == 0) & (model.weight_index < 0)):  # an empty hard clause
+            raise Infeasible("no state satisfies the hard rules")
         net, order = network_of(model)
         memory = _structured(net, model)
         bonus = np.zeros(model.n_atoms) if bonus is None else bonus
@@ -33,8 +36,6 @@ class Elimination:
             raise Infeasible("no state satisfies the hard rules")
         state = np.empty(model.n_atoms, np.uint8)
         state[order] = found[: model.n_atoms]
-        if not model.feasible(state):  # an empty hard clause
-            raise Infeasible("no state satisfies the hard rules")
         score = value(model, state, weights, bonus)
         return Solution(state, score, score, "elimination", certified=True)
 
@@ -42,7 +43,9 @@ class Elimination:
 def _structured(net: Network, model: ClauseModel) -> kernel.Structure:
     arcs, cells = 64 + 8 * len(model.literals), 4096
     while True:
-        memory = kernel.structure_memory(model.n_atoms + 1, model.n_clauses + 1, arcs, cells)
+        memory = kernel.structure_memory(
+            model.n_atoms + 1, model.n_clauses + 1, arcs, cells, interrupt.flag()
+        )
         status = kernel.structure(net, memory)
         if status == kernel.SOLVED:
             return memory
@@ -75,7 +78,7 @@ class Mpe:
             state[atoms] = parts[-1].state
         score = value(model, state, weights, bonus)
         slack = sum(p.bound - p.score for p in parts)
-        route = "ilp" if any(p.route == "ilp" for p in parts) else "elimination"
+        route = next((p.route for p in parts if p.route != "elimination"), "elimination")
         return Solution(state, score, score + slack, route, all(p.certified for p in parts))
 
     def _solve(self, part: ClauseModel, weights: Floats, bonus: Floats) -> Solution:

@@ -3,7 +3,8 @@
 Hard clauses of one literal fix atoms, and with the groups they propagate; two hard clauses ``x v y``
 and ``!x v !y`` make ``y`` another name of ``!x``. Inertia written as hard rules grounds to chains of
 hundreds of such pairs, which no search of one-atom steps gets across. What is left has its equal
-clauses merged and its unit clauses, weights of zero and constants taken out.
+clauses merged and its unit clauses, weights of zero and constants taken out; atoms that hard clauses
+define stand last.
 """
 
 from __future__ import annotations
@@ -17,11 +18,10 @@ import numpy as np
 
 from onlinesrl.ground.model import ClauseModel, Floats, Indices, State
 from onlinesrl.infer.engine import Infeasible
+from onlinesrl.infer.gates import Literals, definitions
 from onlinesrl.kernels.clauses import Clauses
 
 Values = TypeVar("Values", State, Floats)
-Literals = tuple[int, ...]
-"""Sorted, each ``atom + 1`` or ``-(atom + 1)``."""
 
 HARD_MARGIN = 1000.0
 """How far every infeasible state lies below every feasible one: exp(-1000) is 0 in a float."""
@@ -64,6 +64,7 @@ def reduced(model: ClauseModel, weights: Floats, bonus: Floats | None = None) ->
     for clause, weight in soft.items():
         if rewritten := names.rewrite(clause):
             _add(merged, rewritten, weight)
+    _turn_negative_pairs(merged)
     kept = {clause: weight for clause, weight in merged.items() if weight != 0}
     return _assemble(model, names, sorted(left), kept)
 
@@ -96,6 +97,26 @@ def _add(merged: dict[Literals, float], clause: Literals, weight: float) -> None
     if len(clause) == 1 and clause[0] < 0:
         clause, weight = (-clause[0],), -weight
     merged[clause] = merged.get(clause, 0.0) + weight
+
+
+def _turn_negative_pairs(merged: dict[Literals, float]) -> None:
+    """Make ``x v y`` and ``!x v !y`` of weights below 0 ``x v !y`` and ``!x v y`` of weights above 0.
+
+    Of the four always three are true. A sampler that keeps a clause of weight below 0 false fixes both
+    atoms; one that keeps ``x <=> !y`` may still move them together.
+    """
+    for clause in [clause for clause in merged if len(clause) == 2]:
+        x, y = clause
+        opposite = tuple(sorted((-x, -y)))
+        excess = max(merged[clause], merged.get(opposite, 0.0))
+        if excess < 0:
+            for pair, change in (
+                (clause, -excess),
+                (opposite, -excess),
+                ((x, -y), -excess),
+                ((-x, y), -excess),
+            ):
+                _add(merged, tuple(sorted(pair)), change)
 
 
 class _Names:
@@ -145,6 +166,10 @@ class _Names:
                 self._unite(clause[0], self.true, queue, occurrences)
             elif (-clause[1], -clause[0]) in pairs:
                 self._unite(clause[0], -clause[1], queue, occurrences)
+            elif (clause[0], -clause[1]) in pairs or (-clause[1], clause[0]) in pairs:
+                self._unite(clause[0], self.true, queue, occurrences)
+            elif (-clause[0], clause[1]) in pairs or (clause[1], -clause[0]) in pairs:
+                self._unite(clause[1], self.true, queue, occurrences)
             else:
                 pairs.add(clause)
 
@@ -193,6 +218,9 @@ def _assemble(
     name = np.array(names.name[1:-1], np.int64).reshape(-1)
     own = np.flatnonzero(name == atom)
     own = own[np.argsort(model.group[own], kind="stable")]
+    gates = definitions(hard, (model.group >= 0).tolist())
+    computed = np.array([abs(gate.literal) - 1 for gate in gates], np.int64)
+    own = np.concatenate([own[~np.isin(own, computed)], computed])
     m = len(own)
     number = np.zeros(names.true + 1, np.int64)
     number[own + 1] = np.arange(m)
@@ -201,13 +229,21 @@ def _assemble(
     group = model.group[own]
     first = np.ones(m, np.bool_)
     first[1:] = (group[1:] < 0) | (group[1:] != group[:-1])
-    rows = [[2 * int(number[abs(x)]) + (x < 0) for x in clause] for clause in [*hard, *soft]]
+    defining = [gate.clauses() for gate in gates]
+    first_rows = [row[0] for row in defining] + [pair for row in defining for pair in row[1:]]
+    known = {tuple(sorted(row)) for row in first_rows}
+    hard = [*first_rows, *(clause for clause in hard if clause not in known)]
+
+    def code(x: int) -> int:
+        return 2 * int(number[abs(x)]) + (x < 0)
+
     soft_weight = np.array(list(soft.values()), np.float64)
     heavy = HARD_MARGIN + 4 * float(np.abs(soft_weight).sum())
     clauses = Clauses.of(
         first=first,
         exactly=np.array([g >= 0 and bool(model.exactly[g]) for g in group[first]], np.bool_),
-        rows=rows,
+        rows=[[code(x) for x in clause] for clause in [*hard, *soft]],
+        gates=len(gates),
         weight=np.concatenate((np.full(len(hard), heavy), soft_weight)),
         hard=len(hard),
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from onlinesrl import interrupt
 from onlinesrl.ground.model import ClauseModel, Floats, State
 from onlinesrl.infer.engine import Infeasible, Solution, Unsolved, value
 from onlinesrl.infer.reduce import Reduced, reduced
@@ -54,7 +55,7 @@ class WalkSat:
     def _search(self, problem: Reduced) -> State:
         """Return the best state of all tries."""
         clauses, rng = problem.clauses, generator(self.seed, self.record)
-        memory = kernel.search(clauses)
+        memory = kernel.search(clauses, interrupt.flag())
         preferences = np.random.default_rng((self.seed, self.record))
         best, lowest = memory.state.copy(), np.inf
         found = np.zeros_like(best)
@@ -79,7 +80,7 @@ def completed(
     part is shown to have no solution.
     """
     clauses = problem.clauses
-    trail = completion.trail(problem.n_atoms, len(clauses.weight))
+    trail = completion.trail(problem.n_atoms, len(clauses.weight), interrupt.flag())
     required = (np.arange(len(clauses.weight)) < clauses.hard).astype(np.float64)
     order = np.arange(problem.n_atoms, dtype=np.int32) if order is None else order
     status = completion.complete(clauses, trail, required, order, preferred, BACKTRACKS)
@@ -94,16 +95,23 @@ def completed(
     return state, status == completion.COMPLETE
 
 
-def feasible_state(problem: Reduced, flips: int, rng: Generator) -> State:
-    """Return a feasible state, to start a chain from: by completion, else by WalkSAT.
+def feasible_state(
+    problem: Reduced,
+    flips: int,
+    rng: Generator,
+    preferred: State | None = None,
+    order: NDArray[np.int32] | None = None,
+) -> State:
+    """Return a feasible state near the preferred one: by completion, else by WalkSAT.
 
-    Raises Infeasible or Unsolved.
+    ``order`` and ``preferred`` are those of ``completion.complete``. Raises Infeasible or Unsolved.
     """
-    preferred = np.full(problem.n_atoms, completion.BY_GAIN, np.uint8)
-    state, feasible = completed(problem, preferred)
+    if preferred is None:
+        preferred = np.full(problem.n_atoms, completion.BY_GAIN, np.uint8)
+    state, feasible = completed(problem, preferred, order)
     if feasible:
         return state
-    memory = kernel.search(problem.clauses)
+    memory = kernel.search(problem.clauses, interrupt.flag())
     memory.weight[problem.clauses.hard :] = 0.0
     memory.state[:] = state
     if kernel.maxwalksat(problem.clauses, memory, flips, 0.5, 0, rng, state) > 0:

@@ -5,6 +5,10 @@ Atoms stand in *variables* as in ``network``: variable ``v`` holds the atoms
 ``2 * atom`` where positive, ``2 * atom + 1`` where negative. Clause ``c`` adds ``weight[c]`` to the
 score of the states in which it is true; the first ``hard`` clauses must be true and have a weight that
 outweighs all others together.
+
+Atoms that hard clauses define as conjunctions of other literals stand last, each a variable of its own.
+They are computed, never drawn or moved. The first ``gates`` clauses are ``d v !l1 v ... v !ln`` for them
+in their order, inputs before outputs and ``d`` or ``!d`` first; then ``!d v li`` follow.
 """
 
 from __future__ import annotations
@@ -24,9 +28,9 @@ Generator = np.ndarray[tuple[int], np.dtype[np.uint64]]
 """The state of a random number generator, uint64[1]."""
 
 
-def generator(seed: int, record: int = 0) -> Generator:
-    """Return a generator whose numbers depend on the seed and the record's number alone."""
-    mixed = np.random.SeedSequence((seed, record)).generate_state(1, np.uint64)
+def generator(seed: int, record: int = 0, chain: int = 0) -> Generator:
+    """Return a generator whose numbers depend on the seed and the record's and chain's numbers alone."""
+    mixed = np.random.SeedSequence((seed, record, chain)).generate_state(1, np.uint64)
     return np.asarray(mixed, np.uint64)
 
 
@@ -65,6 +69,11 @@ class Clauses(NamedTuple):
     hard: int  # clauses below it are hard
     occ_start: Ints32  # [literal code + 1]
     occ: Ints32  # clauses
+    aim_start: Ints32  # [clause + 1]
+    aim: Ints32  # literals of atoms that may be moved, each of which helps to make the clause true
+    gates: int  # defined atoms, the last ones
+    defining: int  # clauses below it define atoms: true of themselves
+    drawn: int  # variables below it may be moved, the others are computed
 
     @classmethod
     def of(
@@ -74,12 +83,13 @@ class Clauses(NamedTuple):
         rows: list[list[int]],
         weight: Floats,
         hard: int,
+        gates: int = 0,
     ) -> Clauses:
         """Lay out clauses given as rows of literal codes; ``first[atom]``: it begins a variable."""
-        start = np.array([0, *accumulate(map(len, rows))], np.int32)
-        literal = np.array(list(chain.from_iterable(rows)), np.int32)
+        start, literal = _rows(rows)
         count = np.bincount(literal, minlength=2 * len(first))
         clause = np.repeat(np.arange(len(rows)), np.diff(start))
+        aim_start, aim = _rows(_aims(rows, gates)) if gates else (start, literal)
         return cls(
             var_of=(np.cumsum(first) - 1).astype(np.int32),
             var_start=np.append(np.flatnonzero(first), len(first)).astype(np.int32),
@@ -90,4 +100,24 @@ class Clauses(NamedTuple):
             hard=hard,
             occ_start=np.concatenate(([0], np.cumsum(count))).astype(np.int32),
             occ=clause[np.argsort(literal, kind="stable")].astype(np.int32),
+            aim_start=aim_start,
+            aim=aim,
+            gates=gates,
+            defining=int(start[gates]),
+            drawn=int(np.count_nonzero(first)) - gates,
         )
+
+
+def _rows(rows: list[list[int]]) -> tuple[Ints32, Ints32]:
+    """Compress rows."""
+    start = np.array([0, *accumulate(map(len, rows))], np.int32)
+    return start, np.array(list(chain.from_iterable(rows)), np.int32)
+
+
+def _aims(rows: list[list[int]], gates: int) -> list[list[int]]:
+    """Return each clause with the literals of computed atoms replaced by what makes them true."""
+    aims: dict[int, list[int]] = {}
+    for literal, *inputs in rows[:gates]:
+        aims[literal] = [y for x in inputs for y in aims.get(x ^ 1, [x ^ 1])]
+        aims[literal ^ 1] = [y for x in inputs for y in aims.get(x, [x])]
+    return [list(dict.fromkeys(y for x in row for y in aims.get(x, [x]))) for row in rows]

@@ -27,12 +27,13 @@ class Trail(NamedTuple):
     n_false: Ints32  # [clause]
     decision: Ints32  # [decision] its place
     resume: Ints32  # [decision] where in the order it was made
+    stop: Bytes  # the first is not 0: leave the work, whose result is not used
 
 
 FIXED, PROPAGATED, DECISIONS = 0, 1, 2
 
 
-def trail(atoms: int, clauses: int) -> Trail:
+def trail(atoms: int, clauses: int, stop: Bytes | None = None) -> Trail:
     """Return an empty trail for so many atoms and clauses."""
     i32 = np.int32
     return Trail(
@@ -43,6 +44,7 @@ def trail(atoms: int, clauses: int) -> Trail:
         np.zeros(clauses, i32),
         np.zeros(atoms, i32),
         np.zeros(atoms, i32),
+        np.zeros(1, np.uint8) if stop is None else stop,
     )
 
 
@@ -174,7 +176,7 @@ def _backtrack(cl: Clauses, t: Trail, required: Floats, limit: int) -> int:
     0: none is left; more than ``limit``: given up.
     """
     steps = 0
-    while t.size[DECISIONS] > 0 and steps <= limit:
+    while t.size[DECISIONS] > 0 and steps <= limit and not t.stop[0]:
         steps += 1
         t.size[DECISIONS] -= 1
         place = t.decision[t.size[DECISIONS]]
@@ -183,7 +185,7 @@ def _backtrack(cl: Clauses, t: Trail, required: Floats, limit: int) -> int:
         _undo(cl, t, place)
         if fix(t, atom, other) and propagate(cl, t, required):
             return steps
-    return 0 if steps <= limit else limit + 1
+    return 0 if steps <= limit and not t.stop[0] else limit + 1
 
 
 @kernel
@@ -201,6 +203,8 @@ def complete(
         return CONTRADICTION
     i = 0
     while i < len(order):
+        if t.stop[0]:
+            return GIVEN_UP
         atom = order[i]
         i += 1
         if t.fixed[atom] != OPEN:

@@ -64,13 +64,19 @@ class Structure(NamedTuple):
     table: Floats  # [cell]
     choice: Ints32  # [cell of a message]
     value: Ints32  # [variable]
+    stop: Bytes  # the first is not 0: leave the work, whose result is not used
 
 
 ARCS, MEMBERS, GENERICS, CELLS = 0, 1, 2, 3
 
 
-def structure_memory(atoms: int, rows: int, arcs: int, cells: int) -> Structure:
-    """Return scratch memory for a world of so many atoms, rows, arcs and table cells."""
+def structure_memory(
+    atoms: int, rows: int, arcs: int, cells: int, stop: Bytes | None = None
+) -> Structure:
+    """Return scratch memory for a world of so many atoms, rows, arcs and table cells.
+
+    ``stop`` is looked at while kernels work with it.
+    """
     i32 = np.int32
 
     def ints(n: int) -> Ints32:
@@ -103,6 +109,7 @@ def structure_memory(atoms: int, rows: int, arcs: int, cells: int) -> Structure:
         np.zeros(cells),
         ints(cells),
         ints(atoms),
+        np.zeros(1, np.uint8) if stop is None else stop,
     )
 
 
@@ -178,6 +185,8 @@ def _classify(net: Network, st: Structure, row: int) -> int:
     start = net.lit_start[row]
     literals = net.lit_start[row + 1] - start
     last = net.row_len[row] - 1
+    if literals == 0:  # no state makes it true, which other engines tell
+        return WIDE
     if literals == 1:
         st.row_kind[row] = UNARY
         return SOLVED
@@ -321,6 +330,8 @@ def structure(net: Network, st: Structure) -> int:
     st.place[:n] = -1
     for r in range(net.size[ROWS]):
         status = _classify(net, st, r)
+        if st.stop[0]:
+            status = WIDE
         if status != SOLVED:
             return status
     status = _order(net, st)
@@ -548,6 +559,8 @@ def eliminate(
     _fill(net, st, weights, cu, cv)
     total = 0.0
     for place in range(n):
+        if st.stop[0]:
+            return total
         v = st.order[place]
         members = st.clique_start[place + 1] - st.clique_start[place]
         if members == 1 and st.generic_head[v] < 0:

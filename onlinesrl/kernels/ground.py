@@ -1,8 +1,8 @@
 """Grounding of one world: open atoms, indexes, and the join plans run by backtracking.
 
 All constants are integers. Types that are joined on, enumerated or queried are numbered anew in every
-world (dense, in order of first appearance, declared constants first), so relations are indexed by
-counting and atoms are numbered by mixed radix. Work is proportional to the tuples read and the rows
+world (dense, in order of first appearance, those that all worlds share first), so relations are indexed
+by counting and atoms are numbered by mixed radix. Work is proportional to the tuples read and the rows
 written.
 """
 
@@ -10,6 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onlinesrl.kernels.background import (
+    Facts,
+    Own,
+    match_fact,
+    number_beside,
+    shared_beside,
+    without_facts,
+)
 from onlinesrl.kernels.jit import inlined, kernel
 from onlinesrl.kernels.network import (
     ATOMS,
@@ -26,11 +34,13 @@ from onlinesrl.kernels.network import (
     Ints,
     Ints32,
     Network,
+    sort,
 )
 
 # What a world can come back with.
 OK = 0
 GROW_ATOMS, GROW_ROWS, GROW_INDEX = 1, 2, 3
+GROW_DATA = 7
 TOO_MANY_ATOMS, TOO_MANY_GROUNDINGS, EVIDENCE_BREAKS_RULE = 11, 12, 13
 SATISFIED = 19
 
@@ -38,7 +48,12 @@ SCAN, ABSENT, DOMAIN, EQUAL, UNEQUAL = 0, 1, 2, 3, 4
 LESS, AT_MOST, SAME, OTHER, COMPUTE = 5, 6, 7, 8, 9  # on whole numbers
 PLUS, MINUS, TIMES, OVER, MODULO = 0, 1, 2, 3, 4
 NO_NUMBER = -(1 << 62)
+SPARSE = 64  # the cells of an index on few tuples, where a type has many more constants
 NO_GROUP, AT_MOST_ONE, EXACTLY_ONE = 0, 1, 2
+ALL, LISTED, FOUND = 0, 1, 2
+"""Which atoms of a world are open: all; those that it lists; those that hard rules leave."""
+LITERALS_EACH = 8
+"""So many literals, and bindings of existentials, count as one more ground clause against the limit."""
 
 
 class Plans(NamedTuple):
@@ -54,6 +69,7 @@ class Plans(NamedTuple):
     query_listed: Ints32  # [query] slot of its listed atoms, the observed among them
     query_false: Ints32  # [query] slot of its atoms false by evidence
     query_truth: Ints32  # [query] slot of its true atoms
+    query_denied: Ints32  # [query] slot of the atoms that its truth says are false
     # relations
     arity: Ints32  # [slot]
     index_slot: Ints32  # [index]
@@ -83,6 +99,13 @@ class Plans(NamedTuple):
     exist_start: Ints32  # [clause + 1]
     exist_step_start: Ints32  # [2 * existential + variant, and one more]
     exist_literal_start: Ints32  # [existential + 1] into the literals
+    # what finds the open atoms; of its parts the first binds an atom's arguments (the first variables),
+    # the others are exclusions that start from these, each followed by its existentials
+    found_query: Ints32  # [candidates] query predicate
+    found_again: Bytes  # [candidates] 1: joins with what candidates before it found
+    found_part: Ints32  # [candidates + 1]
+    part_exists: Bytes  # [part] 1: an existential of the exclusion before it
+    part_step_start: Ints32  # [part + 1]
     # templates
     first_weight: Ints  # [clause] its weight; those of declared constants
     unseen_weight: Ints  # [clause] weights of template constants that are not in the table
@@ -91,8 +114,6 @@ class Plans(NamedTuple):
     template_type: Ints32
     template_stride: Ints32  # > 0: offset stride within a block of weights; 0: part of the key
     declared: Ints32  # [type] number of declared constants
-    declared_start: Ints32  # [type] into declared_number
-    declared_number: Ints  # the whole numbers that declared constants are, or NO_NUMBER
 
 
 class Batch(NamedTuple):
@@ -103,11 +124,17 @@ class Batch(NamedTuple):
     data: Ints32
     domain: Ints32  # [world, type] number of constants
     member_start: Ints  # [world, type] into member, -1: the type is not numbered by world
-    member: Ints32  # packed number of a world's constants beyond the declared ones, by world number
+    member: Ints32  # packed number of a world's constants beyond the shared ones, by world number
     stream: Ints32  # the same constants' stream-wide number, negative: unknown
     number: Ints  # the whole numbers that they are, or NO_NUMBER (only where plans compute)
-    listed: Bytes  # [world] 1: open atoms are listed
+    shared: Ints32  # [type] number of constants that all worlds have: declared, shown, of facts
+    shared_start: Ints  # [type] into the next two
+    shared_stream: Ints32  # the stream-wide number of shared constants, negative: unknown
+    shared_number: Ints  # the whole numbers that they are, or NO_NUMBER (only where plans compute)
+    listed: Bytes  # [world] ALL, LISTED or FOUND
     labelled: Bytes  # [world] 1: the truth is known
+    facts: Facts
+    own: Own
 
 
 class Scratch(NamedTuple):
@@ -119,10 +146,15 @@ class Scratch(NamedTuple):
     index_row: Ints32
     index_start_at: Ints  # [index]
     index_row_at: Ints  # [index]
+    index_mask: Ints  # [index] the bits of a constant that say its cell
     table: Ints32  # hash table of duplicate removal
     variable: Ints  # [rule variable]
     cursor: Ints  # [step]
     stop: Ints  # [step]
+    own_cursor: (
+        Ints  # [step] where the world's own tuples begin, once the facts are read; -1: they are
+    )
+    own_stop: Ints  # [step]
     row_key: Ints32  # [row, template variable]
     row_offset: Ints32  # [row]
 
@@ -145,8 +177,11 @@ def scratch(
         np.zeros(cells, np.int32),
         np.zeros(indexes + 1, np.int64),
         np.zeros(indexes + 1, np.int64),
+        np.zeros(indexes + 1, np.int64),
         np.zeros(cells, np.int32),
         np.zeros(variables + 1, np.int64),
+        np.zeros(depth, np.int64),
+        np.zeros(depth, np.int64),
         np.zeros(depth, np.int64),
         np.zeros(depth, np.int64),
         np.zeros((rows, keys), np.int32),
@@ -162,10 +197,11 @@ def localise(
     local: bool,
     stream: bool,
     learning: bool,
-    declared: int,
-    declared_number: Ints32,
+    shared: int,
+    shared_place: Ints32,
     slot_start: Ints32,
     slot_type: Ints32,
+    slot_true: Bytes,
     worlds_before: int,
     stamp: Ints,
     place: Ints32,
@@ -175,18 +211,22 @@ def localise(
 ) -> tuple[int, int]:
     """Renumber the constants of one type: by world (``local``), by stream, or both.
 
-    Declared constants keep their declared numbers; others follow in order of first appearance, in the
-    stream only those of labelled worlds while ``learning`` (listed in ``fresh``), and those it does not
-    know get negative numbers. ``stamp``, ``place`` and ``stream_id`` are [packed number]; stamps are
-    never cleared, a world's is its number ever. Members are written from ``at`` on. Returns where they
-    end and the stream's next number.
+    Shared constants have the numbers in ``shared_place`` [packed number]; others follow in order of
+    first appearance, in the stream only those of labelled worlds while ``learning`` (listed in
+    ``fresh``), and those it does not know get negative numbers. The truth (``slot_true``) adds no
+    constants: those that only it names get negative numbers, too. ``stamp``, ``place`` and
+    ``stream_id`` are [packed number]; stamps are never cleared, a world's is its number ever. Members
+    are written from ``at`` on. Returns where they end and the stream's next number.
     """
     first = next_id
     for w in range(len(batch.listed)):
-        mark, n = worlds_before + w + 1, declared
+        mark, n = worlds_before + w + 1, shared
         if local:
             batch.member_start[w, kind] = at
-        for slot in range(batch.count.shape[1]):
+        for turn in range(2 * batch.count.shape[1]):
+            slot, true = turn % batch.count.shape[1], turn >= batch.count.shape[1]
+            if slot_true[slot] != true:
+                continue
             arity = slot_start[slot + 1] - slot_start[slot]
             stop = batch.start[w, slot] + arity * batch.count[w, slot]
             for k in range(arity):
@@ -194,8 +234,11 @@ def localise(
                     continue
                 for i in range(batch.start[w, slot] + k, stop, arity):
                     c = batch.data[i]
-                    if c < len(declared_number) and declared_number[c] >= 0:
-                        batch.data[i] = declared_number[c]
+                    if c < len(shared_place) and shared_place[c] >= 0:
+                        batch.data[i] = shared_place[c]
+                        continue
+                    if true:
+                        batch.data[i] = place[c] if stamp[c] == mark else -2 - c
                         continue
                     known = stream_id[c]
                     if stream and known < 0:
@@ -227,7 +270,7 @@ def _same_tuple(batch: Batch, start: int, arity: int, i: int, j: int) -> bool:
 
 
 @kernel
-def _deduplicate(batch: Batch, w: int, slot: int, arity: int, table: Ints32) -> None:
+def deduplicate(batch: Batch, w: int, slot: int, arity: int, table: Ints32) -> None:
     """Make a relation a set: repeated tuples are dropped, first places kept."""
     n, start = batch.count[w, slot], batch.start[w, slot]
     mask = 1
@@ -255,25 +298,42 @@ def _deduplicate(batch: Batch, w: int, slot: int, arity: int, table: Ints32) -> 
 def index_relations(plans: Plans, batch: Batch, w: int, s: Scratch) -> int:
     """Make every relation a set and index the arguments that plans look up."""
     for slot in range(len(plans.arity)):
+        if batch.facts.count[slot] > 0 and batch.count[w, slot] > 0:
+            batch.count[w, slot] = without_facts(
+                batch.facts,
+                batch.own,
+                batch.member_start,
+                w,
+                slot,
+                batch.data,
+                batch.start[w, slot],
+                batch.count[w, slot],
+                plans.arity[slot],
+            )
         if batch.count[w, slot] > 1:
             if 4 * batch.count[w, slot] > len(s.table):
                 return GROW_INDEX
-            _deduplicate(batch, w, slot, plans.arity[slot], s.table)
+            deduplicate(batch, w, slot, plans.arity[slot], s.table)
     at, row_at = 0, 0
     for x in range(len(plans.index_slot)):
         slot, argument = plans.index_slot[x], plans.index_argument[x]
-        n, cells = batch.count[w, slot], batch.domain[w, plans.index_type[x]]
+        n, cells, mask = batch.count[w, slot], batch.domain[w, plans.index_type[x]], -1
+        if cells > 4 * n + SPARSE:  # several constants share a cell
+            cells = SPARSE
+            while cells < n:
+                cells *= 2
+            mask = cells - 1
         if at + cells + 2 > len(s.index_start) or row_at + n > len(s.index_row):
             return GROW_INDEX
-        s.index_start_at[x], s.index_row_at[x] = at, row_at
+        s.index_start_at[x], s.index_row_at[x], s.index_mask[x] = at, row_at, mask
         column, arity = batch.start[w, slot] + argument, plans.arity[slot]
         s.index_start[at : at + cells + 2] = 0
         for i in range(n):
-            s.index_start[at + batch.data[column + i * arity] + 2] += 1
+            s.index_start[at + (batch.data[column + i * arity] & mask) + 2] += 1
         for c in range(at + 2, at + cells + 2):
             s.index_start[c] += s.index_start[c - 1]
         for i in range(n):
-            c = at + batch.data[column + i * arity] + 1
+            c = at + (batch.data[column + i * arity] & mask) + 1
             s.index_row[row_at + s.index_start[c]] = i
             s.index_start[c] += 1
         at += cells + 2
@@ -304,26 +364,6 @@ def find_atom(batch: Batch, w: int, q: int, key: int, net: Network, s: Scratch) 
         else:
             high = middle
     return low if low < s.query_base[q + 1] and net.key[low] == key else -1
-
-
-@kernel
-def sort(keys: Ints, first: int, stop: int) -> None:
-    """Sort a stretch of an array in place (heap sort: no memory, no bad case)."""
-    n = stop - first
-    for end in range(-(n // 2), n - 1):  # below 0: build the heap; from 0 on: take its maximum
-        root, size = -end - 1, n
-        if end >= 0:
-            size = n - 1 - end
-            keys[first], keys[first + size] = keys[first + size], keys[first]
-            root = 0
-        while 2 * root + 1 < size:
-            child = 2 * root + 1
-            if child + 1 < size and keys[first + child] < keys[first + child + 1]:
-                child += 1
-            if keys[first + root] >= keys[first + child]:
-                break
-            keys[first + root], keys[first + child] = keys[first + child], keys[first + root]
-            root = child
 
 
 @inlined
@@ -402,6 +442,15 @@ def _value(s: Scratch, term: int) -> int:
 
 
 @inlined
+def _shared(batch: Batch, w: int, kind: int, number: int) -> int:
+    """Return the shared number of a world's constant, -1 - its place among its own if it has none."""
+    if batch.facts.constants[kind] > 0:
+        return shared_beside(batch.own, batch.member_start, w, kind, number)
+    shared = batch.shared[kind]
+    return number if number < shared else shared - 1 - number
+
+
+@inlined
 def _open(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> None:
     """Set the cursor of a step to its first candidate."""
     op = plans.op[step]
@@ -409,12 +458,30 @@ def _open(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch)
     if op == DOMAIN:
         s.stop[depth] = batch.domain[w, plans.slot[step]]
     elif op in (SCAN, ABSENT):
-        x = plans.probe[step]
+        x, slot = plans.probe[step], plans.slot[step]
         if x < 0:
-            s.stop[depth] = batch.count[w, plans.slot[step]]
+            s.stop[depth] = batch.count[w, slot]
         else:
-            at = s.index_start_at[x] + _value(s, plans.probe_term[step])
+            at = s.index_start_at[x] + (_value(s, plans.probe_term[step]) & s.index_mask[x])
             s.cursor[depth], s.stop[depth] = s.index_start[at], s.index_start[at + 1]
+        s.own_cursor[depth] = -1
+        if batch.facts.count[slot] > 0:
+            _open_facts(plans, batch, w, step, depth, s)
+
+
+@inlined
+def _open_facts(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> None:
+    """Let the candidates among facts come before those of the world's own tuples."""
+    x, facts = plans.probe[step], batch.facts
+    first, stop = 0, int(facts.count[plans.slot[step]])
+    if x >= 0:
+        constant = _shared(batch, w, plans.index_type[x], _value(s, plans.probe_term[step]))
+        if constant < 0:
+            return
+        cell = facts.index_start[x] + constant
+        first, stop = facts.cell[cell], facts.cell[cell + 1]
+    s.own_cursor[depth], s.own_stop[depth] = s.cursor[depth], s.stop[depth]
+    s.cursor[depth], s.stop[depth] = first, stop
 
 
 @inlined
@@ -434,12 +501,43 @@ def _matches(plans: Plans, batch: Batch, w: int, step: int, i: int, s: Scratch) 
 
 
 @inlined
+def _next_match(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> bool:
+    """Move to a relation's next tuple that matches, first among facts; False: there is none."""
+    if s.own_cursor[depth] >= 0:
+        found = match_fact(
+            batch.facts,
+            batch.own,
+            batch.member_start,
+            w,
+            plans.slot[step],
+            plans.probe[step] >= 0,
+            s.cursor[depth],
+            s.stop[depth],
+            plans.term_start[step],
+            plans.term_start[step + 1],
+            plans.term,
+            plans.binds,
+            s.variable,
+        )
+        if found >= 0:
+            s.cursor[depth] = found
+            return True
+        s.cursor[depth], s.stop[depth] = s.own_cursor[depth], s.own_stop[depth]
+        s.own_cursor[depth] = -1
+    while s.cursor[depth] < s.stop[depth]:
+        s.cursor[depth] += 1
+        if _matches(plans, batch, w, step, s.cursor[depth] - 1, s):
+            return True
+    return False
+
+
+@inlined
 def _constant_number(plans: Plans, batch: Batch, w: int, kind: int, constant: int) -> int:
     """Return the whole number that a world's constant is, or NO_NUMBER."""
-    declared = plans.declared[kind]
-    if constant < declared:
-        return plans.declared_number[plans.declared_start[kind] + constant]
-    return batch.number[batch.member_start[w, kind] + constant - declared]
+    shared = _shared(batch, w, kind, constant)
+    if shared >= 0:
+        return batch.shared_number[batch.shared_start[kind] + shared]
+    return batch.number[batch.member_start[w, kind] - 1 - shared]
 
 
 @inlined
@@ -456,11 +554,13 @@ def _number(plans: Plans, batch: Batch, w: int, p: int, s: Scratch) -> int:
 @inlined
 def _find_number(plans: Plans, batch: Batch, w: int, kind: int, number: int) -> int:
     """Return the world's constant of a type that is a whole number, or -1."""
-    declared = plans.declared[kind]
-    if declared > 0:  # most often a range
-        guess = number - plans.declared_number[plans.declared_start[kind]]
-        at = plans.declared_start[kind] + guess
-        if 0 <= guess < declared and plans.declared_number[at] == number:
+    shared = batch.shared[kind]
+    if shared > 0:  # most often a range
+        guess = number - batch.shared_number[batch.shared_start[kind]]
+        at = batch.shared_start[kind] + guess
+        if 0 <= guess < shared and batch.shared_number[at] == number:
+            if batch.facts.constants[kind] > 0:
+                return number_beside(batch.own, batch.member_start, w, kind, guess)
             return guess
     for constant in range(batch.domain[w, kind]):
         if _constant_number(plans, batch, w, kind, constant) == number:
@@ -514,30 +614,25 @@ def _advance(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scrat
     op = plans.op[step]
     p = plans.term_start[step]
     if op == ABSENT:
-        if s.cursor[depth] < 0:
+        if s.cursor[depth] < 0 or _next_match(plans, batch, w, step, depth, s):
             return False
-        for i in range(s.cursor[depth], s.stop[depth]):
-            if _matches(plans, batch, w, step, i, s):
-                return False
-        s.cursor[depth] = -1
+        s.cursor[depth], s.stop[depth] = -1, -1
         return True
+    if op == SCAN:
+        return _next_match(plans, batch, w, step, depth, s)
     while s.cursor[depth] < s.stop[depth]:
         i = s.cursor[depth]
         s.cursor[depth] += 1
-        if op == SCAN:
-            if _matches(plans, batch, w, step, i, s):
-                return True
-        elif op == DOMAIN:
+        if op == DOMAIN:
             s.variable[plans.term[p]] = i
             return True
-        elif op >= LESS:
+        if op >= LESS:
             return _holds(plans, batch, w, step, s)
-        elif plans.binds[p]:  # EQUAL that binds its first term
+        if plans.binds[p]:  # EQUAL that binds its first term
             s.variable[plans.term[p]] = _value(s, plans.term[p + 1])
             return True
-        else:
-            same = _value(s, plans.term[p]) == _value(s, plans.term[p + 1])
-            return same == (op == EQUAL)
+        same = _value(s, plans.term[p]) == _value(s, plans.term[p + 1])
+        return same == (op == EQUAL)
     return False
 
 
@@ -676,12 +771,13 @@ def _each_binding(
     defining: bool,
     net: Network,
     s: Scratch,
+    limit: int,
 ) -> int:
     """Append an existential's bindings to a row, or define their atoms; OK, or what ended it."""
-    variant = 2 * e + batch.listed[w]
+    variant = 2 * e + (batch.listed[w] != ALL)
     first = plans.exist_step_start[variant]
     steps = plans.exist_step_start[variant + 1] - first
-    depth = 0
+    depth, bindings = 0, 0
     if steps > 0:
         _open(plans, batch, w, first, base, s)
     while depth >= 0:
@@ -691,6 +787,10 @@ def _each_binding(
             depth += 1
             _open(plans, batch, w, first + depth, base + depth, s)
         else:
+            bindings += 1
+            net.size[GROUNDINGS] += bindings % LITERALS_EACH == 0
+            if net.size[GROUNDINGS] > limit:
+                return TOO_MANY_GROUNDINGS
             if defining:
                 status = _define(plans, batch, w, c, e, net, s)
             else:
@@ -710,9 +810,10 @@ def _each_existential(
     defining: bool,
     net: Network,
     s: Scratch,
+    limit: int,
 ) -> int:
     for e in range(plans.exist_start[c], plans.exist_start[c + 1]):
-        status = _each_binding(plans, batch, w, c, e, base, defining, net, s)
+        status = _each_binding(plans, batch, w, c, e, base, defining, net, s, limit)
         if status != OK:
             return int(status)
     return OK
@@ -730,14 +831,53 @@ def _emit_key(plans: Plans, batch: Batch, w: int, c: int, run: int, row: int, s:
         constant = s.variable[plans.template_variable[p]]
         kind = plans.template_type[p]
         if batch.member_start[w, kind] >= 0 and constant >= plans.declared[kind]:
-            at = batch.member_start[w, kind] + constant - plans.declared[kind]
-            constant = batch.stream[at]
+            shared = _shared(batch, w, kind, constant)
+            if shared >= 0:
+                constant = batch.shared_stream[batch.shared_start[kind] + shared]
+            else:
+                constant = batch.stream[batch.member_start[w, kind] - 1 - shared]
         if plans.template_stride[p] == 0 or constant < 0:
             s.row_key[row, p - first] = constant
         elif constant < plans.declared[kind]:
             s.row_offset[row] += constant * plans.template_stride[p]
         else:
             s.row_key[row, p - first] = constant + 1
+
+
+@kernel
+def next_binding(
+    plans: Plans, batch: Batch, w: int, first: int, stop: int, base: int, began: bool, s: Scratch
+) -> bool:
+    """Move the steps from first to stop to their next binding, or first one; False: there is none."""
+    steps = stop - first
+    if steps == 0:
+        return not began
+    depth = steps - 1
+    if not began:
+        depth = 0
+        _open(plans, batch, w, first, base, s)
+    while depth >= 0:
+        if not _advance(plans, batch, w, first + depth, base + depth, s):
+            depth -= 1
+        elif depth == steps - 1:
+            return True
+        else:
+            depth += 1
+            _open(plans, batch, w, first + depth, base + depth, s)
+    return False
+
+
+@inlined
+def _undone(plans: Plans, batch: Batch, w: int, c: int, depth: int, s: Scratch) -> bool:
+    """Tell whether a clause without a literal has lost it to hard rules: they contradict each other."""
+    if batch.listed[w] != FOUND:
+        return False
+    lost = plans.literal_start[c] < plans.literal_start[c + 1]
+    for e in range(plans.exist_start[c], plans.exist_start[c + 1]):
+        if plans.exist_literal_start[e] < plans.exist_literal_start[e + 1]:
+            first, stop = plans.exist_step_start[2 * e], plans.exist_step_start[2 * e + 1]
+            lost = lost or next_binding(plans, batch, w, first, stop, depth, False, s)
+    return bool(lost)
 
 
 @inlined
@@ -751,6 +891,7 @@ def _emit(
     depth: int,
     net: Network,
     s: Scratch,
+    limit: int,
 ) -> int:
     """Write one row for the bound variables."""
     row = net.size[ROWS]
@@ -760,14 +901,14 @@ def _emit(
     count = _emit_literals(plans, batch, w, c, run, net, s)
     if count >= 0 and plans.exist_start[c] < plans.exist_start[c + 1]:
         start, atoms, variables = net.lit_start[row], net.size[ATOMS], net.size[VARIABLES]
-        status = _each_existential(plans, batch, w, c, depth, False, net, s)
+        status = _each_existential(plans, batch, w, c, depth, False, net, s, limit)
         if status != OK:
             net.size[LITERALS], net.size[ATOMS], net.size[VARIABLES] = start, atoms, variables
             return OK if status == SATISFIED else status
         count = net.size[LITERALS] - start
-    if count == 0 and plans.hard[c]:
+    if count == 0 and plans.hard[c] and not _undone(plans, batch, w, c, depth, s):
         return EVIDENCE_BREAKS_RULE
-    if count <= 0:
+    if count < 0 or (count == 0 and not plans.hard[c]):
         return OK
     net.row_len[row] = length
     net.row_clause[row] = c
@@ -782,7 +923,7 @@ def _emit(
     net.lit_start[row + 1] = net.size[LITERALS]
     net.size[ROWS] += 1
     if net.size[SETTLED] < net.size[ATOMS]:
-        return _each_existential(plans, batch, w, c, depth, True, net, s)
+        return _each_existential(plans, batch, w, c, depth, True, net, s, limit)
     return OK
 
 
@@ -806,7 +947,7 @@ def ground_clause(
     plans: Plans, batch: Batch, w: int, c: int, net: Network, s: Scratch, limit: int
 ) -> int:
     """Run the join plan of one clause in one world and write its rows."""
-    variant = 2 * c + batch.listed[w]
+    variant = 2 * c + (batch.listed[w] != ALL)
     first, steps = plans.step_start[variant], plans.step_start[variant + 1]
     steps -= first
     run, length = -1, 1
@@ -818,7 +959,7 @@ def ground_clause(
         net.size[GROUNDINGS] += length
         if net.size[GROUNDINGS] > limit:
             return TOO_MANY_GROUNDINGS
-        return _emit(plans, batch, w, c, run, length, 0, net, s)
+        return _emit(plans, batch, w, c, run, length, 0, net, s, limit)
     depth = 0
     _open(plans, batch, w, first, 0, s)
     while depth >= 0:
@@ -831,7 +972,7 @@ def ground_clause(
             net.size[GROUNDINGS] += length
             if net.size[GROUNDINGS] > limit:
                 return TOO_MANY_GROUNDINGS
-            status = _emit(plans, batch, w, c, run, length, steps, net, s)
+            status = _emit(plans, batch, w, c, run, length, steps, net, s, limit)
             if status != OK:
                 return status
     return OK

@@ -9,6 +9,7 @@ import numpy as np
 
 from onlinesrl.kernels.elimination import SOLVED, TABLES_FULL, Structure, eliminate, structure
 from onlinesrl.kernels.ground import (
+    FOUND,
     GROW_ATOMS,
     OK,
     Batch,
@@ -41,7 +42,7 @@ from onlinesrl.kernels.network import (
 from onlinesrl.kernels.updates import scale, shrinks, step
 
 GROW_WEIGHTS, GROW_TABLES, GROW_OUTPUT = 4, 5, 6
-EXTERNAL, OVER_LIMIT, AUDIT = 8, 9, 10
+EXTERNAL, OVER_LIMIT, AUDIT, STOPPED = 8, 9, 10, 11
 TRUTH_NOT_OPEN, TRUTH_BREAKS_GROUP, TRUTH_BREAKS_RULE, INFEASIBLE = 14, 15, 16, 17
 OVERFLOW = 24
 HUGE = 1e150  # no sum of an update may be larger, so that its squares and averages are finite too
@@ -97,10 +98,12 @@ class Output(NamedTuple):
     loss: Floats  # [world] hinge loss g_t(w_t)
     margin: Floats  # [world] score less that of the second best state; infinite: there is no other
     true_start: Ints  # [world + 1]
-    true_query: Ints32  # predicted atoms: query predicate
+    true_query: Ints32  # true and predicted atoms: query predicate
     true_key: Ints  # and number among its groundings
+    true_mark: Bytes  # 1: predicted, 2: true, 3: both
     class_start: Ints  # [world + 1]
     by_class: Ints  # [class, 3] hits, false alarms, misses
+    begun: Ints  # the numbers of weights and of blocks before the world that was begun last
 
 
 class State(NamedTuple):
@@ -206,6 +209,18 @@ def mean(weights: Weights) -> tuple[float, float]:
 
 
 @inlined
+def _named_atom(
+    plans: Plans, batch: Batch, w: int, q: int, slot: int, i: int, net: Network, s: Scratch
+) -> int:
+    """Return the atom of tuple i of the truth; -1: it is not open, -2: not of the world's constants."""
+    row = batch.start[w, slot] + i * plans.arity[slot]
+    for j in range(row, row + plans.arity[slot]):
+        if batch.data[j] < 0:
+            return -2
+    return find_atom(batch, w, q, radix_key(plans, batch, w, q, slot, i, s), net, s)
+
+
+@inlined
 def read_truth(
     plans: Plans, batch: Batch, w: int, net: Network, s: Scratch, truth: Bytes
 ) -> tuple[int, int]:
@@ -214,13 +229,14 @@ def read_truth(
     for a in range(net.size[ATOMS]):
         truth[a] = net.fixed[a] == TRUE
     for q in range(len(plans.query_truth)):
-        slot = plans.query_truth[q]
-        for i in range(batch.count[w, slot]):
-            key = radix_key(plans, batch, w, q, slot, i, s)
-            atom = find_atom(batch, w, q, key, net, s)
-            if atom < 0 or net.fixed[atom] == FALSE:
-                return TRUTH_NOT_OPEN, (q << 32) | i
-            truth[atom] = 1
+        for slot, value in ((plans.query_truth[q], 1), (plans.query_denied[q], 0)):
+            for i in range(batch.count[w, slot]):
+                atom = _named_atom(plans, batch, w, q, slot, i, net, s)
+                if atom == -1 and value == 0 and batch.listed[w] == FOUND:
+                    continue  # hard rules say so, too
+                if atom < 0 or net.fixed[atom] == (FALSE if value else TRUE):
+                    return TRUTH_NOT_OPEN, (slot << 32) | i
+                truth[atom] = value
     define(net, truth)
     v = broken_group(net, truth)
     if v >= 0:
@@ -372,7 +388,7 @@ def _record_atoms(
     settings: Settings,
     out: Output,
 ) -> bool:
-    """Write the predicted atoms and the counts by class; False: no room."""
+    """Write the true and predicted atoms, and the counts by class; False: no room."""
     at = out.true_start[w]
     out.by_class[out.class_start[w] : out.class_start[w + 1], :] = 0
     for q in range(len(plans.query_group)):
@@ -383,11 +399,11 @@ def _record_atoms(
             if not predicted and not true:
                 continue
             key = _radix_of(batch, w, net, s, q, a)
-            if predicted:
-                if at == len(out.true_key):
-                    return False
-                out.true_query[at], out.true_key[at] = q, key
-                at += 1
+            if at == len(out.true_key):
+                return False
+            out.true_query[at], out.true_key[at] = q, key
+            out.true_mark[at] = (1 if predicted else 0) + (2 if true else 0)
+            at += 1
             if q == settings.by_query and batch.labelled[w]:
                 j = plans.query_start[q] + settings.by_argument
                 kind = plans.query_type[j]
@@ -395,6 +411,34 @@ def _record_atoms(
                 out.by_class[number, 0 if predicted and true else 1 if predicted else 2] += 1
     out.true_start[w + 1] = at
     return True
+
+
+@inlined
+def _closed_units(plans: Plans, batch: Batch, w: int, net: Network, s: Scratch) -> int:
+    """Return how many units hard rules have closed, each of which is right.
+
+    They are the groups of atoms that have no variable, and those whose listed atoms evidence fixes
+    while there are others.
+    """
+    units = 0
+    for q in range(len(plans.query_group)):
+        stop = plans.query_start[q + 1]
+        groups, width = 1, 1
+        for j in range(plans.query_start[q], stop):
+            if j < stop - plans.query_grouped[q]:
+                groups *= batch.domain[w, plans.query_type[j]]
+            else:
+                width *= batch.domain[w, plans.query_type[j]]
+        units += groups
+        first, last = s.query_base[q], s.query_base[q + 1]
+        while first < last:
+            v, fixed = net.var_of[first], 0
+            for a in range(net.var_start[v], net.var_start[v + 1]):
+                fixed += net.fixed[a] != OPEN
+            size = net.var_start[v + 1] - net.var_start[v]
+            units -= fixed < size or fixed == width
+            first += size
+    return units
 
 
 @inlined
@@ -441,6 +485,10 @@ def record(
     out.counts[w, :] = 0
     if batch.labelled[w]:
         _count(net, state, out.counts[w])
+        if batch.listed[w] == FOUND:
+            closed = _closed_units(plans, batch, w, net, s)
+            out.counts[w, UNITS] += closed
+            out.counts[w, RIGHT_UNITS] += closed
     return True
 
 
@@ -498,6 +546,8 @@ def margin(net: Network, st: Structure, state: State, weights: Weights, score: f
     cu, cv = mean(weights)
     second = -np.inf
     for v in range(net.size[VARIABLES]):
+        if st.stop[0]:
+            break
         atom, old = _without(net, v, state.predicted)
         found = eliminate(net, st, weights.value, cu, cv, state.bonus, state.rival)
         if found > -np.inf and not (atom >= 0 and old == TRUE):
@@ -525,12 +575,17 @@ def run_batch(
 
     GROW_*: more room is needed, call again from that world. EXTERNAL: the world is prepared, and its
     inference is for another engine. AUDIT: the world is prepared, and is to be audited before it is
-    taken. OVER_LIMIT: the world is done, and there are more weights than ``max_weights``. A world
-    that is in error gets its status and the pass goes on.
+    taken. OVER_LIMIT: the world is done, and there are more weights than ``max_weights``. STOPPED:
+    ``st.stop`` asked to leave the world, nothing has been learned from it. A world that is in error
+    gets its status and the pass goes on.
     """
     for w in range(first, len(batch.listed)):
         out.true_start[w + 1] = out.true_start[w]
+        if w > first:
+            out.begun[0], out.begun[1] = weights.size[0], weights.size[1]
         status, detail = prepare(plans, batch, w, net, s, st, state, weights, settings, learning)
+        if st.stop[0]:
+            return w, STOPPED
         if GROW_ATOMS <= status <= GROW_TABLES:
             return w, status
         if status == EXTERNAL or (status == OK and external[w]):
@@ -538,6 +593,8 @@ def run_batch(
         update = learning and batch.labelled[w] == 1
         if status == OK and not _solve(net, st, state, weights, settings, update):
             status = INFEASIBLE
+        if st.stop[0]:
+            return w, STOPPED
         if status != OK:
             out.status[w], out.detail[w] = status, detail
             continue
@@ -545,6 +602,8 @@ def run_batch(
             return w, GROW_OUTPUT
         if settings.margins and not learning:
             out.margin[w] = margin(net, st, state, weights, out.score[w])
+            if st.stop[0]:
+                return w, STOPPED
         if update:
             out.loss[w] = learn_world(net, weights, state.truth, state.rival, settings)
             if np.isnan(out.loss[w]):

@@ -133,3 +133,23 @@ def soft_score(net: Network, state: Bytes, weights: Floats, cu: float, cv: float
                 i = weight + k * net.row_step[r]
                 total += net.row_sign[r] * (weights[i, 0] + cu * weights[i, 1] + cv * weights[i, 2])
     return total
+
+
+@kernel
+def sort(keys: Ints, first: int, stop: int) -> None:
+    """Sort a stretch of an array in place (heap sort: no memory, no bad case)."""
+    n = stop - first
+    for end in range(-(n // 2), n - 1):  # below 0: build the heap; from 0 on: take its maximum
+        root, size = -end - 1, n
+        if end >= 0:
+            size = n - 1 - end
+            keys[first], keys[first + size] = keys[first + size], keys[first]
+            root = 0
+        while 2 * root + 1 < size:
+            child = 2 * root + 1
+            if child + 1 < size and keys[first + child] < keys[first + child + 1]:
+                child += 1
+            if keys[first + root] >= keys[first + child]:
+                break
+            keys[first + root], keys[first + child] = keys[first + child], keys[first + root]
+            root = child

@@ -1,10 +1,13 @@
 """Markov chains over weighted clauses: Gibbs sweeps by variable, and MC-SAT with SampleSAT.
 
-Both add to ``probability[atom]`` at every sample the probability that the atom is true given the rest
-of what was drawn, not the value drawn: the mean is the same, its variance smaller.
+A draw of an atom is at every sample the probability that it is true given the rest of what was drawn,
+not the value drawn: the mean is the same, its variance smaller. Of the atoms that others define it is
+the value. Both samplers flip *blocks* of atoms between their samples, which leaves the distribution as
+it is and leads from mode to mode.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -85,8 +88,8 @@ def _resample_group(
         flip(cl, s, chosen)
 
 
-@kernel
-def resample(
+@inlined
+def _resample(
     cl: Clauses,
     s: Search,
     v: int,
@@ -109,32 +112,146 @@ def resample(
 
 
 @kernel
+def resample(
+    cl: Clauses,
+    s: Search,
+    v: int,
+    share: float,
+    probability: Floats,
+    score: Floats,
+    rng: Generator,
+) -> None:
+    """Do as ``_resample``."""
+    _resample(cl, s, v, share, probability, score, rng)
+
+
+@inlined
+def _add_draw(cl: Clauses, s: Search, probability: Floats, total: Floats, square: Floats) -> None:
+    """Add a draw and its square to their sums, of defined atoms the values; clears the draw."""
+    for atom in range(len(cl.var_of)):
+        if atom >= len(cl.var_of) - cl.gates:
+            probability[atom] = s.state[atom]
+        total[atom] += probability[atom]
+        square[atom] += probability[atom] * probability[atom]
+        probability[atom] = 0.0
+
+
+class Blocks(NamedTuple):
+    """Sets of atoms to flip as one, such as those that two states differ in."""
+
+    start: Ints32  # [block + 1]
+    atom: Ints32
+    proposals: int  # after each draw
+
+
+@inlined
+def _top(parent: Ints32, atom: int) -> int:
+    """Return what stands for an atom's class."""
+    while parent[atom] != atom:
+        parent[atom] = parent[parent[atom]]
+        atom = parent[atom]
+    return atom
+
+
+@inlined
+def _join(parent: Ints32, one: int, other: int) -> None:
+    """Unite two classes; the lower atom stands for both."""
+    one, other = _top(parent, one), _top(parent, other)
+    parent[max(one, other)] = min(one, other)
+
+
+@kernel
+def connect(cl: Clauses, differs: Bytes, parent: Ints32) -> None:
+    """Set ``parent[atom]`` to what stands for the component of differing atoms that it is in.
+
+    Two are connected by a clause or a variable that has both.
+    """
+    for atom in range(len(differs)):
+        parent[atom] = atom
+    for c in range(len(cl.weight)):
+        first = -1
+        for p in range(cl.start[c], cl.start[c + 1]):
+            atom = cl.literal[p] >> 1
+            if differs[atom]:
+                _join(parent, atom, first if first >= 0 else atom)
+                first = atom
+    for v in range(len(cl.exactly)):
+        first = -1
+        for atom in range(cl.var_start[v], cl.var_start[v + 1]):
+            if differs[atom]:
+                _join(parent, atom, first if first >= 0 else atom)
+                first = atom
+    for atom in range(len(differs)):
+        parent[atom] = _top(parent, atom)
+
+
+@inlined
+def _in_groups(cl: Clauses, s: Search, blocks: Blocks, k: int) -> bool:
+    """Tell whether the variables of a block have as many true atoms as they may."""
+    for p in range(blocks.start[k], blocks.start[k + 1]):
+        v = cl.var_of[blocks.atom[p]]
+        n_true = 0
+        for atom in range(cl.var_start[v], cl.var_start[v + 1]):
+            n_true += s.state[atom]
+        if n_true > 1 or n_true < cl.exactly[v]:
+            return False
+    return True
+
+
+@inlined
+def _flip_block(cl: Clauses, s: Search, blocks: Blocks, k: int) -> float:
+    """Flip a block, which may leave the groups; returns the gain."""
+    gained = 0.0
+    for p in range(blocks.start[k], blocks.start[k + 1]):
+        gained += gain(cl, s, blocks.atom[p])
+        flip(cl, s, blocks.atom[p])
+    return gained
+
+
+@inlined
+def _flip_blocks(cl: Clauses, s: Search, blocks: Blocks, rng: Generator) -> None:
+    """Flip random blocks, each with the probability of Metropolis."""
+    for _ in range(blocks.proposals):
+        k = below(rng, len(blocks.start) - 1)
+        gained = _flip_block(cl, s, blocks, k)
+        taken = gained >= 0 or uniform(rng) < math.exp(gained)
+        if not (taken and _in_groups(cl, s, blocks, k)):
+            _flip_block(cl, s, blocks, k)
+
+
+@kernel
 def gibbs(
     cl: Clauses,
     s: Search,
-    burn_in: int,
+    blocks: Blocks,
     sweeps: int,
     rng: Generator,
+    total: Floats,
+    square: Floats,
     probability: Floats,
     score: Floats,
 ) -> None:
-    """Sweep over the variables in their order, from ``s.state``, feasible; sums up the last sweeps.
+    """Sweep over the variables in their order, from ``s.state``, feasible; adds up each sweep's draw.
 
-    Geman & Geman (1984), with a variable's values as one block.
+    Geman & Geman (1984), with a variable's values as one block. ``probability`` [atom], all 0, and
+    ``score`` [atom] are scratch.
     """
     count(cl, s)
-    for sweep in range(burn_in + sweeps):
-        share = 1.0 if sweep >= burn_in else 0.0
-        for v in range(len(cl.exactly)):
-            resample(cl, s, v, share, probability, score, rng)
+    for _ in range(sweeps):
+        for v in range(cl.drawn):
+            if s.stop[0]:
+                return
+            _resample(cl, s, v, 1.0, probability, score, rng)
+        _add_draw(cl, s, probability, total, square)
+        _flip_blocks(cl, s, blocks, rng)
 
 
 @inlined
 def _slice(cl: Clauses, s: Search, t: Trail, rng: Generator) -> None:
-    """Draw the clauses that must stay as they are; ``s.weight`` is REQUIRED for them, else 0.
+    """Draw the clauses that must stay as they are; the others have 0 in ``s.weight``.
 
-    A clause of weight w > 0 that is true stays so with probability 1 - exp(-w); one of w < 0 that
-    is false stays false with probability 1 - exp(w), so that its literals are fixed.
+    A clause of weight w > 0 that is true stays so with probability 1 - exp(-w), REQUIRED; one of w < 0
+    that is false stays false with probability 1 - exp(w), -REQUIRED: its literals are fixed.
     """
     clear(t)
     for c in range(len(cl.weight)):
@@ -144,6 +261,7 @@ def _slice(cl: Clauses, s: Search, t: Trail, rng: Generator) -> None:
             if c < cl.hard or uniform(rng) >= math.exp(-w):
                 s.weight[c] = REQUIRED
         elif w < 0 and s.n_true[c] == 0 and uniform(rng) >= math.exp(w):
+            s.weight[c] = -REQUIRED
             for p in range(cl.start[c], cl.start[c + 1]):
                 fix_literal(t, cl.literal[p] ^ 1)
 
@@ -179,37 +297,23 @@ def _any_value(cl: Clauses, t: Trail, s: Search, v: int, rng: Generator) -> None
 
 
 @inlined
-def _place(
-    cl: Clauses,
-    s: Search,
-    t: Trail,
-    jumps: bool,
-    share: float,
-    probability: Floats,
-    tied: Ints32,
-    rng: Generator,
-) -> int:
-    """Set what propagation fixed, and draw what it left free of every clause; add up both.
+def _place(cl: Clauses, s: Search, t: Trail, jumps: bool, tied: Ints32, rng: Generator) -> int:
+    """Set what propagation fixed, and draw what it left free of every clause.
 
-    Returns how many variables are neither, listed in ``tied``; they get any value if ``jumps``.
+    Defined atoms are left to ``count``. Returns how many variables are neither, listed in ``tied``;
+    they get any value if ``jumps``.
     """
     n_tied = 0
-    for v in range(len(cl.exactly)):
+    for v in range(cl.drawn):
         freedom = _tied(cl, s, t, v)
         if freedom == 2:
             tied[n_tied] = v
             n_tied += 1
         if freedom == 1 or (freedom == 2 and jumps):
             _any_value(cl, t, s, v, rng)
-        values = 0.0 if cl.exactly[v] else 1.0
-        for atom in range(cl.var_start[v], cl.var_start[v + 1]):
-            values += t.fixed[atom] == OPEN
-        for atom in range(cl.var_start[v], cl.var_start[v + 1]):
-            if freedom == 0:
+        elif freedom == 0:
+            for atom in range(cl.var_start[v], cl.var_start[v + 1]):
                 s.state[atom] = t.fixed[atom] == TRUE
-                probability[atom] += share * s.state[atom]
-            elif freedom == 1 and t.fixed[atom] == OPEN:
-                probability[atom] += share / values
     return n_tied
 
 
@@ -243,7 +347,7 @@ def _sample_sat(
     Wei, Erenrich & Selman (2004). False: not within so many moves.
     """
     for _ in range(flips):
-        if s.size[HARD] + s.size[SOFT] == 0:
+        if s.size[HARD] + s.size[SOFT] == 0 or s.stop[0]:
             return True
         if uniform(rng) < 0.5:
             _anneal(cl, s, tied[below(rng, n_tied)], TEMPERATURE, rng)
@@ -259,45 +363,54 @@ def mcsat(
     cl: Clauses,
     s: Search,
     t: Trail,
-    burn_in: int,
+    blocks: Blocks,
     samples: int,
     flips: int,
     sweeps: int,
     jump: float,
     rng: Generator,
+    total: Floats,
+    square: Floats,
     probability: Floats,
     score: Floats,
     kept: Bytes,
     tied: Ints32,
 ) -> int:
-    """Run MC-SAT (Poon & Domingos 2006) from ``s.state``, feasible; sums up the last samples.
+    """Run MC-SAT (Poon & Domingos 2006) from ``s.state``, feasible; adds up each sample's draw.
 
     A sample: slice; propagate; go on from the last sample or, with probability ``jump``, from what
     SampleSAT finds from a random state (the last sample where it finds nothing); then ``sweeps``
     Gibbs sweeps among the solutions, which leave the uniform distribution as it is and undo the
-    bias of the search. Returns the number of failures. ``score`` [atom], ``kept`` [atom] and
-    ``tied`` [variable] are scratch.
+    bias of the search. At its end are blocks and a sweep of Gibbs sampling itself, whose draw it
+    is: it moves what slices hold by soft clauses. Returns the number of failures. ``probability``
+    [atom], all 0, ``score`` [atom], ``kept`` [atom] and ``tied`` [variable] are scratch.
     """
     failures = 0
     copy(cl.weight, s.weight)
     count(cl, s)
-    for sample in range(burn_in + samples):
-        share = 1.0 if sample >= burn_in else 0.0
+    for _ in range(samples):
         _slice(cl, s, t, rng)
         units(cl, t, s.weight)
         propagate(cl, t, s.weight)
         copy(s.state, kept)
         jumps = uniform(rng) < jump
-        n_tied = _place(cl, s, t, jumps, share, probability, tied, rng)
+        n_tied = _place(cl, s, t, jumps, tied, rng)
         copy(t.fixed, s.fixed)
         count(cl, s)
         if not _sample_sat(cl, s, tied, n_tied, flips, rng):
-            failures += share > 0
+            failures += 1
             copy(kept, s.state)
             count(cl, s)
         for _ in range(sweeps):
+            if s.stop[0]:
+                return failures
             for i in range(n_tied):
-                resample(cl, s, tied[i], share / sweeps, probability, score, rng)
+                _resample(cl, s, tied[i], 0.0, probability, score, rng)
         copy(cl.weight, s.weight)
+        s.fixed[:] = OPEN
         count(cl, s)
+        _flip_blocks(cl, s, blocks, rng)
+        for v in range(cl.drawn):
+            _resample(cl, s, v, 1.0, probability, score, rng)
+        _add_draw(cl, s, probability, total, square)
     return failures

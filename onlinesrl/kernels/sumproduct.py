@@ -132,6 +132,8 @@ def sum_product(
     _fill(net, st, weights, cu, cv)
     log_z = 0.0
     for place in range(n):
+        if st.stop[0]:
+            return log_z
         v = st.order[place]
         message = 0.0
         for _ in range(_first_cell(net, st, v)):
@@ -145,6 +147,8 @@ def sum_product(
     if log_z == -np.inf:
         return log_z
     for place in range(n - 1, -1, -1):
+        if st.stop[0]:
+            return log_z
         v = st.order[place]
         for _ in range(_first_cell(net, st, v)):
             received = _received(net, st, v, unary, table)

@@ -4,6 +4,8 @@ A clause is *broken* where it has weight above 0 and is false, or below 0 and tr
 Jiang 1997; Richardson & Domingos 2006, section 4.2). A move gives one variable another value: it
 flips one atom, or two of the same group. Each clause's count of true literals is kept up to date;
 how much a move gains is read from these counts in the lists of the atoms that it flips.
+
+Atoms that others define are never flipped on their own: with an atom, what follows from it is flipped.
 """
 
 from typing import NamedTuple
@@ -16,7 +18,7 @@ from onlinesrl.kernels.network import OPEN, Bytes, Floats, Ints, Ints32
 
 HARD, SOFT = 0, 1
 OFF, ON = 0, 1
-NONE = -1
+NONE, END = -1, -2
 TIE = 1e-9
 """Costs closer than this are equal: they differ by rounding."""
 
@@ -33,22 +35,30 @@ class Search(NamedTuple):
     size: Ints32  # broken hard clauses, broken soft clauses
     moved: Ints  # [variable] the step of its last move
     move: Ints32  # atoms to flip OFF and ON, NONE: no such atom
+    due: (
+        Ints32  # [gate + 1] gates to look at, a chain that begins in the last cell; NONE: not in it
+    )
+    stop: Bytes  # the first is not 0: leave the work, whose result is not used
 
 
-def search(cl: Clauses) -> Search:
-    """Return scratch memory for these clauses, with their weights."""
+def search(cl: Clauses, stop: Bytes | None = None) -> Search:
+    """Return scratch memory for these clauses, with the weights of those that define nothing."""
     atoms, clauses = len(cl.var_of), len(cl.weight)
     i32 = np.int32
+    weight = cl.weight.copy()
+    weight[: cl.defining] = 0.0
     return Search(
         np.zeros(atoms, np.uint8),
         np.full(atoms, OPEN, np.uint8),
-        cl.weight.copy(),
+        weight,
         np.zeros(clauses, i32),
         np.zeros(clauses, i32),
         np.zeros(clauses, i32),
         np.zeros(2, i32),
         np.zeros(len(cl.exactly), np.int64),
         np.zeros(2, i32),
+        np.append(np.full(cl.gates, NONE, i32), i32(END)),
+        np.zeros(1, np.uint8) if stop is None else stop,
     )
 
 
@@ -77,8 +87,20 @@ def _update(cl: Clauses, s: Search, c: int) -> None:
 
 
 @inlined
+def compute(cl: Clauses, s: Search) -> None:
+    """Give the defined atoms the values that follow from the others."""
+    for gate in range(cl.gates):
+        literal = cl.literal[cl.start[gate]]
+        true = True
+        for p in range(cl.start[gate] + 1, cl.start[gate + 1]):
+            true = true and not literal_true(s, cl.literal[p])
+        s.state[literal >> 1] = true == (literal & 1 == 0)
+
+
+@inlined
 def count(cl: Clauses, s: Search) -> None:
     """Count the true literals and list the broken clauses of ``s.state`` from nothing."""
+    compute(cl, s)
     s.size[:] = 0
     s.place[:] = NONE
     for c in range(len(cl.weight)):
@@ -90,7 +112,7 @@ def count(cl: Clauses, s: Search) -> None:
 
 @inlined
 def _tilt(cl: Clauses, s: Search, atom: int) -> None:
-    """Flip an atom in the state and the counts, not in the lists of broken clauses."""
+    """Flip one atom in the state and the counts, not in the lists of broken clauses."""
     s.state[atom] ^= 1
     true = 2 * atom + (s.state[atom] == 0)
     for p in range(cl.occ_start[true], cl.occ_start[true + 1]):
@@ -100,17 +122,41 @@ def _tilt(cl: Clauses, s: Search, atom: int) -> None:
         s.n_true[cl.occ[p]] -= 1
 
 
+@inlined
+def _follower(cl: Clauses, s: Search, atom: int) -> int:
+    """Return an atom that flips because this one and others did, or NONE.
+
+    A gate's clause has one true literal where the gate's atom is true, and some where it is false.
+    """
+    for literal in range(2 * atom, 2 * atom + 2 if cl.gates > 0 else 0):
+        p = cl.occ_start[literal]
+        while p < cl.occ_start[literal + 1] and cl.occ[p] < cl.gates:
+            if s.due[cl.occ[p]] == NONE:
+                s.due[cl.occ[p]] = s.due[cl.gates]
+                s.due[cl.gates] = cl.occ[p]
+            p += 1
+    while s.due[cl.gates] != END:
+        gate = s.due[cl.gates]
+        s.due[cl.gates], s.due[gate] = s.due[gate], NONE
+        literal = cl.literal[cl.start[gate]]
+        if s.n_true[gate] == 0 or (s.n_true[gate] > 1 and literal_true(s, literal)):
+            return literal >> 1
+    return NONE
+
+
 @kernel
 def flip(cl: Clauses, s: Search, atom: int) -> None:
-    """Flip an atom."""
-    _tilt(cl, s, atom)
-    for p in range(cl.occ_start[2 * atom], cl.occ_start[2 * atom + 2]):
-        _update(cl, s, cl.occ[p])
+    """Flip an atom, and what follows from it."""
+    while atom != NONE:
+        _tilt(cl, s, atom)
+        for p in range(cl.occ_start[2 * atom], cl.occ_start[2 * atom + 2]):
+            _update(cl, s, cl.occ[p])
+        atom = _follower(cl, s, atom)
 
 
 @inlined
-def gain(cl: Clauses, s: Search, atom: int) -> float:
-    """Weight that becomes true less weight that becomes false when an atom is flipped."""
+def _own_gain(cl: Clauses, s: Search, atom: int) -> float:
+    """Weight that becomes true less weight that becomes false when one atom is flipped."""
     total = 0.0
     becomes_true = 2 * atom + s.state[atom]
     for p in range(cl.occ_start[becomes_true], cl.occ_start[becomes_true + 1]):
@@ -123,17 +169,52 @@ def gain(cl: Clauses, s: Search, atom: int) -> float:
     return total
 
 
+@inlined
+def _turn_back(cl: Clauses, s: Search, atom: int) -> None:
+    """Flip an atom and what follows from it, not in the lists of broken clauses."""
+    while atom != NONE:
+        _tilt(cl, s, atom)
+        atom = _follower(cl, s, atom)
+
+
+@inlined
+def _turn(cl: Clauses, s: Search, atom: int) -> float:
+    """Do as ``_turn_back``, and return the gain."""
+    total = 0.0
+    while atom != NONE:
+        total += _own_gain(cl, s, atom)
+        _tilt(cl, s, atom)
+        atom = _follower(cl, s, atom)
+    return total
+
+
+@kernel
+def _gain_of_turn(cl: Clauses, s: Search, atom: int) -> float:
+    total = _turn(cl, s, atom)
+    _turn_back(cl, s, atom)
+    return total
+
+
+@inlined
+def gain(cl: Clauses, s: Search, atom: int) -> float:
+    """Weight that becomes true less weight that becomes false when an atom is flipped."""
+    return _own_gain(cl, s, atom) if cl.gates == 0 else _gain_of_turn(cl, s, atom)
+
+
+@inlined
+def _move_gain(cl: Clauses, s: Search, off: int, on: int) -> float:
+    if off < 0 or on < 0:
+        return gain(cl, s, max(off, on))
+    total = _turn(cl, s, off)
+    total += gain(cl, s, on)
+    _turn_back(cl, s, off)
+    return total
+
+
 @kernel
 def move_gain(cl: Clauses, s: Search, off: int, on: int) -> float:
     """Return the gain of flipping both atoms, of which either may be NONE."""
-    if off < 0:
-        return gain(cl, s, on)
-    total = gain(cl, s, off)
-    if on >= 0:
-        _tilt(cl, s, off)
-        total += gain(cl, s, on)
-        _tilt(cl, s, off)
-    return total
+    return _move_gain(cl, s, off, on)
 
 
 @inlined
@@ -160,14 +241,16 @@ def choose(
 ) -> float:
     """Choose a move that makes a literal of a broken clause what it should be, into ``s.move``.
 
+    Of a literal whose atom is defined, a literal that it hangs on.
+
     With probability ``noise`` any such move, else one of the greatest gain (ties at random) among
     the variables that have not moved since step ``oldest``, and those whose gain is above ``least``.
     Returns the gain; -inf: there is no move.
     """
     anything = uniform(rng) < noise
     best, ties = -np.inf, 0
-    for p in range(cl.start[c], cl.start[c + 1]):
-        literal = cl.literal[p]
+    for p in range(cl.aim_start[c], cl.aim_start[c + 1]):
+        literal = cl.aim[p]
         if literal_true(s, literal) != (s.weight[c] < 0):
             continue
         atom = literal >> 1
@@ -184,7 +267,7 @@ def choose(
                 continue
             if target >= 0 and (target == off or s.fixed[target] != OPEN):
                 continue
-            gained = move_gain(cl, s, off, target)
+            gained = _move_gain(cl, s, off, target)
             value = 0.0 if anything else gained
             if value < best or not (anything or s.moved[v] < oldest or gained > least):
                 continue
@@ -193,7 +276,7 @@ def choose(
                 s.move[OFF], s.move[ON], best = off, target, value
     if best == -np.inf or not anything:
         return best
-    return move_gain(cl, s, s.move[OFF], s.move[ON])
+    return _move_gain(cl, s, s.move[OFF], s.move[ON])
 
 
 @kernel
@@ -232,7 +315,7 @@ def maxwalksat(
     lowest = now
     copy(s.state, best)
     for step in range(flips):
-        if s.size[HARD] + s.size[SOFT] == 0:
+        if s.size[HARD] + s.size[SOFT] == 0 or s.stop[0]:
             break
         c = pick_broken(cl, s, rng)
         gained = choose(cl, s, c, noise, now - lowest + TIE, step - tabu, rng)

@@ -252,6 +252,9 @@ class Rule:
     constants which the table does not list, 0.
 
     ``types`` gives each variable of the formula its type.
+
+    The weight of a rule with a ``weight_variable`` is the number that this ``+`` variable stands for,
+    which evidence says. Learning leaves alone the weight of one that is ``fixed``.
     """
 
     formula: Formula
@@ -261,6 +264,8 @@ class Rule:
     text: str
     table: Table | None = None
     types: tuple[tuple[str, str], ...] = ()
+    weight_variable: str | None = None
+    fixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,8 +273,10 @@ class Program:
     """A model: the contents of one MLN file and those that it includes.
 
     ``types`` gives each type the constants that the file declares or uses, in order of first
-    occurrence. ``predicates`` holds the relations of ``functions``, too, by the functions' names.
-    ``text`` is the whole model as one text, with included files in their places.
+    occurrence; those in ``open`` have the constants that a stream has shown besides, as
+    ``label = {A, B, ...}`` says. ``predicates`` holds the relations of ``functions``, too, by the
+    functions' names. ``text`` is the whole model as one text, with included files in their places.
+    ``closed`` are the predicates that the file marks as those of a closed world, where its dialect does so.
     """
 
     file: str
@@ -278,3 +285,5 @@ class Program:
     rules: tuple[Rule, ...]
     functions: Mapping[str, FunctionType] = field(default_factory=dict)
     text: str = field(default="", repr=False, compare=False)
+    open: frozenset[str] = frozenset()
+    closed: frozenset[str] = frozenset()

@@ -7,9 +7,10 @@ existentially quantified a disjunction of conjunctions, each over bindings of it
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, product
+from math import prod
 from typing import TypeAlias
 
 from onlinesrl.lang.ast import (
@@ -67,6 +68,9 @@ _ORDER: dict[str, Callable[[int, int], bool]] = {
     ">=": operator.ge,
 }
 
+MAX_LITERALS = 20_000
+"""So many literals may the conjunctive normal form of a formula have."""
+
 Disjunct: TypeAlias = Literal | Compared | Some
 Disjunction: TypeAlias = tuple[Disjunct, ...]
 
@@ -75,7 +79,8 @@ def disjunctions(formula: Formula) -> list[Disjunction]:
     """Return the conjunctive normal form, without tautologies and repetitions.
 
     In each disjunction the variables of existential parts differ from all others. Raises
-    ValueError for a universal quantifier inside an existential one.
+    ValueError for a universal quantifier inside an existential one, and where the normal form, or
+    that of a part, would have more than `MAX_LITERALS`.
     """
     return [_apart(part) for part in _distinct(_conjuncts(formula, True))]
 
@@ -180,9 +185,30 @@ def _conjuncts(formula: Formula, positive: bool) -> list[Disjunction]:
         case And(operands) | Or(operands):
             inner = [_conjuncts(operand, positive) for operand in operands]
             joined = isinstance(formula, And) == positive
-            choices = ((part,) for part in chain(*inner)) if joined else product(*inner)
-            parts = [tuple(chain(*choice)) for choice in choices]
+            parts = _all_of(inner) if joined else _one_of(inner)
     return parts
+
+
+def _all_of(conjunctions: Sequence[Sequence[Disjunction]]) -> list[Disjunction]:
+    """Return the conjunctive normal form of a conjunction of these."""
+    _check_literals(sum(len(part) for parts in conjunctions for part in parts))
+    return list(chain(*conjunctions))
+
+
+def _one_of(conjunctions: Sequence[Sequence[Disjunction]]) -> list[Disjunction]:
+    """Return the conjunctive normal form of a disjunction of these."""
+    number = prod(map(len, conjunctions))
+    if number:
+        shares = (number // len(parts) * sum(map(len, parts)) for parts in conjunctions)
+        _check_literals(max(number, sum(shares)))
+    return [tuple(chain(*choice)) for choice in product(*conjunctions)]
+
+
+def _check_literals(number: int) -> None:
+    if number > MAX_LITERALS:
+        raise ValueError(
+            f"there are more than {MAX_LITERALS:,} literals in the conjunctive normal form"
+        )
 
 
 def _existential(formula: Exists | Forall, positive: bool) -> list[Disjunction]:
@@ -198,8 +224,8 @@ def _existential(formula: Exists | Forall, positive: bool) -> list[Disjunction]:
         used = {name for each in part for name in variables(each)}
         own = tuple(name for name in bound if name in used)
         parts = tuple(map(negated, part))
-        choices.append([Some(own, parts)] if own else parts)
-    return list(product(*choices))
+        choices.append([(Some(own, parts),)] if own else [(each,) for each in parts])
+    return _one_of(choices)
 
 
 def _distinct(parts: Iterable[Disjunction]) -> list[Disjunction]:

@@ -24,19 +24,29 @@ Words: TypeAlias = tuple[tuple[set[str], set[str], str], ...]
 _LATER = "are not supported yet"
 _START = r"^\s*"
 
-_MLN = (
+COMMON = (
+    Complaint(
+        _START,
+        r"=>|<=>|\^|v\s",
+        "a formula cannot start with a connective",
+        "a line may break after a connective, not before it",
+    ),
+    Complaint(
+        "",
+        '"',
+        "this quoted constant is not complete",
+        r"close the quotes on the same line; the escapes are \" \\ \' \n \t \r",
+    ),
+)
+"""What is wrong in every dialect."""
+
+MLN = (
     Complaint("", "#", "`#` begins an include", 'write `#include "other.mln"`'),
     Complaint(r"\)\s*", "v", "`v` needs a blank on both sides", "write `A(x) v B(x)`"),
     Complaint(
         r"^\s*v\s+",
         "",
         "a formula cannot start with `v`",
-        "a line may break after a connective, not before it",
-    ),
-    Complaint(
-        _START,
-        r"=>|<=>|\^",
-        "a formula cannot start with a connective",
         "a line may break after a connective, not before it",
     ),
     Complaint(
@@ -60,11 +70,15 @@ _MLN = (
     Complaint("", r"[@$]", "`@` and `$` are reserved characters", "put the constant in quotes"),
     Complaint("", r"\.[0-9]", "a number cannot start with a point", "write 0 before the point"),
     Complaint(
-        "",
-        '"',
-        "this quoted constant is not complete",
-        r"close the quotes on the same line; the escapes are \" \\ \' \n \t \r",
+        "", r"\?[A-Za-z]", "`?` before a name is pracmln's", "read it with --dialect pracmln"
     ),
+    Complaint(
+        r"^\s*\w+\s*",
+        ":(?![-=])",
+        "a weight that evidence gives is Tuffy's and RockIt's",
+        "read it with --dialect tuffy or --dialect rockit",
+    ),
+    *COMMON,
     Complaint("", r"[^\x00-\x7f]", "this character needs quotes", 'write "..." around constants'),
 )
 
@@ -88,6 +102,12 @@ _MLN_WORDS: Words = (
     ({"LPAR"}, set(), "`(`"),
     ({"EQUAL"}, {*_INSIDE}, "a comparison (=, !=, <, <=, >, >=)"),
     ({"PERIOD"}, set(), "a final period"),
+    ({"_OR"}, {"_IMPLIES", "_IF"}, "a connective"),
+    ({"VARIABLE"}, set(), "a variable (?x)"),
+    ({"RSQB"}, {"_BOTH", "_EITHER"}, "`]`"),
+    ({"BOUND"}, set(), "a bound (<= or >=)"),
+    ({"NUMBER"}, set(), "a number"),
+    ({"PLUS", "MINUS"}, {"STAR", "SLASH", "PERCENT"}, "an operator (+, -, *, /, %)"),
     ({"$END"}, {"_NEWLINE"}, "the end of the line"),
 )
 
@@ -96,7 +116,7 @@ def complaint(
     code: str,
     offset: int,
     accepted: Set[str],
-    complaints: Sequence[Complaint] = _MLN,
+    complaints: Sequence[Complaint] = MLN,
     words: Words = _MLN_WORDS,
 ) -> tuple[str, str | None]:
     """Return the message and the hint for the first place that does not parse.
@@ -117,7 +137,7 @@ def _alternatives(accepted: Set[str], known: Words) -> str:
         if needed <= left:
             words.append(word)
             left -= needed | implied
-    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+    return " or ".join(filter(None, (", ".join(words[:-1]), *words[-1:]))) or "something else"
 
 
 def _found(code: str, offset: int) -> str:

@@ -31,6 +31,8 @@ from onlinesrl.lang.ast import (
     replace_terms,
     terms,
 )
+from onlinesrl.lang.cnf import disjunctions
+from onlinesrl.lang.source import Source
 from onlinesrl.lang.text import show
 
 
@@ -41,6 +43,7 @@ class Definite:
     formula: Implies
     position: Position
     types: tuple[tuple[str, str], ...]
+    source: Source
 
     @property
     def head(self) -> Atom:
@@ -52,7 +55,10 @@ class Definite:
 def completions(
     definite: Iterable[Definite], predicates: Mapping[str, Predicate]
 ) -> tuple[Rule, ...]:
-    """Return the completion of each head predicate, in the order of their first clauses."""
+    """Return the completion of each head predicate, in the order of their first clauses.
+
+    Raises the source's error of the first clause where it is too large.
+    """
     groups: dict[str, list[Definite]] = {}
     for clause in definite:
         groups.setdefault(clause.head.predicate, []).append(clause)
@@ -66,6 +72,11 @@ def _completion(group: Sequence[Definite], predicate: Predicate) -> Rule:
     head = Atom(predicate.name, tuple(map(Variable, names)))
     formula = Implies(head, Or(bodies) if len(bodies) > 1 else bodies[0])
     position = group[0].position
+    try:
+        disjunctions(formula)
+    except ValueError as error:
+        message = f"too many clauses have the head {predicate.name}: {error} of their completion"
+        raise group[0].source.error(message, position) from None
     return Rule(formula, None, True, position, show(formula), types=tuple(types.items()))
 
 

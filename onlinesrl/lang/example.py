@@ -19,6 +19,11 @@ class ValuedAtom(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     value: float = 1.0
 
 
+def arguments(atom: list[Constant] | ValuedAtom) -> list[Constant]:
+    """Return the constants of an atom, with or without a value."""
+    return atom if isinstance(atom, list) else atom.args
+
+
 Atoms: TypeAlias = dict[str, list[list[Constant] | ValuedAtom]]
 
 

@@ -43,7 +43,7 @@ _HOLE = re.compile(
     r"[A-Z][A-Za-z0-9_'\-]*(?![A-Za-z0-9_'\-]|[ \t]*\()"
     r"|(?<![A-Za-z0-9_'\-.])-?[0-9]+(?![A-Za-z0-9_'\-.]))"
 )
-_NULLARY = re.compile(r"^[ \t]*([A-Z][A-Za-z0-9_'\-]*)[ \t]*(?:\([ \t]*\))?[ \t]*$", re.MULTILINE)
+_NULLARY = re.compile(r"^[ \t]*([A-Z][A-Za-z0-9_'\-]*)[ \t]*+(?:\([ \t]*\)[ \t]*)?$", re.MULTILINE)
 
 
 @dataclass(slots=True)

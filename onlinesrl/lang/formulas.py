@@ -28,8 +28,9 @@ from onlinesrl.lang.ast import (
     Term,
     Variable,
 )
+from onlinesrl.lang.dialect import ALCHEMY, Dialect
 from onlinesrl.lang.source import Source
-from onlinesrl.lang.text import show_term, unquote
+from onlinesrl.lang.text import WHOLE, show_term, unquote
 
 if TYPE_CHECKING:
     from lark import Token, Tree
@@ -74,13 +75,20 @@ class Converter:
     name is used elsewhere in the sentence gets a new one.
     """
 
-    def __init__(self, sentence: Tree[Token], source: Source, signs: Iterable[bool]) -> None:
+    def __init__(
+        self,
+        sentence: Tree[Token],
+        source: Source,
+        signs: Iterable[bool] = (),
+        dialect: Dialect = ALCHEMY,
+    ) -> None:
         self.mentions: list[Mention] = []
         self.binders: list[Binder] = []
         self._source = source
         self._signs = iter(signs)
+        self._dialect = dialect
         self._uses = _names(sentence)
-        self._taken = set(self._uses)
+        self._taken = {self._named(name) for name in self._uses}
 
     def formula(self, node: Node, bound: Mapping[str, str] | None = None) -> Formula:
         """Convert a formula's tree; ``bound`` gives the bound variables in scope their names."""
@@ -111,13 +119,13 @@ class Converter:
         sides = (self._argument(first, bound), self._argument(second, bound))
         left, right = (side.term for side in sides)
         compared: Equal | Compare
-        if sign in {"=", "!="}:
+        if sign in {"=", *_UNEQUAL}:
             compared = Equal(left, right)
         else:
             compared = Compare("<=" if sign == "=<" else str(sign), left, right)
             self._check_integers(sides)
         self.mentions.append(Mention(compared, sides, sides[0].position))
-        return Not(compared) if sign == "!=" else compared
+        return Not(compared) if sign in _UNEQUAL else compared
 
     def _quantified(self, node: Tree[Token], bound: Mapping[str, str]) -> Formula:
         word = next(_tokens(node))
@@ -126,15 +134,19 @@ class Converter:
         inner = _names(node)
         scope = dict(bound)
         for name in _tokens(names):
-            if name[0].isupper():
+            if self._dialect.variable(name) is None:
                 message = f"a quantifier binds variables, and {name} is a constant"
                 raise self._source.error(message, position(name))
             used_elsewhere = inner[name] < self._uses[name]
-            scope[str(name)] = self._fresh(name) if used_elsewhere else str(name)
+            own = self._named(name)
+            scope[str(name)] = self._fresh(own) if used_elsewhere else own
         variables = tuple(dict.fromkeys(scope[name] for name in _tokens(names)))
         self.binders.append(Binder(variables, position(word)))
         quantifier = Exists if word.lower() == "exist" else Forall
         return quantifier(variables, self.formula(body, scope))
+
+    def _named(self, name: Token) -> str:
+        return self._dialect.variable(name) or str(name)
 
     def _fresh(self, name: str) -> str:
         fresh = next(new for new in map(f"{name}{{}}".format, count(1)) if new not in self._taken)
@@ -143,13 +155,13 @@ class Converter:
 
     def _argument(self, node: Node, bound: Mapping[str, str]) -> Argument:
         if isinstance(node, str):
-            return Argument(leaf(node, self._source, bound), str(node), position(node))
+            term = leaf(node, self._source, self._dialect, bound)
+            return Argument(term, str(node), position(node))
         match node.data:
             case "plus":
                 return self._plus(node, bound)
-            case "marked":
-                (name,) = _tokens(node)
-                return Argument(Variable(str(name)), f"{name}!", position(node))
+            case "marked" | "optional" | "named":
+                return _declared(node)
             case "call":
                 return self._function(node, bound)
             case _:
@@ -157,13 +169,14 @@ class Converter:
 
     def _plus(self, node: Tree[Token], bound: Mapping[str, str]) -> Argument:
         _, name = _tokens(node)
-        if name[0].isupper():
+        variable = self._dialect.variable(name)
+        if variable is None:
             message = f"`+` needs a variable, and {name} is a constant"
             raise self._source.error(message, position(name))
         if name in bound:
             message = f"`+` needs a free variable, and a quantifier binds {name}"
             raise self._source.error(message, position(name))
-        return Argument(Variable(str(name), plus=True), f"+{name}", position(node))
+        return Argument(Variable(variable, plus=True), f"+{name}", position(node))
 
     def _function(self, node: Tree[Token], bound: Mapping[str, str]) -> Argument:
         name, *nodes = node.children
@@ -188,25 +201,30 @@ class Converter:
     def _check_integers(self, arguments: Iterable[Argument]) -> None:
         for argument in arguments:
             term = argument.term
-            if isinstance(term, Constant) and not term.name.removeprefix("-").isdecimal():
-                message = f"{argument.spelling} is not an integer"
+            if isinstance(term, Constant) and not WHOLE.fullmatch(term.name):
+                message = f"{argument.spelling} is not an integer of at most 18 digits"
                 raise self._source.error(message, argument.position)
 
 
+_UNEQUAL = {"!=", "=/=", "<>"}
+
 _CONNECTED: dict[str, Callable[[tuple[Formula, ...]], Formula]] = {
-    "not": lambda operands: Not(*operands),
-    "and": And,
-    "or": Or,
+    **dict.fromkeys(("not", "negative", "denied"), lambda operands: Not(*operands)),
+    **dict.fromkeys(("and", "both", "conditions"), And),
+    **dict.fromkeys(("or", "either"), Or),
     "implies": lambda operands: Implies(*operands),
     "iff": lambda operands: Iff(*operands),
 }
 
 
-def leaf(token: Token, source: Source, bound: Mapping[str, str] | None = None) -> Leaf:
+def leaf(
+    token: Token, source: Source, dialect: Dialect, bound: Mapping[str, str] | None = None
+) -> Leaf:
     """Convert a name, number or string; ``bound`` gives bound variables their names."""
-    if token.type == "NAME" and not token[0].isupper():
-        return Variable((bound or {}).get(token, str(token)))
-    if token.type == "NUMBER" and not token.removeprefix("-").isdigit():
+    variable = dialect.variable(token)
+    if variable is not None:
+        return Variable((bound or {}).get(token, variable))
+    if token.type == "NUMBER" and not (dialect.decimals or token.removeprefix("-").isdigit()):
         raise source.error(
             f"the constant {token} is not an integer",
             position(token),
@@ -222,9 +240,20 @@ def position(node: Node) -> Position:
     return Position(node.meta.line, node.meta.column)
 
 
-def _names(tree: Tree[Token]) -> Counter[str]:
+def _declared(node: Tree[Token]) -> Argument:
+    """Convert an argument that only a declaration has: a type with a mark, or a name after it."""
+    name, *rest = node.children
+    assert isinstance(name, str)
+    mark = {"marked": "!", "optional": "?"}.get(node.data, "")
+    if rest and not isinstance(rest[0], str):
+        mark = "!"
+    return Argument(Variable(str(name)), f"{name}{mark}", position(node))
+
+
+def _names(tree: Tree[Token]) -> Counter[Token]:
     """Count the occurrences of each name in a tree."""
-    return Counter(tree.scan_values(lambda each: getattr(each, "type", None) == "NAME"))
+    kinds = {"NAME", "VARIABLE"}
+    return Counter(tree.scan_values(lambda each: getattr(each, "type", None) in kinds))
 
 
 def _tokens(node: Tree[Token]) -> Iterator[Token]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,31 +20,48 @@ from onlinesrl.lang.ast import (
     Rule,
     Variable,
     replace_terms,
+    subformulas,
     terms,
 )
+from onlinesrl.lang.bounds import MAX_DEPTH
+from onlinesrl.lang.cardinality import counted, functional
 from onlinesrl.lang.checks import Checker, Declarations, TypedConstant
-from onlinesrl.lang.cnf import misplaced_universal
+from onlinesrl.lang.cnf import disjunctions, misplaced_universal
 from onlinesrl.lang.completion import Definite, completions
+from onlinesrl.lang.dialect import ALCHEMY, FLOAT, Dialect
 from onlinesrl.lang.families import Family, fold, generalise
 from onlinesrl.lang.formulas import Argument
+from onlinesrl.lang.given import ordered_variables
 from onlinesrl.lang.source import Source, read_text, source
-from onlinesrl.lang.syntax import Enumeration, FunctionDeclaration, Include, Sentence
+from onlinesrl.lang.syntax import (
+    Cardinality,
+    Enumeration,
+    FunctionDeclaration,
+    Include,
+    Sentence,
+    Statement,
+    statements,
+)
 from onlinesrl.lang.text import NAME, show
+from onlinesrl.lang.whole import MAX_PARTS, clauses_of
 
-_TYPE = re.compile(rf"({NAME})(!?)")
+MAX_INCLUDES = 1000
+"""So many files may be included in all; one that is included twice counts twice."""
+
+_TYPE = re.compile(rf"({NAME})([!?]?)")
 
 
-def load(path: str | Path) -> Program:
+def load(path: str | Path, dialect: Dialect = ALCHEMY) -> Program:
     """Read an MLN file: `parse` of its text; StorageError where it cannot be read."""
-    return parse(read_text(path), str(path))
+    return parse(read_text(path), str(path), dialect)
 
 
-def parse(text: str, file: str = "<model>") -> Program:
-    """Read a program in Alchemy's syntax; ``file`` names it in errors, and includes are beside it.
+def parse(text: str, file: str = "<model>", dialect: Dialect = ALCHEMY) -> Program:
+    """Read a program in a dialect's syntax; ``file`` names it in errors, and includes are beside it.
 
     Raises ModelError at the first mistake, or feature that is not supported.
     """
-    reader = _Reader()
+    reader = _Reader(dialect)
     whole = _File(reader, source(text, file), (), (Path(file).resolve(),)).read()
     return reader.program(file, whole)
 
@@ -51,11 +69,15 @@ def parse(text: str, file: str = "<model>") -> Program:
 class _Reader:
     """A program in the making."""
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
         self.types: dict[str, dict[str, tuple[int, ...]]] = {}
+        self.open: set[str] = set()
         self.declared = Declarations()
         self.rules: list[Rule] = []
         self.definite: list[Definite] = []
+        self.included = 0
+        self.closed: set[str] = set()
 
     def program(self, file: str, text: str) -> Program:
         types = {
@@ -64,7 +86,9 @@ class _Reader:
         }
         predicates = self.declared.predicates
         rules = (*self.rules, *completions(self.definite, predicates))
-        return Program(file, types, predicates, rules, self.declared.functions, text)
+        functions, opened = self.declared.functions, frozenset(self.open)
+        closed = frozenset(self.closed.difference(each.head.predicate for each in self.definite))
+        return Program(file, types, predicates, rules, functions, text, opened, closed)
 
     def occurs(self, type_: str, constant: str, place: tuple[int, ...]) -> None:
         """Note that a constant of a type stands at a place; places compare as in reading order."""
@@ -91,7 +115,7 @@ class _File:
     def read(self) -> str:
         """Add the file's statements to the program; return its text, of included files, too."""
         lines = self._source.text.split("\n")
-        parsed, families = fold(self._source.code(), self._source)
+        parsed, families = self._parsed()
         for statement in parsed:
             match statement:
                 case Enumeration():
@@ -108,27 +132,39 @@ class _File:
                     self._add_rule(statement, families.get(statement.position.line))
         return "\n".join(lines)
 
+    def _parsed(self) -> tuple[list[Statement], dict[int, Family]]:
+        code, dialect = self._source.code(), self._reader.dialect
+        if dialect is ALCHEMY:
+            return fold(code, self._source)
+        return statements(code, self._source, dialect), {}
+
     def _include(self, statement: Include) -> str:
         path = Path(self._source.file).parent / statement.path
         if path.suffix in {".db", ".cpp"}:
             hint = "a database is evidence" if path.suffix == ".db" else "C++ cannot be linked in"
             message = f"only MLN files can be included, not {statement.path}"
             raise self._source.error(message, statement.position, hint)
-        if path.resolve() in self._stack:
-            chain = " includes ".join(
-                each.name for each in (*self._stack[self._stack.index(path.resolve()) :], path)
-            )
-            raise self._source.error(f"this file includes itself: {chain}", statement.position)
         try:
-            text = read_text(path)
+            text, resolved = read_text(path, pipe=False), path.resolve()
         except StorageError as error:
             raise self._source.error(str(error), statement.position) from None
+        if resolved in self._stack:
+            chain = " includes ".join(
+                each.name for each in (*self._stack[self._stack.index(resolved) :], path)
+            )
+            raise self._source.error(f"this file includes itself: {chain}", statement.position)
+        self._reader.included += 1
+        if len(self._stack) > MAX_DEPTH or self._reader.included > MAX_INCLUDES:
+            message = f"at most {MAX_INCLUDES} files are included, and {MAX_DEPTH} by one another"
+            raise self._source.error(message, statement.position, "join some of them")
         prefix = (*self._prefix, statement.position.line)
-        stack = (*self._stack, path.resolve())
+        stack = (*self._stack, resolved)
         return _File(self._reader, source(text, str(path)), prefix, stack).read()
 
     def _add_constants(self, statement: Enumeration) -> None:
         self._reader.types.setdefault(statement.name, {})
+        if statement.open:
+            self._reader.open.add(statement.name)
         for index, constant in enumerate(statement.constants):
             place = (*self._prefix, statement.position.line, index)
             self._reader.occurs(statement.name, constant, place)
@@ -140,27 +176,42 @@ class _File:
         taken for a declaration that comes twice.
         """
         formula = sentence.formula
-        if not isinstance(formula, Atom) or sentence.weight is not None or sentence.hard:
+        weighted = sentence.weight is not None or sentence.weight_variable is not None
+        if not isinstance(formula, Atom) or weighted or sentence.hard:
             return False
         spellings = [each.spelling for each in sentence.mentions[0].arguments]
         types = self._reader.types
-        again = bool(spellings) and all(each.removesuffix("!") in types for each in spellings)
-        return formula.predicate not in self._reader.declared.predicates or again
+        again = bool(spellings) and all(each.rstrip("!?") in types for each in spellings)
+        new = formula.predicate not in self._reader.declared.predicates
+        return new or again or sentence.closed
 
     def _add_predicate(self, sentence: Sentence) -> None:
         if sentence.star is not None:
             raise self._source.error(
-                "`*` before a predicate declaration is Tuffy's mark for a closed world",
+                "`*` before a predicate declaration is Tuffy's mark for a closed world, and RockIt's",
                 sentence.star,
-                "leave it out: a predicate that is not queried is closed anyway",
+                "leave it out: a predicate that is not queried is closed anyway; "
+                "or read it with --dialect tuffy or --dialect rockit",
             )
         (mention,) = sentence.mentions
         assert isinstance(mention.formula, Atom)
         name = mention.formula.predicate
         self._declare(name, "predicate", mention.position)
         types = [self._declared_type(name, each) for each in mention.arguments]
-        marked = tuple(index for index, (_, mark) in enumerate(types) if mark)
-        self._add_relation(Predicate(name, tuple(type_ for type_, _ in types), marked))
+        dialect = self._reader.dialect
+        says = {"": "", "!": dialect.functional, "?": "at most one"}
+        said = [says[mark] for _, mark in types]
+        exactly = tuple(index for index, each in enumerate(said) if each == "exactly one")
+        predicate = Predicate(name, tuple(type_ for type_, _ in types), exactly)
+        self._add_relation(predicate)
+        if sentence.closed:
+            self._reader.closed.add(name)
+        elif dialect.opened == "unmarked" and FLOAT in predicate.types:
+            message = f"a predicate with an argument of type {FLOAT} has a closed world"
+            raise self._source.error(message, mention.position, f"write `*{name}(...)`")
+        at_most = [index for index, each in enumerate(said) if each == "at most one"]
+        if at_most:
+            self._reader.rules.append(functional(predicate, at_most, sentence.position))
 
     def _add_function(self, statement: FunctionDeclaration) -> None:
         name, types, result = statement.name, statement.types, statement.result
@@ -185,11 +236,11 @@ class _File:
             self._reader.types.setdefault(type_, {})
         self._reader.declared.predicates[predicate.name] = predicate
 
-    def _declared_type(self, predicate: str, argument: Argument) -> tuple[str, bool]:
-        """Return the type that a declaration's argument names, and whether `!` marks it."""
+    def _declared_type(self, predicate: str, argument: Argument) -> tuple[str, str]:
+        """Return the type that a declaration's argument names, and its mark, `!` or `?`."""
         match = _TYPE.fullmatch(argument.spelling)
         if match is not None:
-            return match[1], match[2] == "!"
+            return match[1], match[2]
         raise self._source.error(
             f"{predicate} is not declared yet, and a declaration has types as arguments,"
             f" not {argument.spelling}",
@@ -202,12 +253,12 @@ class _File:
     def _add_rule(self, sentence: Sentence, family: Family | None) -> None:
         variables = self._checker.variables(sentence)
         constants = self._checker.constants(sentence, variables)
-        self._check_quantifiers(sentence)
+        self._check_normal_form(sentence)
         for index, constant in enumerate(constants):
             if constant.type is not None:
                 place = (*self._prefix, sentence.position.line, index)
                 self._reader.occurs(constant.type, constant.name, place)
-        formula = _plus_everywhere(sentence.formula)
+        formula = _plus_everywhere(sentence.formula, self._weight_variable(sentence, variables))
         rule = Rule(
             formula=formula,
             weight=sentence.weight,
@@ -215,15 +266,74 @@ class _File:
             position=sentence.position,
             text=sentence.text,
             types=tuple(variables.items()),
+            weight_variable=sentence.weight_variable,
+            fixed=sentence.fixed,
         )
         if isinstance(formula, Implies) and sentence.definite:
-            self._reader.definite.append(Definite(formula, rule.position, rule.types))
-        self._reader.rules.append(
-            rule if family is None else self._family_rule(rule, family, constants)
-        )
+            self._check_datalog(formula, sentence.position)
+            definite = Definite(formula, rule.position, rule.types, self._source)
+            self._reader.definite.append(definite)
+        if family is not None:
+            rule = self._family_rule(rule, family, constants)
+        if sentence.cardinality is not None:
+            rule = self._counted(rule, sentence.cardinality)
+        self._reader.rules += self._in_clauses(rule)
 
-    def _check_quantifiers(self, sentence: Sentence) -> None:
-        """Refuse a universal quantifier inside an existential one."""
+    def _weight_variable(self, sentence: Sentence, types: Mapping[str, str]) -> str | None:
+        """Return the variable that a rule's weight is; check that it and other decimals are in place."""
+        if self._reader.dialect.decimals:
+            for ordered in ordered_variables(sentence.formula):
+                if types[ordered] == FLOAT:
+                    message = f"{ordered} is of type {FLOAT}: only whole numbers are ordered"
+                    raise self._source.error(message, sentence.position)
+        name = sentence.weight_variable
+        if name is not None and types.get(name) != FLOAT:
+            message = f"the weight {name} is no argument of type {FLOAT} in this formula"
+            hint = f"declare a predicate like `*confidence(thing, {FLOAT})`, and use it"
+            raise self._source.error(message, sentence.position, hint)
+        return name
+
+    def _check_datalog(self, rule: Implies, position: Position) -> None:
+        """Check that Tuffy could evaluate a datalog rule before inference, in the file's order."""
+        if self._reader.dialect.opened != "unmarked":
+            return
+        assert isinstance(rule.right, Atom)
+        head, definite = rule.right.predicate, self._reader.definite
+        derived = {each.head.predicate for each in definite}
+        body = set(_predicates(rule.left))
+        if unknown := sorted(body - self._reader.closed - derived):
+            message = f"a datalog rule is evaluated before {unknown[0]} is known"
+            hint = "its body has predicates marked `*`, or heads of datalog rules"
+            raise self._source.error(message, position, hint)
+        if head in body.union(*(_predicates(each.formula.left) for each in definite)):
+            message = f"{head} is derived from itself, or after it was used"
+            raise self._source.error(message, position, "recursion is not supported")
+
+    def _counted(self, rule: Rule, cardinality: Cardinality) -> Rule:
+        try:
+            return counted(rule, cardinality, self._reader.closed)
+        except ValueError as error:
+            raise self._source.error(str(error), rule.position) from None
+
+    def _in_clauses(self, rule: Rule) -> list[Rule]:
+        """Return the rules that count as a soft formula does that is not split into clauses."""
+        if not self._reader.dialect.whole or rule.weight is None:
+            return [rule]
+        found = clauses_of(rule.formula)
+        if found is None:
+            raise self._source.error(
+                f"a formula that counts as one has at most {MAX_PARTS} atoms, and an EXIST without `!`",
+                rule.position,
+                "write a rule for each part of it",
+            )
+        clauses, sign = found
+        return [
+            replace(rule, formula=each, weight=sign * rule.weight, text=show(each))
+            for each in clauses
+        ]
+
+    def _check_normal_form(self, sentence: Sentence) -> None:
+        """Refuse a universal quantifier inside an existential one, and too large a normal form."""
         formula = sentence.formula
         index = misplaced_universal(formula)
         if index is None and sentence.definite and isinstance(formula, Implies):
@@ -234,6 +344,11 @@ class _File:
                 sentence.binders[index].position,
                 "`!` and the left side of `=>` turn one kind into the other",
             )
+        try:
+            disjunctions(formula)
+        except ValueError as error:
+            hint = "write it in several rules"
+            raise self._source.error(str(error), sentence.position, hint) from None
 
     def _family_rule(self, rule: Rule, family: Family, found: list[TypedConstant]) -> Rule:
         types = [constant.type if constant.fixed else None for constant in found]
@@ -250,9 +365,17 @@ class _File:
         )
 
 
-def _plus_everywhere(formula: Formula) -> Formula:
-    """Mark all occurrences of a variable that has a ``+`` somewhere."""
+def _predicates(formula: Formula) -> Iterator[str]:
+    if isinstance(formula, Atom):
+        yield formula.predicate
+    for part in subformulas(formula):
+        yield from _predicates(part)
+
+
+def _plus_everywhere(formula: Formula, weight: str | None = None) -> Formula:
+    """Mark all occurrences of a variable that has a ``+`` somewhere, or is the weight."""
     plus = {term.name for term in terms(formula) if isinstance(term, Variable) and term.plus}
+    plus |= {weight} if weight is not None else set()
     if not plus:
         return formula
 

@@ -72,8 +72,9 @@ class Clause:
     A state's score holds ``weight * sign * [the clause is true]`` for each grounding; a hard
     clause must be true. Only groundings count in which all ``computed`` conditions hold, and all
     comparisons are of integers. ``domains`` are those of the variables, of the clause and of its
-    template, that stand in none of its own literals. A computed variable in no literal and no
-    domain is a plain integer, which need not be a constant of the world.
+    template, that stand in none of its own literals. A computed variable in no literal,
+    of existential parts neither, and no domain is a plain integer, which need not be a constant of the
+    world.
 
     ``rule`` is the index of its rule in the program, ``template`` names the ``+`` variables of
     the rule's formula in order of first occurrence, and ``table`` gives the weights of a family by

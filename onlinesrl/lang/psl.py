@@ -1,8 +1,9 @@
 """Reading PSL's rules: text to a program whose predicates, variables and weights are checked.
 
-What is written is PSL's language (Bach et al., 2017) with three differences: a logical rule may be
-any formula of its connectives (see `onlinesrl.lang.psl_normal`), it may have no variables, and a
-weight is not negative. Every weighted rule can be learned.
+What is written is PSL's language (Bach et al., 2017) with four differences: a logical rule may be
+any formula of its connectives (see `onlinesrl.lang.psl_normal`), it may have no variables, a weight
+is not negative, and ``|X|`` always counts the constants of one ground rule. Every weighted rule can
+be learned.
 """
 
 from __future__ import annotations
@@ -91,7 +92,11 @@ class PslReader:
                 self._check_filters(reading, reading.rule, whole)
             else:
                 _check_no_sums(reading, whole)
-            _check_bound(reading, self._functions, whole)
+            try:
+                _check_bound(reading, self._functions, whole)
+            except ValueError as error:
+                hint = "write it in several rules"
+                raise whole.error(str(error), reading.rule.position, hint) from None
         self._readings += found
         return len(found)
 

@@ -24,6 +24,7 @@ from onlinesrl.lang.ast import (
     Position,
     Variable,
 )
+from onlinesrl.lang.bounds import MAX_DEPTH, check_bounds
 from onlinesrl.lang.complaints import complaint
 from onlinesrl.lang.formulas import position
 from onlinesrl.lang.psl_ast import (
@@ -95,7 +96,11 @@ def readings(code: str, source: Source, spell: Callable[[str], str]) -> list[Rea
         tree = _parser().parse(code)
     except UnexpectedInput as error:
         raise _located(error, code, source) from None
-    return [_Converter(source, spell).rule(node, code) for node in _trees(tree)]
+    found = []
+    for node in _trees(tree):
+        check_bounds(node, source)
+        found.append(_Converter(source, spell).rule(node, code))
+    return found
 
 
 @cache
@@ -234,9 +239,19 @@ class _Converter:
         assert not isinstance(node, str)
         if node.data == "atom":
             return [Summand(_ONE, self._atom(node))]
-        if node.data in {"sum", "difference", "product", "quotient"}:
+        if node.data == "sum":
+            return self._sum(node)
+        if node.data in {"product", "quotient"}:
             return self._operation(node)
         return [Summand(self._simple(node), None)]
+
+    def _sum(self, node: Tree[Token]) -> list[Summand]:
+        first, *others = node.children
+        summands = self._linear(first)
+        for sign, each in zip(others[::2], others[1::2], strict=True):
+            added = self._linear(each)
+            summands += added if sign == "+" else _scaled(Number(-1.0), added)
+        return summands
 
     def _simple(self, node: Tree[Token]) -> Coefficient:
         """Convert a number, cardinality, minimum or maximum."""
@@ -254,10 +269,6 @@ class _Converter:
     def _operation(self, node: Tree[Token]) -> list[Summand]:
         first, second = node.children
         left_sum, right_sum = self._linear(first), self._linear(second)
-        if node.data == "sum":
-            return left_sum + right_sum
-        if node.data == "difference":
-            return left_sum + _scaled(Number(-1.0), right_sum)
         if node.data == "quotient":
             return self._quotient(left_sum, self._factor(right_sum, second), second)
         if any(each.atom for each in right_sum):
@@ -287,6 +298,9 @@ class _Converter:
         """Return the value of an expression without atoms."""
         if any(each.atom for each in summands):
             message = "an arithmetic rule is linear: an atom is not multiplied or divided by atoms"
+            raise self._source.error(message, position(node))
+        if sum(not isinstance(each.coefficient, Number) for each in summands) > MAX_DEPTH:
+            message = f"a coefficient adds up at most {MAX_DEPTH} cardinalities and their kin"
             raise self._source.error(message, position(node))
         total, *others = (each.coefficient for each in summands)
         for each in others:

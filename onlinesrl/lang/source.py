@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from onlinesrl.lang.text import STRING
 
 _COMMENT = re.compile(rf"({STRING})|//[^\n]*|/\*.*?\*/|(/\*)", re.DOTALL)
 _NOT_LINE_END = re.compile(r"[^\n]")
+MOST = 100_000_000
+"""So many bytes are read of a pipe or a device."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +67,25 @@ def source(text: str, file: str, kind: type[LocatedError] = ModelError) -> Sourc
     return Source(file, text, kind)
 
 
-def read_text(path: str | Path) -> str:
-    """Read a UTF-8 file; StorageError if that fails."""
+def read_text(path: str | Path, pipe: bool = True) -> str:
+    """Read a UTF-8 file, or a ``pipe`` where that is allowed; StorageError if that fails."""
     try:
-        return Path(path).read_text(encoding="utf-8")
+        kind = Path(path).stat().st_mode
+        whole = stat.S_ISREG(kind) or stat.S_ISDIR(kind)
+        if not (whole or pipe):
+            raise StorageError(f"cannot read {path}: it is a device or a pipe, and no file")
+        with Path(path).open("rb") as stream:
+            data = stream.read(-1 if whole else MOST + 1)
+        if not whole and len(data) > MOST:
+            raise StorageError(
+                f"cannot read {path}: it is no file, and gives more than {MOST:,} bytes"
+            )
+        return data.decode("utf-8")
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise StorageError(
             f"cannot read {path}: byte {error.start} is not UTF-8 text; save the file as UTF-8"
         ) from error
+    except ValueError as error:  # a NUL in the name
+        raise StorageError(f"cannot read {path}: {error}") from error

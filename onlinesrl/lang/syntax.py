@@ -1,10 +1,9 @@
-"""The syntax of MLN files: text to statements, by the grammar in mln.lark."""
+"""The syntax of MLN files: text to statements, by the grammar in mln.lark and its dialects'."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from itertools import product
@@ -12,11 +11,14 @@ from math import isfinite
 from typing import TYPE_CHECKING, TypeAlias
 
 from onlinesrl.errors import LocatedError
+from onlinesrl.lang.arithmetic import evaluate
 from onlinesrl.lang.ast import Atom, Formula, Implies, Position, Variable
+from onlinesrl.lang.bounds import check_bounds
 from onlinesrl.lang.complaints import complaint
+from onlinesrl.lang.dialect import ALCHEMY, Dialect
 from onlinesrl.lang.formulas import Binder, Converter, Mention, leaf, position
 from onlinesrl.lang.source import Source
-from onlinesrl.lang.text import show, unquote
+from onlinesrl.lang.text import WHOLE, show, unquote
 
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree, UnexpectedInput
@@ -33,11 +35,22 @@ _MARKS = {"WEIGHT", "PERIOD"}
 
 
 @dataclass(frozen=True, slots=True)
+class Cardinality:
+    """Of the atoms that only ``over`` tells apart, at most (`<=`), or at least, so many are true."""
+
+    over: tuple[str, ...]
+    op: str
+    bound: int
+
+
+@dataclass(frozen=True, slots=True)
 class Sentence:
     """A formula on its own: a rule, or the declaration of a predicate.
 
     A ``definite`` clause `head :- body` has the formula `body => head`. ``star`` is where the
-    formula's first sign expansion stands, of which the sentence is one outcome.
+    formula's first sign expansion stands, of which the sentence is one outcome. A rule may have the
+    name of a variable as its weight, and a weight that learning leaves alone (``fixed``); ``closed``
+    declares a predicate of a closed world.
     """
 
     formula: Formula
@@ -50,14 +63,19 @@ class Sentence:
     text: str
     definite: bool
     star: Position | None
+    weight_variable: str | None = None
+    fixed: bool = False
+    closed: bool = False
+    cardinality: Cardinality | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Enumeration:
-    """The constants of a type."""
+    """The constants of a type; an ``open`` one, with `...` at its end, has those of the stream, too."""
 
     name: str
     constants: tuple[str, ...]
+    open: bool
     position: Position
     last_line: int
 
@@ -86,86 +104,146 @@ class Include:
 Statement: TypeAlias = Sentence | Enumeration | FunctionDeclaration | Include
 
 
-def statements(code: str, source: Source) -> list[Statement]:
+def statements(code: str, source: Source, dialect: Dialect = ALCHEMY) -> list[Statement]:
     """Parse the code of a source: its text, or its text with some lines blanked.
 
-    Raises the source's error at the first place that is not Alchemy's syntax or not supported.
+    Raises the source's error at the first place that is not the dialect's syntax or not supported.
     """
     from lark import UnexpectedInput
 
     try:
-        tree = _parser().parse(code)
+        tree = _parser(dialect.grammar).parse(code)
     except UnexpectedInput as error:
-        raise _located(error, code, source) from None
-    return [each for node in _trees(tree) for each in _statements(node, code, source)]
+        raise _located(error, code, source, dialect) from None
+    reader = _Statements(code, source, dialect)
+    return [each for node in _trees(tree) for each in reader.read(node)]
 
 
 @cache
-def _parser() -> Lark:
+def _parser(overrides: tuple[str, ...]) -> Lark:
     from lark import Lark
 
-    grammar = files("onlinesrl.lang").joinpath("mln.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", propagate_positions=True, maybe_placeholders=False)
+    folder = files("onlinesrl.lang")
+    texts = (folder.joinpath(f"{name}.lark").read_text("utf-8") for name in ("mln", *overrides))
+    return Lark("\n".join(texts), parser="lalr", propagate_positions=True, maybe_placeholders=False)
 
 
-def _located(error: UnexpectedInput, code: str, source: Source) -> LocatedError:
+def _located(error: UnexpectedInput, code: str, source: Source, dialect: Dialect) -> LocatedError:
     """Turn the parser's error into one for people."""
     token = getattr(error, "token", None)
     at_end = token is not None and token.type == "$END"
     offset = len(code.rstrip()) if at_end else error.pos_in_stream or 0
-    state = _parser().parse_interactive(f"{code[:offset]} ")
+    state = _parser(dialect.grammar).parse_interactive(f"{code[:offset]} ")
     list(state.exhaust_lexer())
     accepted: set[str] = state.accepts()  # type: ignore[no-untyped-call]
-    message, hint = complaint(code, offset, accepted)
+    message, hint = complaint(code, offset, accepted, dialect.complaints)
     line_ends = code.startswith("\n", offset)
     return source.error(message, len(code[:offset].rstrip()) if line_ends else offset, hint)
 
 
-def _statements(node: Tree[Token], code: str, source: Source) -> Iterator[Statement]:
-    match node.data:
-        case "type":
-            yield _enumeration(node, source)
-        case "function":
-            yield _function(node, source)
-        case "include":
-            (path,) = _tokens(node)
-            around = slice(node.meta.column - 1), slice(node.meta.end_column - 1, None)
-            yield Include(unquote(path), around, position(path), node.meta.end_line)
-        case _:
-            yield from _sentences(node, code, source)
+class _Statements:
+    """Converts the trees of one text to statements."""
 
+    def __init__(self, code: str, source: Source, dialect: Dialect) -> None:
+        self._code = code
+        self._source = source
+        self._dialect = dialect
 
-def _sentences(node: Tree[Token], code: str, source: Source) -> Iterator[Sentence]:
-    """Yield a sentence for each choice of signs of the atoms marked ``*``."""
-    marks = {each.type: each for each in _tokens(node) if each.type in _MARKS}
-    if len(marks) == 2:
-        raise source.error(
-            "a rule has a weight or a final period, not both",
-            position(marks["PERIOD"]),
-            "drop the weight to make the rule hard, or the period to make it soft",
-        )
-    weight = float(marks["WEIGHT"]) if "WEIGHT" in marks else None
-    if weight is not None and not isfinite(weight):
-        raise source.error("a weight is at most 1.8e308", position(node))
-    (formula,) = (each for each in node.children if getattr(each, "type", None) not in _MARKS)
-    stars = _stars(node)
-    if len(stars) > MAX_STARS:
-        message = f"more than {MAX_STARS} atoms of one formula are marked `*`"
-        raise source.error(message, position(stars[MAX_STARS]))
-    for signs in product((True, False), repeat=len(stars)):
-        converter = Converter(node, source, signs)
-        yield Sentence(
-            formula=(converted := _convert(formula, converter, source)),
-            weight=weight,
-            hard="PERIOD" in marks,
+    def read(self, node: Tree[Token]) -> Iterator[Statement]:
+        """Yield the statements of one tree: of a formula with ``*``, one for each choice of signs."""
+        if node.data == "type":
+            yield _enumeration(node, self._source, self._dialect)
+            return
+        check_bounds(node, self._source)
+        match node.data:
+            case "function":
+                yield _function(node, self._source)
+            case "include":
+                (path,) = _tokens(node)
+                around = slice(node.meta.column - 1), slice(node.meta.end_column - 1, None)
+                yield Include(unquote(path), around, position(path), node.meta.end_line)
+            case "fixed":
+                (sentence,) = _trees(node)
+                yield from (replace(each, fixed=True) for each in self._sentences(sentence))
+            case "closed":
+                yield from (replace(each, closed=True) for each in self._sentences(node))
+            case "cardinality":
+                yield self._cardinality(node)
+            case _:
+                yield from self._sentences(node)
+
+    def _sentences(self, node: Tree[Token]) -> Iterator[Sentence]:
+        marks = {each.type: each for each in _tokens(node) if each.type in _MARKS}
+        if {"WEIGHT", "PERIOD"} <= marks.keys():
+            raise self._source.error(
+                "a rule has a weight or a final period, not both",
+                position(marks["PERIOD"]),
+                "drop the weight to make the rule hard, or the period to make it soft",
+            )
+        (formula,) = (each for each in node.children if _is_formula(each))
+        stars = _stars(node)
+        if len(stars) > MAX_STARS:
+            message = f"more than {MAX_STARS} atoms of one formula are marked `*`"
+            raise self._source.error(message, position(stars[MAX_STARS]))
+        for signs in product((True, False), repeat=len(stars)):
+            sentence = self._sentence(node, formula, signs)
+            if not stars and not sentence.definite and self._dialect is ALCHEMY:
+                sentence = replace(sentence, text=_written(node, self._code, marks))
+            yield replace(
+                sentence,
+                weight=self._weight(marks["WEIGHT"]) if "WEIGHT" in marks else None,
+                weight_variable=self._weight_variable(node),
+                hard="PERIOD" in marks,
+                star=position(stars[0]) if stars else None,
+            )
+
+    def _sentence(self, node: Tree[Token], formula: Node, signs: Iterable[bool]) -> Sentence:
+        converter = Converter(node, self._source, signs, self._dialect)
+        converted = _convert(formula, converter, self._source)
+        return Sentence(
+            formula=converted,
+            weight=None,
+            hard=False,
             mentions=tuple(converter.mentions),
             binders=tuple(converter.binders),
             position=position(node),
             last_line=node.meta.end_line,
-            text=show(converted) if stars or _is_definite(formula) else _written(node, code, marks),
+            text=show(converted),
             definite=_is_definite(formula),
-            star=position(stars[0]) if stars else None,
+            star=None,
         )
+
+    def _weight(self, token: Token) -> float:
+        weight = _number(token)
+        if weight is None:
+            raise self._source.error("this weight has no value", position(token))
+        if not isfinite(weight):
+            raise self._source.error("a weight is at most 1.8e308", position(token))
+        return weight
+
+    def _weight_variable(self, node: Tree[Token]) -> str | None:
+        names = [name for each in node.find_data("weight") for name in _tokens(each)]
+        return next(map(self._dialect.variable, names), None)
+
+    def _cardinality(self, node: Tree[Token]) -> Sentence:
+        over, formula, op, bound = node.children
+        assert not isinstance(over, str)
+        names = map(self._dialect.variable, _tokens(over))
+        cardinality = Cardinality(tuple(filter(None, names)), str(op), int(str(bound)[:18]))
+        return replace(self._sentence(node, formula, ()), hard=True, cardinality=cardinality)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return evaluate(text)
+
+
+def _is_formula(node: Node) -> bool:
+    if isinstance(node, str):
+        return node.type not in {*_MARKS, "STAR"}
+    return node.data != "weight"
 
 
 def _convert(node: Node, converter: Converter, source: Source) -> Formula:
@@ -194,7 +272,8 @@ def _stars(node: Tree[Token]) -> list[Token]:
 def _written(node: Tree[Token], code: str, marks: Mapping[str, Token]) -> str:
     """Return a sentence without weight and period, on one line."""
     text = code[node.meta.start_pos : node.meta.end_pos].removeprefix(marks.get("WEIGHT", ""))
-    return re.sub(r"\s*\n\s*", " ", text.removesuffix(marks.get("PERIOD", "")).strip())
+    lines = text.removesuffix(marks.get("PERIOD", "")).split("\n")
+    return " ".join(filter(None, map(str.strip, lines)))
 
 
 def _function(node: Tree[Token], source: Source) -> FunctionDeclaration:
@@ -206,25 +285,34 @@ def _function(node: Tree[Token], source: Source) -> FunctionDeclaration:
     return FunctionDeclaration(result, name, tuple(types), place, node.meta.end_line)
 
 
-def _enumeration(node: Tree[Token], source: Source) -> Enumeration:
+def _enumeration(node: Tree[Token], source: Source, dialect: Dialect) -> Enumeration:
     name, *constants = _tokens(node)
     for token in constants:
-        if isinstance(leaf(token, source), Variable):
+        if isinstance(leaf(token, source, dialect), Variable):
             raise source.error(
                 f"the constant {token} starts with a lower-case letter",
                 position(token),
                 f'write it with a capital or in quotes: "{token}"',
             )
-    dots = [token for token in constants if token.type == "DOTS"]
-    names = _range(constants, dots[0], source) if dots else tuple(map(unquote, constants))
-    return Enumeration(str(name), names, position(name), node.meta.end_line)
+    more = bool(constants) and constants[-1].type == "DOTS"
+    known = constants[:-1] if more else constants
+    dots = [token for token in known if token.type == "DOTS"]
+    names = _range(known, dots[0], source) if dots else tuple(map(unquote, known))
+    return Enumeration(str(name), names, more, position(name), node.meta.end_line)
 
 
 def _range(tokens: list[Token], dots: Token, source: Source) -> tuple[str, ...]:
     """Return the integers of ``first, ..., last``."""
     if [token.type for token in tokens] != ["NUMBER", "DOTS", "NUMBER"]:
-        message = "`...` stands between the first and the last integer of a type"
-        raise source.error(message, position(dots), "write `time = {0, ..., 9}`")
+        message = "`...` stands between the first and the last integer of a type, or at its end"
+        hint = (
+            "write `time = {0, ..., 9}`, or `label = {A, B, ...}` where the stream may bring more"
+        )
+        raise source.error(message, position(dots), hint)
+    for token in (tokens[0], tokens[2]):
+        if not WHOLE.fullmatch(token):
+            message = f"{token} is not an integer of at most 18 digits"
+            raise source.error(message, position(token))
     first, last = int(tokens[0]), int(tokens[2])
     if first > last:
         raise source.error(f"the type ends before it begins, at {first}", position(tokens[2]))

@@ -45,6 +45,10 @@ _BINDING = {Exists: 0, Forall: 0, Iff: 1, Implies: 2, Or: 3, And: 4, Not: 5}
 _PRODUCT = {"*", "/", "%"}
 
 
+WHOLE = re.compile(r"-?[0-9]{1,18}")
+"""What is a number to comparisons and arithmetic; longer ones are names only."""
+
+
 def quote(constant: str) -> str:
     """Spell a constant: as it is where Alchemy's syntax allows it, else in quotes."""
     if _PLAIN.fullmatch(constant) and constant != "-0":

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import TextIO, TypeAlias
 
 from onlinesrl.lang.ast import (
     Constant,
+    Formula,
     FunctionType,
     Leaf,
     Position,
@@ -41,22 +42,61 @@ def write(program: Program, entries: Iterable[Entry], stream: TextIO, header: st
     """
     stream.writelines(f"// {line}".rstrip() + "\n" for line in header.splitlines())
     stream.write("\n")
-    for name, constants in program.types.items():
-        if constants:
-            stream.write(f"{name} = {{ {_enumerated(constants)} }}\n")
-    for name, predicate in program.predicates.items():
-        function = program.functions.get(name)
-        declared = _signature(function) if function else _declaration(predicate)
-        stream.write(f"{declared}\n")
+    stream.writelines(_declarations(program))
     stream.write("\n")
     stream.writelines(f"{rule.text}.\n" for rule in program.rules if rule.hard)
     stream.writelines(_lines(program, entries))
 
 
+def alchemy_text(program: Program) -> str:
+    """Return a program as Alchemy's MLN file, with the weights of its rules, whatever it was read from.
+
+    What it marks as closed is not in it. A rule whose weight a variable has is a ValueError until
+    evidence has made it a family.
+    """
+    return "".join([*_declarations(program), *map(_rule_lines, program.rules)])
+
+
+def _declarations(program: Program) -> Iterator[str]:
+    for name, constants in program.types.items():
+        listed = [_enumerated(constants)] if constants else []
+        listed += ["..."] if name in program.open else []
+        if listed:
+            yield f"{name} = {{ {', '.join(listed)} }}\n"
+    for name, predicate in program.predicates.items():
+        function = program.functions.get(name)
+        yield f"{_signature(function) if function else _declaration(predicate)}\n"
+
+
+def _rule_lines(rule: Rule) -> str:
+    if rule.table is not None:
+        template = plus_variables(rule.formula)
+        return "".join(
+            f"{weight!r} {show(replace_terms(rule.formula, _instance(template, key)))}\n"
+            for key, weight in rule.table
+        )
+    if rule.weight_variable is not None:
+        raise ValueError(f"the weight {rule.weight_variable} is known with evidence only")
+    text = show(rule.formula)
+    if rule.hard:
+        return f"{text}.\n"
+    return f"{text}\n" if rule.weight is None else f"{rule.weight!r} {text}\n"
+
+
+def _instance(template: Sequence[str], key: Sequence[str]) -> Callable[[Leaf], Leaf]:
+    constants = dict(zip(template, key, strict=True))
+
+    def new(leaf: Leaf) -> Leaf:
+        isplus = isinstance(leaf, Variable) and leaf.plus
+        return Constant(constants[leaf.name]) if isplus else leaf
+
+    return new
+
+
 def _enumerated(constants: Sequence[str]) -> str:
     """Spell the constants of a type, integers in a row as a range."""
     first = constants[0]
-    if len(constants) > 2 and re.fullmatch("0|-?[1-9][0-9]*", first):
+    if len(constants) > 2 and re.fullmatch("0|-?[1-9][0-9]{0,17}", first):
         row = range(int(first), int(first) + len(constants))
         if all(constant == str(number) for constant, number in zip(constants, row, strict=True)):
             return f"{first}, ..., {constants[-1]}"
@@ -97,12 +137,17 @@ def _form(clause: Clause, rule: Rule) -> tuple[str, tuple[int, ...]]:
     def place(term: Leaf) -> str:
         if isinstance(term, Variable) and term.plus:
             places.append(clause.template.index(term.name))
-            return "%s"
-        return show_leaf(term).replace("%", "%%")
+            return "\n"  # which no spelling has
+        return show_leaf(term)
 
+    pieces = show(written(clause, rule), place).replace("%", "%%").split("\n")
+    return f"%r {'%s'.join(pieces)}\n", tuple(places)
+
+
+def written(clause: Clause, rule: Rule) -> Formula:
+    """Return the formula by which a file has a clause's weights: its rule's, where this has no other."""
     as_written = clause.sign > 0 and len(rule_clauses(rule)) == 1
-    formula = rule.formula if as_written else clause.formula
-    return f"%r {show(formula, place)}\n", tuple(places)
+    return rule.formula if as_written else clause.formula
 
 
 @dataclass(frozen=True, slots=True)

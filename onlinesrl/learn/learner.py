@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
+from onlinesrl.confusion import Confusion, Pair
 from onlinesrl.errors import ExampleError
 from onlinesrl.ground.model import Indices
 from onlinesrl.kernels import updates
 from onlinesrl.lang.example import Constant, Example, ValuedAtom
+from onlinesrl.learn.slowest import Slowest
+from onlinesrl.ranking import Ranking
 
 UPDATES = {
     "cda1": updates.CDA1,
@@ -38,7 +41,9 @@ class Prediction(msgspec.Struct, omit_defaults=True):
 
     ``predicted`` has the true atoms of a Markov logic example, and every target of a PSL one with its
     value; ``hamming`` counts the wrong ones, of values those on the wrong side of 1/2; ``l1`` is the
-    sum of |value - true value| over the targets.
+    sum of |value - true value| over the targets. ``marginals`` has every open atom with its probability,
+    where these were asked for: predicted is the likeliest value of each atom, or group, by itself.
+    Where they were sampled, ``r_hat`` is the largest of an atom, ``ess`` the least effective sample size.
     """
 
     id: Constant
@@ -49,6 +54,9 @@ class Prediction(msgspec.Struct, omit_defaults=True):
     hamming: int | None = None
     margin: float | None = None
     l1: float | None = None
+    marginals: Mapping[str, Sequence[ValuedAtom]] | None = None
+    r_hat: float | None = None
+    ess: float | None = None
 
 
 class Outcome(msgspec.Struct):
@@ -62,13 +70,24 @@ class Outcome(msgspec.Struct):
     unsolved: bool = False
 
 
+class Answered(NamedTuple):
+    """An example whose truth has come, after its prediction was given out: that one is scored."""
+
+    example: Example
+    prediction: Prediction
+
+
+Item: TypeAlias = Example | ExampleError | Answered
+"""What a learner takes; an ExampleError stands for a bad example."""
+
+
 @dataclass(frozen=True)
 class Tally:
     """Whole-number counts over a batch, for the metrics."""
 
     counts: Indices  # [7], metrics.HITS .. EXACT
     labelled: int
-    predicted: int
+    predicted: int  # now, and not before: the examples that are no Answered ones
     certified: int
     audited: int
     unsolved: int  # a search ended at its limit, whether the example was put aside or not
@@ -76,6 +95,41 @@ class Tally:
     by_class: Mapping[str, Indices]  # hits, false alarms, misses
     errors: Mapping[str, int]  # the bad ones, by ExampleError's kinds
     l1: int | None = None  # in units of metrics.UNIT; None for Markov logic
+    predicates: Mapping[str, Indices] = field(default_factory=dict)  # as by_class
+    ranking: Mapping[str, Ranking] = field(default_factory=dict)  # of scores, by predicate
+    pairs: Mapping[Pair, int] | None = field(default_factory=dict)  # see confusion.pairs
+    skipped: int = 0  # ground rules left out: they reach an atom neither observed nor a target
+
+    def __add__(self, other: Tally) -> Tally:
+        """Return the counts over both batches."""
+        confusion = Confusion()
+        confusion.add(self.pairs)
+        confusion.add(other.pairs)
+        ranking = {name: Ranking() for name in {**self.ranking, **other.ranking}}
+        for each in (self.ranking, other.ranking):
+            for name, counts in each.items():
+                ranking[name].merge(counts)
+        return Tally(
+            counts=self.counts + other.counts,
+            labelled=self.labelled + other.labelled,
+            predicted=self.predicted + other.predicted,
+            certified=self.certified + other.certified,
+            audited=self.audited + other.audited,
+            unsolved=self.unsolved + other.unsolved,
+            routes=_sums(self.routes, other.routes),
+            by_class=_sums(self.by_class, other.by_class),
+            errors=_sums(self.errors, other.errors),
+            l1=None if self.l1 is None else self.l1 + (other.l1 or 0),
+            predicates=_sums(self.predicates, other.predicates),
+            ranking=ranking,
+            pairs=confusion.counts,
+            skipped=self.skipped + other.skipped,
+        )
+
+
+def _sums(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sums by name, in the order in which names were met."""
+    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
 
 
 class WeightEntry(Protocol):
@@ -128,6 +182,7 @@ class Learner(Protocol):
     """What a run asks of a learner: Markov logic's is ``online``, PSL's is ``soft``."""
 
     hyper: Hyper
+    slowest: Slowest
 
     @property
     def weights(self) -> Weights:
@@ -147,10 +202,16 @@ class Learner(Protocol):
         """Compile the kernels, or load them from the cache; returns the seconds it took."""
         ...
 
-    def step(
-        self, examples: Sequence[Example | ExampleError], learning: bool = True
-    ) -> tuple[list[Outcome], Tally]:
-        """Predict, and learn from, each example in turn; an ExampleError stands for a bad one."""
+    def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:
+        """Predict, and learn from, each example in turn; one that is Answered is not predicted again.
+
+        The outcomes are fewer than the items where a signal asked to stop: nothing was learned from the
+        others (``interrupt``).
+        """
+        ...
+
+    def predict(self, items: Sequence[Item]) -> list[Outcome]:
+        """Predict between two steps; learning goes on as if nothing had been asked."""
         ...
 
     def certificate(self) -> dict[str, float | None]:

@@ -8,43 +8,46 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from dataclasses import replace as replaced
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
-from onlinesrl.errors import ExampleError, OnlinesrlError, printable
+from onlinesrl.errors import ExampleError, OnlinesrlError
+from onlinesrl.ground.background import Background
 from onlinesrl.ground.convert import clause_model
 from onlinesrl.ground.encode import Layout
-from onlinesrl.ground.model import ClauseModel, Floats, Indices
-from onlinesrl.ground.pack import AtomNames, Packer, World, show_atom
+from onlinesrl.ground.model import ClauseModel, Floats, Indices, State
+from onlinesrl.ground.pack import KEYS, NO_NEWS, LimitKeys, News, Packer, World
 from onlinesrl.ground.plan import Plan
-from onlinesrl.infer.engine import Infeasible, MapEngine, RankingEngine, Solution, Unsolved
-from onlinesrl.kernels import elimination, ground, network, updates
+from onlinesrl.infer.diagnostics import Diagnostics
+from onlinesrl.infer.engine import (
+    Infeasible,
+    MapEngine,
+    MarginalEngine,
+    RankingEngine,
+    Solution,
+    Unsolved,
+)
+from onlinesrl.interrupt import Interrupted, leavable
+from onlinesrl.kernels import ground, network, updates
 from onlinesrl.kernels import learn as k
-from onlinesrl.lang.example import Constant, Example
-from onlinesrl.learn.learner import UPDATES, Hyper, Outcome, Prediction, Tally
+from onlinesrl.lang.example import Constant, Example, ValuedAtom, arguments
+from onlinesrl.learn.learner import UPDATES, Answered, Hyper, Item, Outcome, Prediction, Tally
+from onlinesrl.learn.memory import Memory
+from onlinesrl.learn.outcomes import KINDS, ROUTES, UNSOLVED, Taken, Teller
+from onlinesrl.learn.slowest import Slowest
+from onlinesrl.learn.together import TOO_LARGE, Together
 from onlinesrl.learn.weights import WeightTable
+from onlinesrl.ranking import Ranking
 
-ROUTES = {k.ELIMINATION: "elimination", k.ILP: "ilp"}
 AUDIT_TOLERANCE = 1e-6
-UNSOLVED = 32
-"""The status of a world that was left because a search ended at its limit; see kernels.learn."""
-KINDS = {
-    k.TRUTH_NOT_OPEN: "not_open",
-    k.TRUTH_BREAKS_GROUP: "hard_rule",
-    k.TRUTH_BREAKS_RULE: "hard_rule",
-    k.INFEASIBLE: "infeasible",
-    ground.EVIDENCE_BREAKS_RULE: "hard_rule",
-    ground.TOO_MANY_ATOMS: "limit",
-    ground.TOO_MANY_GROUNDINGS: "limit",
-    k.OVERFLOW: "overflow",
-    UNSOLVED: "unsolved",
-}
-"""What kind of ExampleError the kernel's statuses are."""
 
 
 class AuditError(OnlinesrlError):
@@ -59,15 +62,21 @@ class Inference:
     one for worlds that the kernel's elimination finds too wide. Where a search of these ends at its
     limit without proof, the example is bad; or, with ``fallback``, it is predicted with the best state
     found, by this engine where there was none, and learned from only if its rival is proven.
+    With ``marginals`` worlds are predicted by their atoms' probabilities; rivals are found as ever. Where
+    answers need not be ``proven``, those of ``exact``, any engine then, are taken as they are: the bound
+    on the regret is none. ``keys`` are what the limits are set by.
     """
 
     whole: RankingEngine
     exact: MapEngine
     fallback: MapEngine | None = None
+    marginals: MarginalEngine | None = None
+    proven: bool = True
     presolve: bool = True
     audit_every: int = 0
     max_groundings: int = 1_000_000
     max_atoms: int = 1_000_000
+    keys: LimitKeys = KEYS
 
 
 @dataclass(frozen=True)
@@ -75,7 +84,7 @@ class Ground:
     """The ground network of one example: its model and weights, and what its atoms are.
 
     ``atoms`` are (query predicate, arguments), [atom]; ``fixed`` holds those that evidence decides, which
-    the model has as hard unit clauses.
+    the model has as hard unit clauses. Atoms that hard rules make false are among them.
     """
 
     model: ClauseModel
@@ -85,29 +94,37 @@ class Ground:
 
 
 class OnlineLearner:
-    """Owns the weights; ``step`` takes a micro-batch."""
+    """Owns the weights; ``step`` takes a micro-batch, all of which have the facts of ``background``."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what a learner is made of
         self,
         plan: Plan,
         hyper: Hyper,
         inference: Inference,
         by: tuple[str, int] | None = None,
         margins: bool = False,
+        background: Background | None = None,
     ):
         self.layout = Layout(plan)
         self.weights = WeightTable(self.layout)
         self.hyper = hyper
         self.inference = inference
-        self.margins = margins
         self.by = by
-        self.settings = self._settings()
-        self.packer = Packer(self.layout, self.weights.stream, inference.max_atoms)
-        self.names = [AtomNames(self.layout, name) for name in plan.query]
+        self.settings = self._settings(margins)
+        table, limit = self.weights, (inference.max_atoms, inference.keys)
+        self.packer = Packer(self.layout, table.plans, table.stream, *limit, background)
+        self.memory = Memory(self.layout, self.weights)
+        self.teller = Teller(self.layout, self.weights, self.packer, self.settings)
+        self.together = Together()
+        self.slowest = Slowest()
         self.seen = 0
-        self._allocate(atoms=1 << 10, rows=1 << 13)
+        self.audits: dict[int, float] = {}
+        self.unproven: set[int] = set()
+        self.unsolved: set[int] = set()
+        self.marginals: dict[int, dict[str, list[ValuedAtom]]] = {}
+        self.diagnostics: dict[int, Diagnostics] = {}
 
-    def _settings(self) -> k.Settings:
+    def _settings(self, margins: bool) -> k.Settings:
         hyper, inference = self.hyper, self.inference
         query, argument = -1, 0
         if self.by is not None:
@@ -123,7 +140,7 @@ class OnlineLearner:
             2**62 if hyper.max_weights is None else hyper.max_weights,
             query,
             argument,
-            self.margins,
+            margins,
         )
 
     @property
@@ -139,154 +156,324 @@ class OnlineLearner:
             f"{len(plan.groups)} groups"
         )
 
-    # memory --------------------------------------------------------------------------------
-
-    def _allocate(self, atoms: int, rows: int) -> None:
-        self.room = {"atoms": atoms, "rows": rows, "tables": 1 << 14, "index": 1 << 12}
-        self._scratch()
-
-    def _scratch(self) -> None:
-        atoms, rows, tables = self.room["atoms"], self.room["rows"], self.room["tables"]
-        plans = self.weights.plans
-        steps = (np.diff(plans.step_start), np.diff(plans.exist_step_start))
-        depth = 2 + sum(int(each.max(initial=0)) for each in steps)
-        variables = max((len(p.types) for p in self.layout.plan.clauses), default=0)
-        self.net = network.network(atoms, rows, 4 * rows)
-        self.structure = elimination.structure_memory(atoms, rows, tables, 4 * tables)
-        self.scratch = ground.scratch(
-            len(self.layout.plan.query),
-            len(plans.query_type),
-            len(plans.index_slot),
-            self.room["index"],
-            depth,
-            variables,
-            self.weights.arrays.key.shape[1] - 1,
-            rows,
-        )
-        truth, predicted, rival = (np.zeros(atoms, np.uint8) for _ in range(3))
-        self.state = k.State(truth, predicted, rival, np.zeros(atoms))
-
-    def _grow(self, what: str) -> None:
-        self.room[what] *= 2
-        self._scratch()
-
     def compile(self) -> float:
         """Compile the kernels, or load them from the cache; returns the seconds it took."""
         started = time.perf_counter()
         self.packer.clear()
-        batch = self.packer.batch(learning=True)
-        self.out = self._output(batch)
-        self._call(batch, 0, self._external(0), True)
+        batch = self.packed(learning=True)
+        self.memory.begin(batch, self.settings)
+        self._call(batch, 0, np.zeros(0, np.uint8), True)
         return time.perf_counter() - started
+
+    def packed(self, learning: bool) -> ground.Batch:
+        """Return the worlds that have been packed, with what hard rules leave open of each."""
+        return self.memory.with_found(self.packer.batch(learning), self.settings)
+
+    def rule_sizes(self, example: Example) -> Indices:
+        """Return how many ground clauses each rule has in an example, int64[rules].
+
+        Of one beyond a limit, so many as have been made. Raises ExampleError where none can be.
+        """
+        self.packer.clear()
+        self.packer.add(example, 0)
+        batch = self.packed(learning=False)
+        self.memory.begin(batch, self.settings)
+        self._prepare(batch)
+        net, rules = self.memory.net, self.layout.plan.program.rules
+        rows = int(net.size[network.ROWS])
+        rule = np.array([clause.rule for clause in self.weights.clauses], np.int64)
+        of = rule[net.row_clause[:rows]]
+        return np.bincount(of, net.row_len[:rows], minlength=len(rules)).astype(np.int64)
 
     def ground_network(self, example: Example) -> Ground:
         """Ground one example, without learning. Raises ExampleError for a bad one."""
         self.packer.clear()
         self.packer.add(example, 0)
         batch = self.packer.batch(learning=False)
-        self.out = self._output(batch)
+        self.memory.begin(batch, self.settings)
         status, detail = self._prepare(batch)
+        net, out = self.memory.net, self.memory.out
         if status not in (ground.OK, k.EXTERNAL):
-            self.out.status[0], self.out.detail[0] = status, detail
-            raise ExampleError(self._reason(batch, 0), KINDS[status])
-        model, used = clause_model(self.net)
-        atoms: list[tuple[str, list[Constant]]] = []
-        for q, names in enumerate(self.names):
-            first, last = self.scratch.query_base[q], self.scratch.query_base[q + 1]
-            keys = self.net.key[first:last].tolist() if batch.listed[0] else range(last - first)
-            domains = [self.packer.names(batch, 0, kind) for kind in names.kinds]
-            atoms += [(names.name, constants) for constants in names.constants(keys, domains)]
-        values = self.net.fixed[: len(atoms)].tolist()
+            out.status[0], out.detail[0] = status, detail
+            reason = self.teller.reason(Taken(batch, self.packer.worlds, out, {}, (), ()), 0)
+            raise ExampleError(reason, KINDS[status])
+        model, used = clause_model(net)
+        atoms = [(name, args) for name, _, rows in self._atoms(batch, 0) for args in rows]
+        values = net.fixed[: len(atoms)].tolist()
         fixed = {n: v == network.TRUE for n, v in enumerate(values) if v != network.OPEN}
         return Ground(model, self._current(used, *k.mean(self.weights.arrays)), atoms, fixed)
+
+    def _atoms(
+        self, batch: ground.Batch, w: int
+    ) -> Iterator[tuple[str, int, list[list[Constant]]]]:
+        """Yield the query predicates of the world just prepared: name, first atom, all arguments."""
+        for q, names in enumerate(self.teller.names):
+            first, last = self.memory.scratch.query_base[q : q + 2].tolist()
+            listed = batch.listed[w]
+            keys = self.memory.net.key[first:last].tolist() if listed else range(last - first)
+            domains = [self.packer.names(batch, w, kind) for kind in names.kinds]
+            yield names.name, first, list(names.constants(keys, domains))
 
     def _prepare(self, batch: ground.Batch) -> tuple[int, int]:
         """Prepare the only world of a batch, with as much room as it takes."""
         while True:
+            memory = self.memory
             status, detail = k.prepare(
                 self.weights.plans,
                 batch,
                 0,
-                self.net,
-                self.scratch,
-                self.structure,
-                self.state,
+                memory.net,
+                memory.scratch,
+                memory.structure,
+                memory.state,
                 self.weights.arrays,
                 self.settings,
                 False,
             )
             if not ground.GROW_ATOMS <= status <= k.GROW_OUTPUT:
                 return status, detail
-            self._make_room(status)
+            self.memory.grow(status)
+
+    def predict(self, items: Sequence[Item]) -> list[Outcome]:
+        """Predict between two steps, with margins; learning goes on as if nothing had been asked."""
+        seen, settings = self.seen, self.settings
+        self.settings = settings._replace(margins=True)
+        try:
+            return self.step(items, learning=False)[0]
+        finally:
+            self.seen, self.settings = seen, settings
 
     # the step ------------------------------------------------------------------------------
 
-    def step(
-        self, examples: Sequence[Example | ExampleError], learning: bool = True
+    def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:
+        """As ``Learner.step``; an example that shows new constants of open types is a batch of its own."""
+        if not self.layout.open:
+            return self._step(items, learning)
+        first, parts = 0, []
+        for place, item in enumerate(items):
+            news = self._news(item)
+            if news is None or news.constants:
+                parts.append(self._step(items[first:place], learning))
+                if len(parts[-1][0]) < place - first:
+                    break
+                parts.append(self._met(item, news, learning))
+                if not parts[-1][0]:
+                    break
+                first = place + 1
+        else:
+            parts.append(self._step(items[first:], learning))
+        outcomes = [outcome for part, _ in parts for outcome in part]
+        return outcomes, reduce(add, (tally for _, tally in parts))
+
+    def _news(self, item: Item) -> News | None:
+        """Return what an example shows for the first time; None: there is not the memory to tell."""
+        if isinstance(item, ExampleError):
+            return NO_NEWS
+        try:
+            return self.packer.news(item.example if isinstance(item, Answered) else item)
+        except MemoryError:
+            return None
+
+    def _met(self, item: Item, news: News | None, learning: bool) -> tuple[list[Outcome], Tally]:
+        """Take an example that shows new constants, or that takes too much memory to tell."""
+        known, updates = self.packer.stream_sizes(), self.weights.updates
+        if news is not None and not isinstance(item, ExampleError):
+            try:
+                return self._first_sight(item, news, learning)
+            except MemoryError:
+                if self.weights.updates > updates:
+                    raise
+            self.packer.forget(known)
+        return self._step([ExampleError(TOO_LARGE, "memory")], learning)
+
+    def _first_sight(
+        self, item: Example | Answered, news: News, learning: bool
     ) -> tuple[list[Outcome], Tally]:
-        """Predict, and learn from, each example in turn; an ExampleError stands for a bad one."""
-        outcomes = [
-            Outcome(None, str(e)) if isinstance(e, ExampleError) else None for e in examples
-        ]
-        bad = [e.kind for e in examples if isinstance(e, ExampleError)]
+        """Take an example that shows new constants; if it is learned from, all later ones have them.
+
+        Where only its truth shows them it is predicted without, then scored and learned from with them.
+        """
+        if not news.hidden:
+            outcomes, tally = self._step([item], learning)
+            labelled = isinstance(item, Answered) or item.truth is not None
+            if learning and labelled and _predicted(outcomes):
+                self.packer.share(news.constants, learning)
+            return outcomes, tally
+        predicted, seen = None, self.seen
+        if isinstance(item, Example):
+            blind, predicted = self._step([replace(item, truth=None)], learning=False)
+            if not (prediction := _predicted(blind)):
+                return blind, predicted
+            item = Answered(item, prediction)
+        outcomes, tally = self._admit(item, news, learning, predicted)
+        if not outcomes:
+            self.seen = seen
+        return outcomes, tally
+
+    def _admit(
+        self, item: Answered, news: News, learning: bool, predicted: Tally | None
+    ) -> tuple[list[Outcome], Tally]:
+        """Score and learn from an example with its new constants, which stay if it was learned from."""
+        shown, stay = self.packer.shown(), False
+        self.packer.share(news.constants, learning)
+        try:
+            outcomes, tally = self._step([item], learning)
+            if not _predicted(outcomes):
+                return outcomes, tally
+            stay = learning
+            return outcomes, tally if predicted is None else predicted + tally
+        finally:
+            if not stay:
+                self.packer.set_shown(shown)
+
+    def _step(self, items: Sequence[Item], learning: bool) -> tuple[list[Outcome], Tally]:
+        """Take examples in turn, none of which shows constants that a later one is to have."""
+        tallies: list[Tally] = []
+        outcomes = self.together.take(
+            items, lambda some: self._attempt(some, learning, tallies), self.weights
+        )
+        return outcomes, reduce(add, tallies)
+
+    def _attempt(
+        self, items: Sequence[Item], learning: bool, tallies: list[Tally]
+    ) -> list[Outcome]:
+        """Take examples in turn, as far as memory allows; see ``Together``."""
+        known, dropped = self.packer.stream_sizes(), self.weights.dropped
+        outcomes, bad = self._pack(items)
+        worlds, batch = self.packer.worlds, self._prepared(learning)
+        done, enough = (0, False) if batch is None else self._run(batch, worlds, learning)
+        if batch is None or not enough:
+            self._give_back(batch)
+            if batch is None or worlds[done].place == 0:
+                self.packer.forget(known)
+                raise MemoryError
+        self.audits.pop(done, None)
+        self._check_audits(worlds)
+        out = self.memory.out
+        taken = Taken(batch, worlds, out, self.served, self.unproven, self.unsolved).first(done)
+        ranking = dict[str, Ranking]()
+        for w, outcome in enumerate(self.teller.outcomes(taken)):
+            outcomes[worlds[w].place] = outcome
+            if outcome.prediction is not None:
+                if w in self.marginals:
+                    self._add_marginals(outcome.prediction, w)
+                _rank(outcome.prediction, worlds[w].example, ranking)
+        end = worlds[done].place if done < len(worlds) else len(items)
+        errors = [kind for place, kind in bad.items() if place < end]
+        tally = self.teller.tally(taken, errors, len(self.audits))
+        tallies.append(replaced(tally, ranking=ranking))
+        self.seen += done
         self.packer.clear()
-        for place, example in enumerate(examples):
-            if isinstance(example, Example):
+        if not enough:
+            self._number_again(worlds[:done], known, learning)
+        if self.weights.dropped > dropped:
+            self._forget()
+        return [outcome for outcome in outcomes[:end] if outcome is not None]
+
+    def _pack(self, items: Sequence[Item]) -> tuple[list[Outcome | None], dict[int, str]]:
+        """Pack the good examples; returns the outcomes of the bad ones, and by place their kinds."""
+        outcomes = [Outcome(None, str(e)) if isinstance(e, ExampleError) else None for e in items]
+        bad = {n: e.kind for n, e in enumerate(items) if isinstance(e, ExampleError)}
+        self.packer.clear()
+        self.served = dict[int, Prediction]()
+        for place, item in enumerate(items):
+            if not isinstance(item, ExampleError):
                 try:
-                    self.packer.add(example, place)
+                    self._add(item, place)
                 except ExampleError as error:
                     outcomes[place] = Outcome(None, str(error))
-                    bad.append(error.kind)
-        batch, worlds = self.packer.batch(learning), self.packer.worlds
-        self.out = self._output(batch)
-        self.audits = dict[int, float]()
-        self.unsolved = set[int]()
-        self._run(batch, worlds, learning)
-        self._check_audits(worlds)
-        for w, outcome in enumerate(self._outcomes(batch, worlds)):
-            outcomes[worlds[w].place] = outcome
-        return [o for o in outcomes if o is not None], self._tally(batch, worlds, bad)
+                    bad[place] = error.kind
+        return outcomes, bad
 
-    def _output(self, batch: ground.Batch) -> k.Output:
-        worlds = len(batch.listed)
-        classes = np.zeros(worlds + 1, np.int64)
-        if self.settings.by_query >= 0:
-            plans = self.weights.plans
-            at = plans.query_start[self.settings.by_query] + self.settings.by_argument
-            np.cumsum(batch.domain[:, plans.query_type[at]], out=classes[1:])
-        room = self.room.setdefault("output", 1 << 12)
-        return k.Output(
-            np.zeros(worlds, np.int32),
-            np.zeros(worlds, np.int64),
-            np.zeros(worlds, np.int32),
-            np.zeros((worlds, 7), np.int64),
-            np.zeros(worlds),
-            np.zeros(worlds),
-            np.full(worlds, np.inf),
-            np.zeros(worlds + 1, np.int64),
-            np.zeros(room, np.int32),
-            np.zeros(room, np.int64),
-            classes,
-            np.zeros((int(classes[-1]), 3), np.int64),
-        )
+    def _prepared(self, learning: bool) -> ground.Batch | None:
+        """Return the packed worlds as arrays, with room for what will be said of them; None: no memory."""
+        self.audits.clear()
+        self.unproven, self.unsolved = set(), set()
+        self.marginals, self.diagnostics = {}, {}
+        try:
+            batch = self.packed(learning)
+            self.memory.begin(batch, self.settings)
+        except MemoryError:
+            return None
+        return batch
 
-    def _run(self, batch: ground.Batch, worlds: Sequence[World], learning: bool) -> None:
+    def _give_back(self, batch: ground.Batch | None) -> None:
+        """Give back what memory a world took that there was not enough for, and its weights."""
+        if batch is not None:
+            self.weights.cut(*self.memory.out.begun.tolist())
+        self.memory.allocate()
+
+    def _number_again(
+        self, worlds: Sequence[World], known: Mapping[str, int], learning: bool
+    ) -> None:
+        """Let the stream have the constants of these worlds, and of none that were packed after them."""
+        self.packer.forget(known)
+        for world in worlds:
+            self.packer.add(world.example, world.place)
+        self.packer.batch(learning)
+        self.packer.clear()
+
+    def _add(self, item: Example | Answered, place: int) -> None:
+        """Pack an example, and note what was given out for it."""
+        self.packer.add(item.example if isinstance(item, Answered) else item, place)
+        if isinstance(item, Answered):
+            self.served[len(self.packer) - 1] = item.prediction
+
+    def _run(
+        self, batch: ground.Batch, worlds: Sequence[World], learning: bool
+    ) -> tuple[int, bool]:
+        """Take worlds in turn; returns how many, and whether there was the memory for them.
+
+        They are fewer where there was not, or where a signal asked to stop.
+        """
         external = self._external(len(worlds))
-        w = 0
-        while w < len(worlds):
-            w, code = self._call(batch, w, external, learning)
+        w, begun = 0, self.memory.out.begun
+        begun[:] = self.weights.arrays.size
+        with suppress(Interrupted):
+            while w < len(worlds):
+                w, code = self._call(batch, w, external, learning)
+                if code == k.STOPPED:
+                    break
+                if code not in (k.OVER_LIMIT, ground.OK):
+                    if not self._helped(batch, w, code, external, learning):
+                        return w, False
+                    if code != k.EXTERNAL:
+                        continue
+                w += 1
+                if len(self.weights) > self.settings.max_weights:
+                    self.weights.drop_least(self.settings.max_weights)
+                begun[:] = self.weights.arrays.size
+        return min(w, len(worlds)), True
+
+    def _helped(
+        self, batch: ground.Batch, w: int, code: int, external: network.Bytes, learning: bool
+    ) -> bool:
+        """Do what the kernel has stopped for; False: there is not the memory."""
+        updates = self.weights.updates
+        try:
             if code == k.AUDIT:
                 self._audit(w)
                 external[w] = self._route()
-                continue
-            if code == k.EXTERNAL:
-                self._solve_outside(batch, w, learning)
-            elif code not in (k.OVER_LIMIT, ground.OK):
-                self._make_room(code)
-                continue
-            w += 1
-            if len(self.weights) > self.settings.max_weights:
-                self.weights.drop_least(self.settings.max_weights)
+            elif code == k.EXTERNAL:
+                with self._timing(w):
+                    self._solve_outside(batch, w, learning)
+            else:
+                self.memory.grow(code)
+        except MemoryError:
+            if self.weights.updates > updates:
+                raise
+            return False
+        return True
+
+    def _timing(self, w: int) -> AbstractContextManager[None]:
+        """Time what is done for the world that the kernel has just prepared."""
+        net, out = self.memory.net, self.memory.out
+        atoms = int(np.sum(net.fixed[: net.size[network.ATOMS]] == network.OPEN))
+
+        def route() -> str:
+            return ROUTES[int(out.route[w])] if out.status[w] == ground.OK else "unsolved"
+
+        return self.slowest.timing(self.packer.worlds[w].example.id, atoms, route)
 
     def _call(
         self, batch: ground.Batch, first: int, external: network.Bytes, learning: bool
@@ -296,40 +483,21 @@ class OnlineLearner:
             batch,
             first,
             external,
-            self.net,
-            self.scratch,
-            self.structure,
-            self.state,
+            self.memory.net,
+            self.memory.scratch,
+            self.memory.structure,
+            self.memory.state,
             self.weights.arrays,
             self.settings,
             learning,
-            self.out,
+            self.memory.out,
         )
         return stopped
 
-    def _make_room(self, code: int) -> None:
-        if code == k.GROW_WEIGHTS:
-            self.weights.grow()
-        elif code == k.GROW_OUTPUT:
-            self.room["output"] *= 2
-            pad = np.zeros(len(self.out.true_key), np.int64)
-            self.out = self.out._replace(
-                true_query=np.concatenate([self.out.true_query, pad.astype(np.int32)]),
-                true_key=np.concatenate([self.out.true_key, pad]),
-            )
-        else:
-            self._grow(
-                {
-                    ground.GROW_ATOMS: "atoms",
-                    ground.GROW_ROWS: "rows",
-                    ground.GROW_INDEX: "index",
-                    k.GROW_TABLES: "tables",
-                }[code]
-            )
-
     def _route(self) -> int:
         """Return EXTERNAL where inference is never the kernel's, else 0."""
-        return 0 if self.inference.presolve else k.EXTERNAL
+        inside = self.inference.presolve and self.inference.marginals is None
+        return 0 if inside else k.EXTERNAL
 
     def _external(self, worlds: int) -> network.Bytes:
         """Mark the worlds that are audited, and those whose inference is not the kernel's."""
@@ -337,92 +505,145 @@ class OnlineLearner:
         every = self.inference.audit_every
         if every:
             external[(self.seen + 1 + np.arange(worlds)) % every == 0] = k.AUDIT
-        self.seen += worlds
+            external[list(self.served)] = self._route()  # nothing is predicted that an audit checks
         return external
 
     # inference outside the kernel ------------------------------------------------------------
 
     def _solve_outside(self, batch: ground.Batch, w: int, learning: bool) -> None:
         """Predict and learn from the world that the kernel has just prepared."""
-        model, used = clause_model(self.net)
-        arrays, labelled = self.weights.arrays, bool(batch.labelled[w])
-        engine = self.inference.exact if self.inference.presolve else self.inference.whole
+        with leavable():
+            model, used = clause_model(self.memory.net)
         try:
-            predicted = self._solve(engine, w, model, self._current(used, *k.mean(arrays)))
+            if self._predict_outside(batch, w, model, used) and learning and batch.labelled[w]:
+                self._learn_outside(model, used, w)
         except Infeasible:
-            self.out.status[w] = k.INFEASIBLE
-            return
-        if predicted is None:
-            return
-        self.state.predicted[: model.n_atoms] = predicted.state
-        self._margin(model, used, predicted, w)
-        route = k.ILP if predicted.route == "ilp" else k.ELIMINATION
+            self.memory.out.status[w] = k.INFEASIBLE
+
+    def _predict_outside(
+        self, batch: ground.Batch, w: int, model: ClauseModel, used: Indices
+    ) -> bool:
+        """Predict a world, unless it has been; False: it is left unsolved."""
+        route, memory = k.ILP, self.memory
+        if w not in self.served:
+            weights = self._current(used, *k.mean(self.weights.arrays))
+            if self.inference.marginals is not None:
+                predicted = self._likeliest(batch, w, model, weights, self.inference.marginals)
+            else:
+                predicted = self._solve(w, model, weights)
+            if predicted is None:
+                return False
+            memory.state.predicted[: model.n_atoms] = predicted.state
+            if predicted.certified:
+                self._margin(model, used, predicted, w)
+            else:
+                self.unproven.add(w)
+            numbers = {name: number for number, name in ROUTES.items()}
+            route = numbers.get(predicted.route, k.ELIMINATION)
         while not k.record(
             self.weights.plans,
             batch,
             w,
-            self.net,
-            self.scratch,
-            self.state,
-            arrays,
+            memory.net,
+            memory.scratch,
+            memory.state,
+            self.weights.arrays,
             self.settings,
             route,
-            self.out,
+            memory.out,
         ):
-            self._make_room(k.GROW_OUTPUT)
-        if learning and labelled:
-            self._learn_outside(model, used, engine, w)
+            memory.grow(k.GROW_OUTPUT)
+        return True
 
-    def _solve(
+    def _likeliest(
         self,
-        engine: MapEngine,
+        batch: ground.Batch,
         w: int,
         model: ClauseModel,
         weights: Floats,
-        bonus: Floats | None = None,
+        engine: MarginalEngine,
+    ) -> Solution | None:
+        """Predict each atom, or group, by its likeliest value; None: no state was found to start from."""
+        try:
+            with leavable():
+                marginals = engine.marginals(model, weights)
+        except Unsolved:
+            self.unsolved.add(w)
+            self.memory.out.status[w] = UNSOLVED
+            return None
+        net = self.memory.net
+        state = _values(model, marginals.probability)
+        network.define(net, state)
+        values = np.round(marginals.probability, 6).tolist()
+        if marginals.diagnostics is not None:
+            self.diagnostics[w] = marginals.diagnostics
+        self.marginals[w] = {
+            name: [
+                ValuedAtom(args, values[n])
+                for n, args in enumerate(atoms, first)
+                if net.fixed[n] == network.OPEN
+            ]
+            for name, first, atoms in self._atoms(batch, w)
+        }
+        return Solution(state, 0.0, math.inf, "mcsat", certified=False)
+
+    def _add_marginals(self, prediction: Prediction, w: int) -> None:
+        """Say the marginals of a world, and how far to trust them where they were sampled."""
+        prediction.marginals = self.marginals[w]
+        if w in self.diagnostics:
+            prediction.r_hat = round(self.diagnostics[w].largest_r_hat, 4)
+            prediction.ess = round(self.diagnostics[w].least_ess, 1)
+
+    def _solve(
+        self, w: int, model: ClauseModel, weights: Floats, bonus: Floats | None = None
     ) -> Solution | None:
         """Solve a world, or fall back; None, with the world's status set, where it is left."""
+        whole = self.inference.proven and not self.inference.presolve
+        engine = self.inference.whole if whole else self.inference.exact
         fallback = self.inference.fallback
         try:
-            found = engine.solve(model, weights, bonus=bonus)
-            if found.certified:
+            with leavable():
+                found = engine.solve(model, weights, bonus=bonus)
+            if found.certified or not self.inference.proven:
                 return found
         except Unsolved:
             found = None
         self.unsolved.add(w)
         if fallback is not None:
-            with suppress(Unsolved):
+            with suppress(Unsolved), leavable():
                 return found or fallback.solve(model, weights, bonus=bonus)
-        self.out.status[w] = UNSOLVED
+        self.memory.out.status[w] = UNSOLVED
         return None
 
     def _current(self, used: Indices, cu: float, cv: float) -> Floats:
         value = self.weights.arrays.value[used]
         return value[:, 0] + cu * value[:, 1] + cv * value[:, 2]
 
-    def _learn_outside(self, model: ClauseModel, used: Indices, engine: MapEngine, w: int) -> None:
+    def _learn_outside(self, model: ClauseModel, used: Indices, w: int) -> None:
         arrays, settings = self.weights.arrays, self.settings
-        k.set_bonus(self.net, self.state, settings.augmented)
+        k.set_bonus(self.memory.net, self.memory.state, settings.augmented)
         scale = updates.scale(settings.rule, self.weights.updates + 1)
-        bonus = self.state.bonus[: model.n_atoms].copy()
-        rival = self._solve(engine, w, model, self._current(used, scale, 0.0), bonus)
-        if rival is None or not rival.certified:
+        bonus = self.memory.state.bonus[: model.n_atoms].copy()
+        rival = self._solve(w, model, self._current(used, scale, 0.0), bonus)
+        if rival is None or not (rival.certified or not self.inference.proven):
             return
-        self.state.rival[: model.n_atoms] = rival.state
-        self.out.loss[w] = k.learn_world(
-            self.net, arrays, self.state.truth, self.state.rival, settings
+        self.memory.state.rival[: model.n_atoms] = rival.state
+        self.memory.out.loss[w] = k.learn_world(
+            self.memory.net, arrays, self.memory.state.truth, self.memory.state.rival, settings
         )
-        if math.isnan(self.out.loss[w]):
-            self.out.status[w] = k.OVERFLOW
+        if math.isnan(self.memory.out.loss[w]):
+            self.memory.out.status[w] = k.OVERFLOW
 
     def _audit(self, w: int) -> None:
         """Solve a world whole by the ILP, with the averaged weights; see ``_check_audits``."""
-        model, used = clause_model(self.net)
-        mean, none = k.mean(self.weights.arrays), np.zeros(self.net.size[0], np.uint8)
+        with leavable():
+            model, used = clause_model(self.memory.net)
+        mean, none = k.mean(self.weights.arrays), np.zeros(self.memory.net.size[0], np.uint8)
         weights = self._current(used, *mean)
-        constant = network.soft_score(self.net, none, self.weights.arrays.value, *mean)
+        constant = network.soft_score(self.memory.net, none, self.weights.arrays.value, *mean)
         try:
-            whole = self.inference.whole.solve(model, weights)
+            with leavable():
+                whole = self.inference.whole.solve(model, weights)
         except Infeasible:
             self.audits[w] = -math.inf
         except Unsolved:
@@ -433,144 +654,22 @@ class OnlineLearner:
 
     def _check_audits(self, worlds: Sequence[World]) -> None:
         """Compare the values that the worlds got with those of the ILP. Raises AuditError."""
+        out = self.memory.out
         for w, value in self.audits.items():
-            found = float(self.out.score[w]) if self.out.status[w] == ground.OK else -math.inf
+            found = float(out.score[w]) if out.status[w] == ground.OK else -math.inf
             if not math.isclose(found, value, rel_tol=AUDIT_TOLERANCE, abs_tol=AUDIT_TOLERANCE):
                 raise AuditError(
-                    f"audit of example {worlds[w].example.id}: {ROUTES[int(self.out.route[w])]} "
+                    f"audit of example {worlds[w].example.id}: {ROUTES[int(out.route[w])]} "
                     f"gives {found!r}, the whole ILP {value!r}"
                 )
 
     def _margin(self, model: ClauseModel, used: Indices, best: Solution, w: int) -> None:
-        if self.margins:
+        if self.settings.margins:
             weights = self._current(used, *k.mean(self.weights.arrays))
-            with suppress(Unsolved):
+            with suppress(Unsolved), leavable():
                 second = self.inference.whole.second_best(model, weights, best.state)
                 if second is not None:
-                    self.out.margin[w] = best.score - second.score
-
-    # outcomes ------------------------------------------------------------------------------
-
-    def _outcomes(self, batch: ground.Batch, worlds: Sequence[World]) -> list[Outcome]:
-        starts, status = self.out.true_start.tolist(), self.out.status.tolist()
-        queries, keys = self.out.true_query.tolist(), self.out.true_key[: starts[-1]].tolist()
-        scores, hamming = self.out.score.tolist(), self.out.counts[:, k.HAMMING].tolist()
-        margins = [m if math.isfinite(m) else None for m in self.out.margin.tolist()]
-        outcomes = []
-        for w, world in enumerate(worlds):
-            if status[w] != ground.OK:
-                reason = printable(self._reason(batch, w))
-                outcomes.append(Outcome(None, reason, status[w] == UNSOLVED))
-                continue
-            example = world.example
-            outcomes.append(
-                Outcome(
-                    Prediction(
-                        example.id,
-                        self._atoms(batch, w, slice(starts[w], starts[w + 1]), queries, keys),
-                        scores[w],
-                        w not in self.unsolved,
-                        example.group,
-                        hamming[w] if example.truth is not None else None,
-                        margins[w],
-                    )
-                )
-            )
-        return outcomes
-
-    def _atoms(
-        self,
-        batch: ground.Batch,
-        w: int,
-        span: slice,
-        queries: list[int],
-        keys: list[int],
-    ) -> dict[str, list[list[Constant]]]:
-        found = {}
-        for q, atoms in enumerate(self.names):
-            names = [self.packer.names(batch, w, kind) for kind in atoms.kinds]
-            mine = keys[span]
-            if len(self.names) > 1:
-                mine = [key for key, of in zip(mine, queries[span], strict=True) if of == q]
-            found[atoms.name] = atoms.constants(mine, names)
-        return found
-
-    def _reason(self, batch: ground.Batch, w: int) -> str:
-        detail = int(self.out.detail[w])
-        clauses = self.weights.clauses
-        reasons: dict[int, Callable[[], str]] = {
-            k.TRUTH_NOT_OPEN: lambda: self._not_open(batch, w, detail),
-            k.TRUTH_BREAKS_GROUP: lambda: (
-                "the truth breaks "
-                + " or ".join(sorted(g.show(q) for q, g in self.layout.plan.groups.items()))
-            ),
-            k.TRUTH_BREAKS_RULE: lambda: f"the truth breaks the hard rule {clauses[detail].text}",
-            k.INFEASIBLE: lambda: "no state satisfies the hard rules",
-            k.OVERFLOW: lambda: (
-                "its update is beyond the range of numbers: learner.sigma is too small, or the "
-                "weights are too large"
-            ),
-            UNSOLVED: lambda: "the search ended at inference.max_nodes without a proven answer",
-            ground.EVIDENCE_BREAKS_RULE: lambda: (
-                "the evidence breaks the hard rule " + clauses[detail].text
-            ),
-            ground.TOO_MANY_ATOMS: lambda: (
-                f"more query atoms than limits.max_atoms ({self.inference.max_atoms})"
-            ),
-            ground.TOO_MANY_GROUNDINGS: lambda: (
-                "more ground clauses than inference.max_groundings "
-                f"({self.inference.max_groundings}), reached in the rule {clauses[detail].text}"
-            ),
-        }
-        return reasons[int(self.out.status[w])]()
-
-    def _not_open(self, batch: ground.Batch, w: int, detail: int) -> str:
-        name = self.layout.plan.query[detail >> 32]
-        slot, i = self.layout.truth[name], detail & 0xFFFFFFFF
-        kinds = [self.layout.type_number[t] for t in self.layout.arguments(name)]
-        row = int(batch.start[w, slot]) + i * len(kinds)
-        args = [
-            self.packer.names(batch, w, kind)[int(batch.data[row + j])]
-            for j, kind in enumerate(kinds)
-        ]
-        return (
-            f"truth atom {show_atom(name, args)} is not an open atom of the example "
-            "(not in its query list, or false by evidence)"
-        )
-
-    def _tally(self, batch: ground.Batch, worlds: Sequence[World], bad: list[str]) -> Tally:
-        """Count a batch; ``bad`` are the kinds of those that did not come to the kernel."""
-        good = self.out.status == ground.OK
-        routes = np.bincount(self.out.route[good], minlength=len(ROUTES))
-        return Tally(
-            counts=self.out.counts[good].sum(axis=0),
-            labelled=int(np.sum(batch.labelled[good])),
-            predicted=int(good.sum()),
-            certified=int(good.sum()) - sum(bool(good[w]) for w in self.unsolved),
-            audited=len(self.audits),
-            unsolved=len(self.unsolved),
-            routes={ROUTES[n]: int(routes[n]) for n in ROUTES},
-            by_class=self._by_class(batch, good),
-            errors=Counter(bad + [KINDS[status] for status in self.out.status[~good].tolist()]),
-        )
-
-    def _by_class(self, batch: ground.Batch, good: network.Bytes) -> dict[str, Indices]:
-        if self.settings.by_query < 0:
-            return {}
-        plans, out = self.weights.plans, self.out
-        at = plans.query_start[self.settings.by_query] + self.settings.by_argument
-        kind = int(plans.query_type[at])
-        sizes = np.diff(out.class_start)
-        if len(sizes) and np.all(sizes == plans.declared[kind]):
-            names = self.layout.constants[self.layout.types[kind]]
-            table = out.by_class.reshape(len(sizes), -1, 3)[good].sum(axis=0)
-            return dict(zip(names, table, strict=True))
-        found: dict[str, Indices] = {}
-        for w in np.flatnonzero(good).tolist():
-            rows = out.by_class[out.class_start[w] : out.class_start[w + 1]]
-            for name, row in zip(self.packer.names(batch, w, kind), rows, strict=True):
-                found[str(name)] = found.get(str(name), 0) + row
-        return found
+                    self.memory.out.margin[w] = best.score - second.score
 
     # certificate and checkpoint ----------------------------------------------------------------
 
@@ -578,7 +677,8 @@ class OnlineLearner:
         """Return the mean loss, the dual value D_T and the bound it gives on the regret.
 
         CDA2, subgradient: an upper bound on the regret. CDA1: on the excess of the summed loss over
-        the least regularised one. None for MIRA and the perceptron, and once weights were dropped.
+        the least regularised one. None for MIRA and the perceptron, and once weights were dropped. Of
+        rivals that need not be proven the loss is too low, so that there is no bound.
         """
         scalar, rule = self.weights.arrays.scalar, self.settings.rule
         t, sigma = float(scalar[k.T]), self.settings.sigma
@@ -587,15 +687,56 @@ class OnlineLearner:
             return {"loss": loss, "dual": None, "regret_bound": None}
         scale = sigma / (2.0 * t) if updates.shrinks(rule) else sigma / 2.0
         dual = float(scalar[k.DUAL]) - scale * float(scalar[k.NORM])
-        return {"loss": loss, "dual": dual, "regret_bound": float(scalar[k.PRIMAL]) - dual}
+        bound = float(scalar[k.PRIMAL]) - dual if self.inference.proven else None
+        return {"loss": loss, "dual": dual, "regret_bound": bound}
 
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return header and arrays of a checkpoint."""
+        self._forget()
         header, arrays = self.weights.save()
-        return {**header, "seen": self.seen}, arrays
+        return {**header, "seen": self.seen, "shown": self.packer.shown()}, arrays
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Go on from what ``save`` returned, bit for bit."""
         self.weights.restore(header, arrays)
         self.packer.set_stream(self.weights.stream)
+        self.packer.set_shown(header.get("shown", {}))
         self.seen = header["seen"]
+
+    def _forget(self) -> None:
+        """Forget the constants of weights that were dropped."""
+        if self.weights.dropped:
+            self.weights.forget_constants(self.packer.shown())
+            self.packer.set_stream(self.weights.stream)
+
+
+def _predicted(outcomes: Sequence[Outcome]) -> Prediction | None:
+    """Return the prediction of the only example, if it was taken and is good."""
+    return outcomes[0].prediction if outcomes else None
+
+
+def _values(model: ClauseModel, probability: Floats) -> State:
+    """Return the likeliest value of each group, which may be none of its atoms, and of other atoms."""
+    state = (probability > 0.5).astype(np.uint8)
+    for group, exactly in enumerate(model.exactly.tolist()):
+        members = np.flatnonzero(model.group == group)
+        best = members[np.argmax(probability[members])]
+        none = 0.0 if exactly else 1.0 - float(probability[members].sum())
+        state[members] = 0
+        state[best] = exactly or probability[best] > none
+    return state
+
+
+def _rank(prediction: Prediction, example: Example, ranking: dict[str, Ranking]) -> None:
+    """Count the probabilities of the true and of the false atoms, by predicate, where both are known."""
+    if prediction.marginals is None or example.truth is None:
+        return
+    for name, atoms in prediction.marginals.items():
+        true = {
+            tuple(map(str, arguments(atom)))
+            for atom in example.truth.get(name, ())
+            if not isinstance(atom, ValuedAtom) or atom.value
+        }
+        scores = np.array([atom.value for atom in atoms], np.float64)
+        is_true = np.array([tuple(map(str, atom.args)) in true for atom in atoms], np.bool_)
+        ranking.setdefault(name, Ranking()).add(scores, is_true)

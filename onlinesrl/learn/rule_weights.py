@@ -31,6 +31,7 @@ from onlinesrl.lang.psl_text import show_unweighted
 from onlinesrl.learn.learner import UPDATES, Hyper
 
 T, ALPHA_RHO, PRIMAL, LOSS = 0, 1, 2, 3
+_SAVED = ("base", "dual", "total", "uses", "scalar")
 
 
 @dataclass(frozen=True)
@@ -164,10 +165,9 @@ class RuleWeights:
 
     def save(self) -> dict[str, Any]:
         """Return the arrays of a checkpoint."""
-        names = ("base", "dual", "total", "uses", "scalar")
-        return {name: getattr(self, name).copy() for name in names}
+        return {name: getattr(self, name).copy() for name in _SAVED}
 
     def restore(self, arrays: Mapping[str, Any]) -> None:
         """Take over the state that ``save`` returned, exactly."""
-        for name, array in arrays.items():
-            setattr(self, name, np.array(array))
+        for name in _SAVED:
+            setattr(self, name, np.array(arrays[name]))

@@ -14,30 +14,42 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
+from onlinesrl.confusion import Confusion, pairs
 from onlinesrl.errors import ExampleError, ModelError
+from onlinesrl.ground.background import Background
 from onlinesrl.ground.hinges import HINGE, HingeModel
 from onlinesrl.ground.model import Floats, Indices
 from onlinesrl.ground.pack import show_atom
 from onlinesrl.ground.psl import Grounder
-from onlinesrl.ground.psl_rows import Problem
+from onlinesrl.ground.psl_rows import Problem, TooManyRows
 from onlinesrl.ground.worlds import SoftPacker, World
 from onlinesrl.infer.engine import Infeasible, Relaxed, RelaxedEngine
 from onlinesrl.kernels.features import measure
 from onlinesrl.lang.example import Atoms, Example, ValuedAtom
 from onlinesrl.lang.psl_ast import PslProgram
 from onlinesrl.lang.psl_text import show_program
-from onlinesrl.learn.learner import Hyper, Outcome, Prediction, Tally
+from onlinesrl.learn.learner import Answered, Hyper, Item, Outcome, Prediction, Tally
 from onlinesrl.learn.rule_weights import RuleWeights
+from onlinesrl.learn.slowest import Slowest
+from onlinesrl.learn.together import Apart, Together
 from onlinesrl.metrics import UNIT
+from onlinesrl.ranking import Ranking
 
 BROKEN = 1e-3
 """How far the truth may be from satisfying a hard rule: it is often written with few digits."""
 
-UNSOLVED = "inference ended after its last round without a proven answer"
+ROWS_TOGETHER = 1 << 19
+"""How many rows the joins of examples that are ground together may have; of one alone it may be more."""
+
+UNSOLVED = "inference ended after its last round without a proven answer (inference.unsolved)"
+KEYS = {"limit": "inference.max_groundings", "not_open": "inference.targets"}
+"""What decides of a problem of the kind."""
 _ONE_HINGE = HingeModel(
     1,
     np.array([0, 1]),
@@ -55,13 +67,31 @@ class SoftInference:
     """How energies are minimised, and how large examples may be.
 
     Where the engine ends without a certificate, the example is bad; or, with ``fallback``, it is
-    predicted with the values found and learned from only if its rival is certified.
+    predicted with the values found and learned from only if its rival is certified. ``skip`` leaves
+    out the ground rules that reach an atom that is neither observed nor a target; else an example that
+    has one is bad.
     """
 
     engine: RelaxedEngine
     fallback: bool = True
+    skip: bool = False
     max_groundings: int = 1_000_000
     max_atoms: int = 1_000_000
+
+
+Bools: TypeAlias = NDArray[np.bool_]
+
+
+def _outcomes(said: Bools, true: Bools) -> Indices:
+    """Return the numbers of hits, false alarms and misses."""
+    return np.array([np.sum(said & true), np.sum(said & ~true), np.sum(true & ~said)])
+
+
+class _Ground(NamedTuple):
+    """The ground rules of a world, and how many were left out."""
+
+    graph: HingeModel
+    skipped: int
 
 
 @dataclass
@@ -73,11 +103,20 @@ class _Batch:
     labelled: int = 0
     certified: int = 0
     unsolved: int = 0
+    skipped: int = 0
     routes: Counter[str] = field(default_factory=Counter)
     by: dict[str, Indices] = field(default_factory=dict)
+    pairs: Confusion = field(default_factory=Confusion)
+    predicates: dict[str, Indices] = field(default_factory=dict)
+    scored: dict[str, list[tuple[Indices, Bools]]] = field(default_factory=dict)
     bad: Counter[str] = field(default_factory=Counter)
 
     def tally(self) -> Tally:
+        ranking = {}
+        for name, parts in self.scored.items():
+            units, true = (np.concatenate(each) for each in zip(*parts, strict=True))
+            ranking[name] = Ranking()
+            ranking[name].add(units / UNIT, true)
         return Tally(
             counts=self.counts,
             labelled=self.labelled,
@@ -85,8 +124,12 @@ class _Batch:
             certified=self.certified,
             audited=0,
             unsolved=self.unsolved,
+            skipped=self.skipped,
             routes=self.routes,
             by_class=self.by,
+            predicates=self.predicates,
+            ranking=ranking,
+            pairs=self.pairs.counts,
             errors=self.bad,
             l1=self.l1,
         )
@@ -96,24 +139,27 @@ class SoftLearner:
     """Owns the weights of a PSL program's rules; ``step`` takes a micro-batch.
 
     ``query`` are the predicates that have targets; ``by`` is the one of them, and the place of the
-    argument, whose values are counted one by one.
+    argument, whose values are counted one by one. Every example has the facts of ``background``, too.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what a learner is made of
         self,
         program: PslProgram,
         query: Sequence[str],
         hyper: Hyper,
         inference: SoftInference,
         by: tuple[str, int] | None = None,
+        background: Background | None = None,
     ):
         self.program = program
         self.hyper = hyper
+        self.slowest = Slowest()
         self.inference = inference
         self.by = by
         self.weights = RuleWeights(program, hyper)
-        self.packer = SoftPacker(program.predicates, query, inference.max_atoms)
-        self.grounder = Grounder(program, most=inference.max_groundings)
+        self.packer = SoftPacker(program.predicates, query, inference.max_atoms, background)
+        self.grounder = Grounder(program, most=inference.max_groundings, skip=inference.skip)
+        self.together = Together()
 
     @property
     def model_text(self) -> str:
@@ -136,73 +182,104 @@ class SoftLearner:
         RuleWeights(self.program, self.hyper).learn(0.0, np.zeros(len(self.program.rules)))
         return time.perf_counter() - started
 
+    def predict(self, items: Sequence[Item]) -> list[Outcome]:
+        """Predict between two steps; learning goes on as if nothing had been asked."""
+        return self.step(items, learning=False)[0]
+
     # the step ------------------------------------------------------------------------------------
 
-    def step(
-        self, examples: Sequence[Example | ExampleError], learning: bool = True
-    ) -> tuple[list[Outcome], Tally]:
-        """Predict, and learn from, each example in turn; an ExampleError stands for a bad one."""
+    def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:
+        """Predict, and learn from, each example in turn; one that is Answered is not predicted again."""
         batch = _Batch()
-        found = [self._checked(example) for example in examples]
+        outcomes = self.together.take(
+            items, lambda some: self._attempt(some, batch, learning), self.weights
+        )
+        return outcomes, batch.tally()
+
+    def _attempt(self, items: Sequence[Item], batch: _Batch, learning: bool) -> list[Outcome]:
+        """Take examples in turn, grounded together, as far as memory allows; see ``Together``."""
+        found = [self._checked(item) for item in items]
         graphs = iter(self._ground([world for world in found if isinstance(world, World)]))
-        outcomes = []
-        for world in found:
+        outcomes: list[Outcome] = []
+        for item, world in zip(items, found, strict=True):
+            served = item.prediction if isinstance(item, Answered) else None
+            updates = self.weights.updates
             try:
                 if isinstance(world, ExampleError):
                     raise world
-                outcomes.append(self._take(world, next(graphs), batch, learning))
+                outcomes.append(self._take(world, next(graphs), batch, learning, served))
             except ExampleError as error:
                 batch.bad[error.kind] += 1
                 outcomes.append(Outcome(None, str(error), error.kind == "unsolved"))
-        return outcomes, batch.tally()
+            except MemoryError:
+                if not outcomes or self.weights.updates > updates:
+                    raise
+                break
+        return outcomes
 
-    def _checked(self, example: Example | ExampleError) -> World | ExampleError:
-        if isinstance(example, ExampleError):
-            return example
+    def _checked(self, item: Item) -> World | ExampleError:
+        if isinstance(item, ExampleError):
+            return item
         try:
-            return self.packer.world(example)
+            return self.packer.world(item.example if isinstance(item, Answered) else item)
         except ExampleError as error:
             return error
 
-    def _ground(self, worlds: Sequence[World]) -> list[HingeModel | ExampleError]:
-        """Ground worlds together; returns their models, or what is wrong with them."""
+    def _ground(self, worlds: Sequence[World]) -> list[_Ground | ExampleError]:
+        """Ground worlds together; returns their models, or what is wrong with them. Raises Apart."""
         if not worlds:
             return []
         database, query = self.packer.database(worlds), self.packer.query
         try:
-            grounded = self.grounder.ground_worlds(database, len(worlds), query)
-        except ModelError as error:
-            if len(worlds) == 1:
-                return [ExampleError(error.message, "schema")]
-            return [model for world in worlds for model in self._ground([world])]
+            grounded = self.grounder.ground_worlds(database, len(worlds), query, ROWS_TOGETHER)
+        except (ModelError, TooManyRows) as error:
+            if len(worlds) > 1:
+                raise Apart from error
+            return [ExampleError(str(getattr(error, "message", error)), "schema")]
         return [
             self._problem(grounded.problems[n])
             if n in grounded.problems
-            else grounded.graphs.micrograph(n)
+            else _Ground(grounded.graphs.micrograph(n), int(grounded.skipped[n]))
             for n in range(len(worlds))
         ]
 
     def _problem(self, problem: Problem) -> ExampleError:
-        rule = self.program.rules[problem.rule]
-        return ExampleError(f"{problem.message}: {rule.text}", problem.kind)
+        key = KEYS.get(problem.kind)
+        of = f"{problem.message} ({key})" if key else problem.message
+        return ExampleError(f"{of}: {self.program.rules[problem.rule].text}", problem.kind)
 
     def _take(
-        self, world: World, graph: HingeModel | ExampleError, batch: _Batch, learning: bool
+        self,
+        world: World,
+        ground: _Ground | ExampleError,
+        batch: _Batch,
+        learning: bool,
+        served: Prediction | None,
     ) -> Outcome:
-        """Predict, and learn from, one example. Raises ExampleError, and then nothing is learned."""
-        if isinstance(graph, ExampleError):
-            raise graph
+        """Predict, and learn from, one example. Raises ExampleError, and then nothing is learned.
+
+        One whose prediction was ``served`` before its truth came is scored by that; a new one is made
+        for the search for the rival to start from, so that what is learned does not depend on it.
+        """
+        if isinstance(ground, ExampleError):
+            raise ground
+        graph, skipped = ground
         truth = world.truth
         target = None if truth is None else self._true_features(world, graph, truth)
         predicted = self._solve(graph, self.weights.averaged(), None, None)
-        unsolved = not predicted.certified
+        unsolved = served is None and not predicted.certified
         if unsolved and not self.inference.fallback:
             batch.unsolved += 1
             raise ExampleError(UNSOLVED, "unsolved")
+        prediction, units = self._given(world, predicted, served)
         if learning and truth is not None and target is not None:
             unsolved |= not self._learn(graph, truth, target, predicted, batch)
-        batch.unsolved += unsolved
-        return Outcome(self._record(world, predicted, batch))
+        batch.unsolved += unsolved and (served is None or served.certified)
+        if served is None:
+            batch.skipped += skipped
+            batch.routes[predicted.route] += 1
+            batch.certified += predicted.certified
+        return Outcome(self._scored(world, prediction, units, batch))
 
     def _solve(
         self, graph: HingeModel, weights: Floats, bonus: Floats | None, start: Relaxed | None
@@ -268,8 +345,14 @@ class SoftLearner:
 
     # outcomes ------------------------------------------------------------------------------------
 
-    def _record(self, world: World, found: Relaxed, batch: _Batch) -> Prediction:
-        """Return the prediction and count it: what is counted is what is said, six decimal places."""
+    def _given(
+        self, world: World, found: Relaxed, served: Prediction | None
+    ) -> tuple[Prediction, Indices]:
+        """Return what is said, and its values as they are counted: with six decimal places."""
+        if served is not None:
+            said = [atom.value for rows in served.predicted.values() for atom in rows]  # type: ignore[union-attr]
+            units = np.rint(UNIT * np.array(said, np.float64)).astype(np.int64)
+            return msgspec.structs.replace(served), units
         units = np.rint(found.y * UNIT).astype(np.int64)
         prediction = Prediction(
             world.example.id,
@@ -278,19 +361,22 @@ class SoftLearner:
             found.certified,
             world.example.group,
         )
-        batch.routes[found.route] += 1
-        batch.certified += found.certified
+        return prediction, units
+
+    def _scored(
+        self, world: World, prediction: Prediction, units: Indices, batch: _Batch
+    ) -> Prediction:
+        """Count how right a prediction is, and say it in it, where the truth is there."""
         if world.truth is not None:
             true_units = np.rint(world.truth * UNIT).astype(np.int64)
             l1 = int(np.abs(units - true_units).sum())
             said, true = 2 * units > UNIT, 2 * true_units > UNIT
-            hits = int(np.sum(said & true))
-            alarms, misses = int(np.sum(said)) - hits, int(np.sum(true)) - hits
+            hits, alarms, misses = _outcomes(said, true).tolist()
             n, wrong = len(units), alarms + misses
             batch.counts += [hits, alarms, misses, n, n - wrong, wrong, wrong == 0]
             batch.l1 += l1
             batch.labelled += 1
-            self._count_values(world, said, true, batch)
+            self._count_predicates(world, units, said, true, batch)
             prediction.hamming, prediction.l1 = wrong, l1 / UNIT
         return prediction
 
@@ -301,17 +387,28 @@ class SoftLearner:
             for name, rows in world.targets.items()
         }
 
-    def _count_values(self, world: World, said: Any, true: Any, batch: _Batch) -> None:
-        """Count hits, false alarms and misses for each value of the chosen argument."""
-        if self.by is None:
-            return
-        query, argument = self.by
-        first = sum(
-            len(world.targets[n]) for n in self.packer.query[: self.packer.query.index(query)]
-        )
-        for n, key in enumerate(world.targets[query], first):
-            counts = batch.by.setdefault(key[argument], np.zeros(3, np.int64))
-            counts += [said[n] and true[n], said[n] and not true[n], true[n] and not said[n]]
+    def _count_predicates(
+        self, world: World, units: Indices, said: Bools, true: Bools, batch: _Batch
+    ) -> None:
+        """Count hits, false alarms, misses and scores of each predicate's atoms, and by class."""
+        first = 0
+        for name, targets in world.targets.items():
+            mine = slice(first, first := first + len(targets))
+            batch.scored.setdefault(name, []).append((units[mine], true[mine]))
+            counts = batch.predicates.setdefault(name, np.zeros(3, np.int64))
+            counts += _outcomes(said[mine], true[mine])
+            if self.by is not None and self.by[0] == name:
+                atoms = list(zip(targets, true[mine].tolist(), said[mine].tolist(), strict=True))
+                self._count_values(atoms, self.by[1], batch)
+
+    def _count_values(
+        self, atoms: list[tuple[tuple[str, ...], bool, bool]], argument: int, batch: _Batch
+    ) -> None:
+        """Count by the value of the chosen argument: constants, whether true, whether predicted."""
+        for constants, true, said in atoms:
+            counts = batch.by.setdefault(constants[argument], np.zeros(3, np.int64))
+            counts += [said and true, said and not true, true and not said]
+        batch.pairs.add(pairs((atom for atom in atoms if atom[1] or atom[2]), argument))
 
     # certificate and checkpoint ------------------------------------------------------------------
 

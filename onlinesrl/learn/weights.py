@@ -7,7 +7,7 @@ updating are in ``kernels.learn``; here are growth, dropping, and the passage to
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,8 @@ import numpy as np
 from onlinesrl.ground.encode import Layout, block_layout, encode_plan
 from onlinesrl.ground.pack import Domain
 from onlinesrl.kernels import learn as k
-from onlinesrl.kernels.network import Floats
+from onlinesrl.kernels.network import Floats, Ints32
+from onlinesrl.lang.example import Constant
 from onlinesrl.lang.normal import Clause
 
 KEPT_SHARE = 0.9
@@ -115,6 +116,15 @@ class WeightTable:
         )
         k.rehash(self.arrays)
 
+    def cut(self, weights: int, blocks: int) -> None:
+        """Forget all weights and blocks but the first; nothing has been learned of the others."""
+        a = self.arrays
+        if a.size[1] > blocks:
+            a.value[weights : len(self)] = 0.0
+            a.size[:] = weights, blocks
+            a.slot[:] = -1
+            k.rehash(a)
+
     def averaged(self) -> Floats:
         """Return the averaged weights, [weight]."""
         cu, cv = k.mean(self.arrays)
@@ -160,6 +170,46 @@ class WeightTable:
         a.scalar[k.NORM] = float(np.sum(a.value[:left, 1] ** 2))
         a.slot[:] = -1
         k.rehash(a)
+
+    # constants -----------------------------------------------------------------------------
+
+    def forget_constants(self, shown: Mapping[str, Sequence[Constant]]) -> None:
+        """Forget the constants that have no weight; number the others in the order of the weights.
+
+        The declared ones and those of open types that the stream has ``shown`` stay before them.
+        """
+        blocks = int(self.arrays.size[1])
+        rows = self.arrays.key[:blocks, 1:]
+        kind, shift = (table[self.arrays.key[:blocks, 0]] for table in self._columns())
+        old = rows - shift
+        for number, (name, known) in enumerate(self.stream.items()):
+            here = (kind == number) & (old >= 0)
+            used, first = np.unique(old[here], return_index=True)
+            kept = [*range(len(self.layout.constants[name]))]
+            kept += [known[constant] for constant in shown.get(name, ())]
+            kept = [*dict.fromkeys([*kept, *used[np.argsort(first)].tolist()])]
+            new = np.zeros(len(known.names), np.int32)
+            new[kept] = np.arange(len(kept))
+            rows[here] = new[old[here]] + shift[here]
+            self.stream[name] = Domain(known.names[n] for n in kept)
+        self.arrays.slot[:] = -1
+        k.rehash(self.arrays)
+
+    def _columns(self) -> tuple[Ints32, Ints32]:
+        """Return the type of each template constant, and what is added to its number in a key.
+
+        Both are [clause, constant]; a type is -1 where there is none, and 0 in a key of which 1 is added
+        stands for the declared constants.
+        """
+        types = list(self.stream)
+        kind = np.full((len(self.clauses), self.arrays.key.shape[1] - 1), -1, np.int32)
+        shift = np.zeros_like(kind)
+        for number, plan in enumerate(self.layout.plan.clauses):
+            strides, _ = self.strides[number]
+            for j, (name, stride) in enumerate(zip(plan.clause.template, strides, strict=True)):
+                kind[number, j] = types.index(plan.types[name])
+                shift[number, j] = stride != 0
+        return kind, shift
 
     # names ---------------------------------------------------------------------------------
 

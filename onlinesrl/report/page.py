@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from onlinesrl.fingerprint import leaves
 from onlinesrl.report.curves import learning_curve, regret_bound
 from onlinesrl.report.examples import ExampleRow, examples_section
 from onlinesrl.report.markup import Markup, join, tag
+from onlinesrl.report.scores import by_predicate, by_value, confusion
 from onlinesrl.report.weights import WeightRow, weights_section
 from onlinesrl.report.words import (
     Figures,
@@ -21,7 +23,6 @@ from onlinesrl.report.words import (
     section,
     table,
 )
-from onlinesrl.schema import leaves
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _ROUTES = {
@@ -54,7 +55,9 @@ def write_report(  # noqa: PLR0913 - what a report says
     body = join(
         _figures(figures),
         learning_curve(metrics),
-        _by_value(last),
+        by_value(last),
+        confusion(last),
+        by_predicate(last),
         examples_section(examples, soft),
         regret_bound(metrics, str((config.get("learner") or {}).get("update"))),
         weights_section(weights, soft),
@@ -104,39 +107,18 @@ def _tiles(figures: Figures) -> list[tuple[str, str, Callable[[float], str], str
         ("mae", "Mean absolute error", figure, "between the values of the atoms and the true ones"),
         ("f1", "F1", percent, f1),
         ("accuracy", "Accuracy", percent, f"of {right}"),
+        ("auc", "AUC", percent, "of the pairs of a true and a false atom are in the right order"),
+        ("average_precision", "Average precision", percent, "over all thresholds of the scores"),
         ("exact", "Exact", percent, "of the examples have no wrong atom"),
         ("hamming", "Hamming loss", figure, "wrong atoms an example, in the mean"),
-        ("weights", "Weights", count, f"learned, and {count(dropped)} dropped"),
+        (
+            "weights",
+            "Weights",
+            count,
+            f"learned, and {count(dropped)} dropped past learner.max_weights",
+        ),
         ("examples_per_second", "Examples a second", count, took),
     ]
-
-
-def _by_value(last: Figures) -> Markup | None:
-    """Return the F1 of every value of the chosen argument, if one was chosen."""
-    by = last.get("by")
-    if not by:
-        return None
-    rows = [_by_row(tag("code", value), line) for value, line in by.items()]
-    mean = {"f1": last.get("macro_f1")}
-    names = (
-        ("", ""),
-        ("", "bar"),
-        *((name, "number") for name in ("F1", "precision", "recall", "true atoms")),
-    )
-    head = tag("tr", *(tag("th", name, class_=side) for name, side in names))
-    rows.append(_by_row("mean of them (macro)", mean))
-    words = paragraph("How well each value is predicted, over the whole stream.")
-    whole = tag("div", tag("table", head, *rows, class_="wide values"), class_="scroll")
-    return section("Value by value", words, whole)
-
-
-def _by_row(name: object, line: Figures) -> Markup:
-    share = 100 * (number(line.get("f1")) or 0.0)
-    bar = tag("div", tag("i", style=f"left:0;width:{share:.1f}%"), class_="track")
-    cells = [or_dash(line.get(key), percent) for key in ("f1", "precision", "recall")]
-    cells.append(or_dash(line.get("support"), count))
-    numbers = (tag("td", cell, class_="number") for cell in cells)
-    return tag("tr", tag("td", name), tag("td", bar, class_="bar"), *numbers)
 
 
 def _solver(figures: Figures) -> Markup | None:

@@ -77,7 +77,7 @@ class CrashNote:
 
     @contextmanager
     def trying(self, number: int, count: int) -> Iterator[None]:
-        """Note that the examples from ``number`` on are at hand, until they have been passed.
+        """Note that the examples from ``number`` on are at hand; ``passed`` is for afterwards.
 
         An error on purpose leaves in good order; any other exception ends the process as a crash does.
         """
@@ -87,7 +87,6 @@ class CrashNote:
         except (OnlinesrlError, KeyboardInterrupt):
             self._write(None)
             raise
-        self.passed(number + count)
 
     def passed(self, number: int) -> None:
         """Note that none of the examples before ``number`` is a suspect any more."""

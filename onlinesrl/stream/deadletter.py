@@ -1,6 +1,7 @@
 """Dead letters: the bad examples of a run, with their bytes, place and reason, to be replayed."""
 
 import base64
+import codecs
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,6 +10,9 @@ from pathlib import Path
 from onlinesrl.errors import StorageError
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.folder import OutputFile, storage_errors
+
+PIECE = 3 << 15
+"""The bytes of an example that are written at once; base64 has four letters for three of them."""
 
 
 class DeadLetters(OutputFile):
@@ -28,13 +32,27 @@ class DeadLetters(OutputFile):
         letter |= {"id": example_id, "reason": reason}
         if record.too_long:
             letter["cut"] = True
+        said = json.dumps(letter, ensure_ascii=False).removesuffix("}")
+        self.write(said.encode(errors="backslashreplace"))  # a lone surrogate: its JSON escape
         try:
-            letter["text"] = record.value.decode()
+            for _ in _texts(record.value):
+                pass
+            self.write(b', "text": "')
+            for text in _texts(record.value):
+                self.write(json.dumps(text, ensure_ascii=False)[1:-1].encode())
         except UnicodeDecodeError:
-            letter["base64"] = base64.b64encode(record.value).decode()
-        line = json.dumps(letter, ensure_ascii=False) + "\n"
-        self.write(line.encode(errors="backslashreplace"))  # a lone surrogate: its JSON escape
+            self.write(b', "base64": "')
+            for first in range(0, len(record.value), PIECE):
+                self.write(base64.b64encode(record.value[first : first + PIECE]))
+        self.write(b'"}\n')
         self.flush(fsync=False)
+
+
+def _texts(value: bytes) -> Iterator[str]:
+    """Decode UTF-8 piece by piece: there may not be the memory for another copy of the whole."""
+    decode = codecs.getincrementaldecoder("utf-8")().decode
+    for first in range(0, len(value), PIECE):
+        yield decode(value[first : first + PIECE], first + PIECE >= len(value))
 
 
 @dataclass(frozen=True, slots=True)

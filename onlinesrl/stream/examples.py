@@ -1,14 +1,17 @@
-"""From records to examples: decoding, Alchemy databases, and the choice of groups."""
+"""From records to examples: decoding, databases, and the choice of groups."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from onlinesrl.errors import ExampleError, OnlinesrlError
 from onlinesrl.ground.pack import show_atom
+from onlinesrl.lang.dialect import ALCHEMY, Dialect
 from onlinesrl.lang.example import (
     Atoms,
     Constant,
@@ -18,11 +21,42 @@ from onlinesrl.lang.example import (
     decode,
     decode_label,
 )
+from onlinesrl.stream.choice import Choice
 from onlinesrl.stream.files import Record
+
+Content: TypeAlias = Example | ExampleError | Label | None
+"""What a record is: None for one without a value."""
+Item: TypeAlias = tuple[Record, Content]
+
+READ_BYTES = 4 << 20
+"""What the content of a micro-batch comes to: examples take some twenty times as much memory."""
+
+
+def micro_batch(items: Iterator[Item | None], room: int) -> tuple[list[Item], bool]:
+    """Take the next items, up to ``room``, or up to the one that brings their content to READ_BYTES.
+
+    Also tells whether the source has no more just now. None and False: it has ended. One that there was
+    no memory to read is the last; see ``Reader.parts``.
+    """
+    batch: list[Item] = []
+    size = 0
+    for item in islice(items, room):
+        if item is None:
+            return batch, True
+        batch.append(item)
+        size += len(item[0].value)
+        if size >= READ_BYTES or _unread(item):
+            break
+    return batch, False
+
+
+def _unread(item: Item) -> bool:
+    """Tell whether there was not the memory to read an example."""
+    return isinstance(item[1], ExampleError) and item[1].kind == "memory"
 
 
 class Reader:
-    """Reads a source's examples, of the groups in ``only`` and not in ``without``.
+    """Reads a source's examples, of the groups in ``only`` and not in ``without``: its ``choice``.
 
     With ``labels`` a record may also be the truth of an example, and one without a value is None.
 
@@ -30,31 +64,62 @@ class Reader:
     groups, since its own is not known.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - the choices of a source
         self,
         source: Any,
         query: Collection[str],
         only: Sequence[str] | None = None,
         without: Sequence[str] | None = None,
         labels: bool = False,
+        dialect: Dialect = ALCHEMY,
     ):
         self.source = source
         self.query = frozenset(query)
-        self.only = frozenset(only) if only is not None else None
-        self.without = frozenset(without or ())
+        self.choice = Choice(only, without)
         self.labels = labels
+        self._begun: Iterator[Item | None] | None = None
+        self.dialect = dialect
 
-    def read(
-        self, position: dict[str, Any] | None = None
-    ) -> Iterator[tuple[Record, Example | ExampleError | Label | None] | None]:
-        """Yield records and their examples after a position; None: a live source has no more now."""
+    def read(self, position: dict[str, Any] | None = None) -> Iterator[Item | None]:
+        """Yield records and their examples after a position; None: the source has no more just now."""
+        begun, self._begun = self._begun, None
+        return self._read(position) if begun is None else begun
+
+    def more(self, position: dict[str, Any] | None, asked: Callable[[], bool]) -> bool:
+        """Tell whether there is more after a position, which ``read`` then begins with.
+
+        It waits for it where that is not known yet, until it is ``asked`` to stop.
+        """
+        items = self._read(position)
+        first = next((item for item in items if item is not None or asked()), None)
+        self._begun = chain([first], items)
+        return first is not None
+
+    def _read(self, position: dict[str, Any] | None) -> Iterator[Item | None]:
         for record in self.source.read(position):
             if record is None:
                 yield None
                 continue
             example = self.example(record)
-            if not isinstance(example, Example) or self._chosen(example.group):
+            if self._taken(example):
                 yield record, example
+            del example  # before the next one is read
+
+    def _taken(self, content: Content) -> bool:
+        return not isinstance(content, Example) or self.choice.takes(content.group)
+
+    def parts(self, batch: list[Item]) -> Iterator[list[Item]]:
+        """Yield a micro-batch; then what could not be read beside it, read again by itself.
+
+        The lists are the caller's to empty: what they hold should be gone before the next.
+        """
+        unread = batch.pop()[0] if len(batch) > 1 and _unread(batch[-1]) else None
+        yield batch
+        if unread is not None:
+            batch.clear()
+            example = self.example(unread)
+            if self._taken(example):
+                yield [(unread, example)]
 
     def example(self, record: Record) -> Example | ExampleError | Label | None:
         """Return the example of a record, or what is wrong with it."""
@@ -67,21 +132,21 @@ class Reader:
             return self._world(record) if record.kind == "db" else decode(record.value)
         except ExampleError as error:
             return self._label(record) or error
+        except MemoryError:
+            reason = f"to read its {len(record.value)} bytes takes more memory than there is"
+            return ExampleError(reason, "memory")
 
     def _label(self, record: Record) -> Label | None:
         with suppress(ExampleError):
             return decode_label(record.value) if self.labels else None
         return None
 
-    def _chosen(self, group: str | None) -> bool:
-        return group not in self.without and (self.only is None or group in self.only)
-
     def _world(self, record: Record) -> Example:
-        """Return the world of an Alchemy database; atoms of query predicates are its truth."""
+        """Return the world of a database; atoms of query predicates are its truth."""
         from onlinesrl.lang.database import parse_db
 
         try:
-            atoms = parse_db(record.value.decode(), record.file)
+            atoms = parse_db(record.value.decode(), record.file, self.dialect)
         except (OnlinesrlError, UnicodeDecodeError) as error:
             raise ExampleError(str(error).partition("\n")[0]) from None
         evidence: Atoms = {}
@@ -92,4 +157,5 @@ class Reader:
                 raise ExampleError(f"atom {show_atom(name, args)} is given as unknown (?)")
             atom = constants if value is True else ValuedAtom(constants, float(value))
             (truth if name in self.query else evidence).setdefault(name, []).append(atom)
-        return Example(id=Path(record.file).stem, evidence=evidence, truth=truth or None)
+        stem = os.fsencode(Path(record.file).stem).decode(errors="backslashreplace")
+        return Example(id=stem, evidence=evidence, truth=truth or None)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
+from socket import SHUT_RDWR, socket
 from socketserver import ThreadingTCPServer
-from threading import BoundedSemaphore, Lock, Thread
+from threading import Lock, Thread
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,7 +23,8 @@ from prometheus_client.registry import Collector
 
 from onlinesrl.errors import PortError
 from onlinesrl.stream import checkpoint
-from onlinesrl.stream.loop import Item, Run, Stopper
+from onlinesrl.stream.examples import Item
+from onlinesrl.stream.loop import Run, Stopper
 
 HAND_OVER_SECONDS = 1.0
 PATIENCE_SECONDS = 0.05
@@ -31,13 +34,10 @@ CLIENTS = 16
 BUCKETS = (0.0001, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 
-class Exporter(Collector):
-    """Serves /metrics, /healthz and /readyz on a port of every interface; a context manager.
+class Board(Collector):
+    """What is known of a run, for whoever serves /metrics, /healthz and /readyz."""
 
-    Port 0 takes a free one; ``port`` is the one taken. Raises PortError where it cannot be had.
-    """
-
-    def __init__(self, port: int) -> None:
+    def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.registry.register(self)
         self.steps = Histogram(
@@ -51,30 +51,10 @@ class Exporter(Collector):
         self.figures: dict[str, Any] = {}
         self.figures_at = 0.0
         self.seconds = 0.0
+        self.taken = 0
         self.started = self.since = time.monotonic()
         self.working = self.ended = False
         self.unchanging = Lock()
-        try:
-            self.server = _Server(port, self)
-        except (OSError, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise PortError(f"--metrics-port {port}: cannot listen there: {reason}") from error
-        self.port: int = self.server.server_address[1]
-
-    def __enter__(self) -> Self:
-        """Start to serve."""
-        Thread(target=self.server.serve_forever, args=[0.1], daemon=True).start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop serving; clients at hand are not waited for."""
-        self.server.shutdown()
-        self.server.server_close()
 
     # what the run says --------------------------------------------------------------------------
 
@@ -91,6 +71,7 @@ class Exporter(Collector):
         try:
             for item in items:
                 with self.unchanging:
+                    self.taken += item is not None
                     self.work()
                     yield item
                 self.working = False
@@ -100,9 +81,11 @@ class Exporter(Collector):
             self.work()
 
     def update(self, line: Callable[[], dict[str, Any]]) -> None:
-        """Take note of a micro-batch that has been learned from and written."""
+        """Take note of a micro-batch that has been learned from and written, if there was one."""
         now = time.monotonic()
-        self.steps.observe(now - self.since)
+        if self.taken:
+            self.steps.observe(now - self.since)
+        self.taken = 0
         self.work()
         if not self.ready or now - self.figures_at >= HAND_OVER_SECONDS:
             self.hand_over(line())
@@ -252,28 +235,65 @@ def _checkpoint(run: Run) -> Iterator[Metric]:
 # the server --------------------------------------------------------------------------------------
 
 
+class Exporter(Board):
+    """Serves the board; a context manager.
+
+    ``host`` is the interface to listen on. Port 0 takes a free one; ``port`` is the one taken. Raises
+    PortError where it cannot be had.
+    """
+
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        super().__init__()
+        try:
+            self.server = _Server((host, port), self)
+        except (OSError, OverflowError) as error:
+            raise PortError.of(f"--metrics-host {host} --metrics-port {port}", error) from error
+        self.port: int = self.server.server_address[1]
+
+    def __enter__(self) -> Self:
+        """Start to serve."""
+        Thread(target=self.server.serve_forever, args=[0.1], daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop serving; clients at hand are not waited for."""
+        self.server.shutdown()
+        self.server.server_close()
+
+
 class _Server(ThreadingTCPServer):
-    """Answers a few clients at a time, and hangs up on more than that."""
+    """Answers a few clients at a time; for one more it hangs up on the one that has been there longest."""
 
     daemon_threads = allow_reuse_address = True
     request_queue_size = CLIENTS
 
-    def __init__(self, port: int, exporter: Exporter) -> None:
+    def __init__(self, address: tuple[str, int], exporter: Exporter) -> None:
         self.exporter = exporter
-        self.room = BoundedSemaphore(CLIENTS)
-        super().__init__(("", port), _Handler)
+        self.clients: dict[socket, None] = {}
+        self.clients_lock = Lock()
+        super().__init__(address, _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self.room.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        with self.clients_lock:
+            longest = next(iter(self.clients), None)
+            if longest is not None and len(self.clients) >= CLIENTS:
+                del self.clients[longest]
+                with suppress(OSError):
+                    longest.shutdown(SHUT_RDWR)
+            self.clients[request] = None
+        super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self.room.release()
+            with self.clients_lock:
+                self.clients.pop(request, None)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a client that has gone."""

@@ -2,30 +2,34 @@
 
 Kinds, by name: `.db` is one world a file; everything else holds one JSON example a line. With
 `.gz` after it the same, compressed. `-` is standard input, JSON lines. A folder stands for all
-its `*.jsonl`, `*.jsonl.gz` and `*.db`, sorted by name.
+its `*.jsonl`, `*.jsonl.gz` and `*.db`, a pattern (`*`, `?`, `[...]`, `**`) for what fits it, sorted by
+name. What comes to a folder or a pattern while it is read stands by name among what has not been
+begun yet, so that it comes after all that has.
 """
 
-import gzip
-import io
+from __future__ import annotations
+
+import glob
 import stat
-import sys
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 
 from onlinesrl.errors import StorageError
 from onlinesrl.stream.folder import storage_errors
+from onlinesrl.stream.ledger import AGAIN, Ledger, Read, compare, path_of, taken
+from onlinesrl.stream.opened import READ_ERRORS, STANDARD_INPUT, WAIT_SECONDS, Opened, unreadable
 
 MAX_BYTES = 16 << 20
-STANDARD_INPUT = "-"
-_BUFFER_BYTES = 1 << 18
+LOOK_SECONDS = 1.0
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _FOLDER_KINDS = (".jsonl", ".jsonl.gz", ".db")
-_READ_ERRORS = (OSError, EOFError, zlib.error)
+_BLANK_LINES = 4096
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -36,7 +40,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     a value, `file` its topic and partition, `line` its offset. Else `line` counts from 1, blank lines
     too. Where the example is longer than the source's limit, `too_long` is set and `value` is its
     first part.
-    `index` is the file's number in the source, `offset` the bytes of it consumed so far.
+    `index` is the file's number in the source, `offset` the bytes of it consumed so far, `sha256`
+    theirs (of files).
     """
 
     value: bytes
@@ -46,49 +51,83 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     offset: int
     kind: Literal["json", "db", "tombstone"] = "json"
     too_long: bool = False
-
-    @property
-    def position(self) -> dict[str, Any]:
-        """The place after this record, for `FileSource.read`, as JSON can hold it."""
-        name = Path(self.file).name
-        return {"file": self.index, "name": name, "line": self.line, "offset": self.offset}
+    sha256: str = ""
 
 
 class FileSource:
-    """Records from files, folders and standard input, in the order given.
+    """Records from files, folders, patterns and standard input, in the order given.
 
     Blank lines are skipped. A line (or world) of more than `max_bytes` comes as a Record that is
-    `too_long`; its rest is read but not held. Raises StorageError for paths that do not exist and
-    folders without examples.
+    `too_long`; its rest is read but not held. A ``live`` source goes on at the end: it waits for more
+    lines and more files, and leaves a file for the next once its last line has ended. What was read
+    to the end is noted in ``ledger``. ``say`` is told what a person should know of the order.
+    Raises StorageError for paths that do not exist and, unless live, for those without examples.
     """
 
-    live, shared = False, False
+    shared = False
 
-    def __init__(self, paths: Sequence[Path | str], max_bytes: int = MAX_BYTES) -> None:
-        self.files = [file for path in paths for file in _expand(path)]
+    def __init__(
+        self,
+        paths: Sequence[Path | str],
+        max_bytes: int = MAX_BYTES,
+        live: bool = False,
+        ledger: Path | None = None,
+        say: Callable[[str], None] = lambda message: None,
+    ) -> None:
+        self.paths = paths
         self.max_bytes = max_bytes
+        self.live = live
+        self.ledger = None if ledger is None else Ledger(ledger)
+        self.say = say
+        self.files = self._listed()
+        self.said: set[str] = set()
+        self._left: list[Read] = []
+        self._index = -1
+        self._opened: Opened | None = None
+        self._looked = time.monotonic()
 
-    def read(self, position: dict[str, Any] | None = None) -> Iterator[Record]:
-        """Yield the records after `position` (of an earlier record; None: from the start).
+    def read(self, position: dict[str, Any] | None = None) -> Iterator[Record | None]:
+        """Yield the records after `position` (see `after`; None: from the start).
 
-        A plain file is entered at its offset; a compressed one is read again up to it, and so is
-        standard input, which must be fed again from its start: as many lines as were consumed are
-        passed over. Lines added to a file since then are read.
-        Raises StorageError, with the place, when a file cannot be read or is damaged, when it has
-        become shorter than the position, or when the position is of another list of files.
+        None in between: there are no more just now, or it takes long to find the next. What was
+        read before is read again and compared, and so is standard input, which must be fed again
+        from its start.
+        Raises StorageError, with the place, when a file cannot be read or is damaged, and when what
+        was read of one is not what it holds now.
         """
-        first, line, offset = self._start(position)
-        for index in range(first, len(self.files)):
-            yield from self._file(index, line, offset)
-            line = offset = 0
+        yield from self._resume(position)
+        while self._opened is not None or (yield from self._next()):
+            opened = self._opened
+            assert opened is not None
+            with opened:
+                yield from self._records(opened)
+                self._left.append(taken(opened))
+            self._opened = None
+
+    def after(
+        self, position: dict[str, Any] | None, records: Sequence[Record], more: bool = False
+    ) -> dict[str, Any]:
+        """Return the position after what has been read, of which records are the last.
+
+        Where ``more`` has been read behind them, that is to be read again.
+        """
+        index, last = self._index, records[-1] if more else None
+        left = len(self._left) - (self._opened is None)
+        if last is not None:
+            left -= index - last.index
+            index = last.index
+        if self.ledger is not None and left:
+            self.ledger.append(self._left[:left])
+        self._left = self._left[left:]
+        if last is not None:
+            now = Read(path_of(last.file), last.line, last.offset, last.sha256)
+        else:
+            now = self._left[0] if self._opened is None else taken(self._opened)
+        return {"file": index, **msgspec.to_builtins(now)}
 
     def open(self, position: dict[str, Any] | None) -> dict[str, Any] | None:
         """Return where reading begins: at the position, None at the start."""
         return position
-
-    def after(self, position: dict[str, Any] | None, records: Sequence[Record]) -> dict[str, Any]:
-        """Return the position after records that stood next."""
-        return records[-1].position
 
     def during(self, work: Callable[[], Any]) -> Any:
         """Do work of the run's."""
@@ -108,110 +147,203 @@ class FileSource:
     def close(self) -> None:
         """Let go of what is open: files are closed when they have been read."""
 
-    def _start(self, position: dict[str, Any] | None) -> tuple[int, int, int]:
-        if position is None:
-            return 0, 0, 0
-        index = position["file"]
-        name = Path(self.files[index]).name if index < len(self.files) else None
-        if name != position["name"]:
-            raise StorageError(
-                f"the list of source files has changed: file {index + 1} was {position['name']}, "
-                f"now it is {name or 'missing'}; give the same files, or start over with --fresh"
-            )
-        return index, position["line"], position["offset"]
+    # the order of files ---------------------------------------------------------------------------
 
-    def _file(self, index: int, line: int, offset: int) -> Iterator[Record]:
-        """Yield the records of one file after `line` and `offset`."""
-        file = self.files[index]
-        with storage_errors(file, "read"):
-            opened = _open(file)
-        with opened as stream:
-            _advance(file, stream, line, offset)
-            if not file.removesuffix(".gz").endswith(".db"):
-                yield from self._lines(index, stream, line, offset)
-            elif line == 0:
-                yield self._world(index, stream)
+    def _listed(self) -> list[str]:
+        """Return the files that there are now, in the order of the paths, and by name within one."""
+        return [file for path in self.paths for file in _expand(path, empty=self.live)]
 
-    def _lines(self, index: int, stream: BinaryIO, line: int, offset: int) -> Iterator[Record]:
-        file, limit, readline = self.files[index], self.max_bytes + 1, stream.readline
+    def _look(self) -> None:
+        """Put the files that there are now behind those that have been begun."""
+        self._looked = time.monotonic()
+        listed, begun = self._listed(), self.files[: self._index + 1]
+        left, later, last = Counter(begun), [], 0
+        for place, file in enumerate(listed):
+            if left[file]:
+                left[file] -= 1
+                last = place
+            else:
+                later.append(file)
+        self.files = begun + later
+        for file in sorted(set(listed[:last]).intersection(later)):
+            self._tell(file, "stands before what has been read, and is read after it")
+
+    def _tell(self, file: str, what: str) -> None:
+        """Say something of a file, once."""
+        if file not in self.said:
+            self.said.add(file)
+            self.say(f"{file}: {what}")
+
+    def _next(self) -> Generator[None, None, bool]:
+        """Open the next file, if need be after waiting for it; returns False where there is none."""
+        while self._index + 1 >= len(self.files):
+            if not self.live or STANDARD_INPUT in self.files:
+                return False
+            yield None
+            time.sleep(WAIT_SECONDS)
+            if time.monotonic() - self._looked >= LOOK_SECONDS:
+                self._look()
+        self._index += 1
+        self._opened = Opened(self.files[self._index], patient=self.live)
+        return True
+
+    def _later(self, opened: Opened) -> bool:
+        """Tell whether a live source has a file after this one, which is looked at as well."""
+        if time.monotonic() - self._looked >= LOOK_SECONDS:
+            opened.check()
+            self._look()
+        return self._index + 1 < len(self.files)
+
+    # the records of a file ------------------------------------------------------------------------
+
+    def _records(self, opened: Opened) -> Iterator[Record | None]:
+        """Yield the rest of a file's records."""
         try:
-            while raw := readline(limit):
-                line += 1
-                offset += len(raw)
-                too_long = len(raw) == limit and not raw.endswith(b"\n")
-                if too_long:
-                    offset += _finish_line(stream)
-                value = raw[:-1] if too_long else raw.rstrip(b"\r\n")
-                if line == 1:
-                    value = value.removeprefix(_BYTE_ORDER_MARK)
-                if value and not value.isspace():
-                    yield Record(value, file, line, index, offset, "json", too_long)
-        except _READ_ERRORS as error:
-            raise _unreadable(file, line + 1, error) from error
+            if not _is_world(opened.file):
+                yield from self._lines(opened)
+            elif opened.line == 0:
+                yield from self._world(opened)
+        except READ_ERRORS as error:
+            raise unreadable(opened.file, opened.line + 1, error) from error
 
-    def _world(self, index: int, stream: BinaryIO) -> Record:
-        file = self.files[index]
-        try:
-            value = stream.read(self.max_bytes + 1)
-            offset = len(value) + sum(map(len, iter(lambda: stream.read(_BUFFER_BYTES), b"")))
-        except _READ_ERRORS as error:
-            raise _unreadable(file, 1, error) from error
+    def _lines(self, opened: Opened) -> Iterator[Record | None]:
+        limit, next_line, followed = self.max_bytes + 1, opened.next_line, False
+        file = opened.file
+        while True:
+            raw = next_line(limit)
+            if raw is None and opened.ended:
+                if not self.live or file == STANDARD_INPUT:
+                    break
+                if followed and not opened.unfinished:
+                    return
+                followed = self._later(opened)
+                if followed and not opened.unfinished:
+                    continue  # what was written to this one before the next was there
+                if followed:
+                    self._tell(file, f"waiting for the end of line {opened.line + 1}")
+            if raw is None:
+                yield None
+                if opened.dry:
+                    self._wait(opened)
+            else:
+                value = self._value(raw, opened)
+                if value is not None:
+                    yield value
+                elif opened.line % _BLANK_LINES == 0:
+                    yield None
+        raw = opened.last_line()
+        value = None if raw is None else self._value(raw, opened)
+        if value is not None:
+            yield value
+
+    def _wait(self, opened: Opened) -> None:
+        """Wait for more lines, not for long."""
+        opened.wait(WAIT_SECONDS)
+
+    def _value(self, raw: bytes, opened: Opened) -> Record | None:
+        """Return the record of a line; None of a blank one, and of the end of one taken before."""
+        if not opened.whole:
+            if raw.strip(b"\r\n"):
+                raise StorageError(
+                    f"{opened.file}: line {opened.line - 1} was taken as it stood, without a line "
+                    f"end, and now it goes on; {AGAIN}"
+                )
+            opened.whole = True
+            opened.line -= 1
+            return None
+        too_long = len(raw) > self.max_bytes and not raw.endswith(b"\n")
+        value = raw[:-1] if too_long else raw.rstrip(b"\r\n")
+        if opened.line == 1:
+            value = value.removeprefix(_BYTE_ORDER_MARK)
+        if not value or value.isspace():
+            return None
+        place = (opened.file, opened.line, self._index, opened.offset)
+        return Record(value, *place, "json", too_long, opened.digest)
+
+    def _world(self, opened: Opened) -> Iterator[Record | None]:
+        value = b""
+        for piece in opened.pieces():
+            if piece is None:
+                yield None
+                opened.wait(WAIT_SECONDS)
+            else:
+                value += piece[: self.max_bytes + 1 - len(value)]
+        opened.line = 1
         too_long = len(value) > self.max_bytes
         value = value[: self.max_bytes].removeprefix(_BYTE_ORDER_MARK)
-        return Record(value, file, 1, index, offset, "db", too_long)
+        place = (opened.file, 1, self._index, opened.offset)
+        yield Record(value, *place, "db", too_long, opened.digest)
+
+    # going on -------------------------------------------------------------------------------------
+
+    def _resume(self, position: dict[str, Any] | None) -> Iterator[None]:
+        """Compare what was read with what there is now, and open the last file where it was left."""
+        self._left, self._index, self._opened = [], -1, None
+        if position is None:
+            if self.ledger is not None:
+                self.ledger.first(0)
+            return
+        read = self.ledger.first(position["file"]) if self.ledger is not None else []
+        read.append(Read(**{key: position[key] for key in Read.__struct_fields__}))
+        found = self._find(read)
+        for file, entry in zip(found[:-1], read, strict=False):
+            if file is None:
+                self.say(f"{entry.path}: was read, and is no file of the source any more")
+            else:
+                with Opened(file) as opened:
+                    yield from compare(opened, entry, whole=True)
+        last = found[-1]
+        if last is None:
+            raise StorageError(f"{read[-1].known}: is no file of the source any more; {AGAIN}")
+        opened = Opened(last, patient=self.live)
+        try:
+            yield from compare(opened, read[-1], whole=_is_world(last) and read[-1].lines > 0)
+        except BaseException:
+            opened.close()
+            raise
+        self._index, self._opened = position["file"], opened
+        self.files = [file or entry.path for file, entry in zip(found, read, strict=True)]
+        self._look()
+
+    def _find(self, read: Sequence[Read]) -> list[str | None]:
+        """Return which files these are now: known by their paths, by their names if they were moved."""
+        left: dict[str, list[str | None]] = {}
+        for file in self.files:
+            left.setdefault(path_of(file), []).append(file)
+        found = [left[entry.path].pop(0) if left.get(entry.path) else None for entry in read]
+        if found[-1] is None:
+            named: dict[str, list[str | None]] = {}
+            for other in chain.from_iterable(left.values()):
+                named.setdefault(Path(other or "").name, []).append(other)
+            for place, entry in enumerate(read):
+                if found[place] is None:
+                    found[place] = (named.get(Path(entry.path).name) or [None]).pop(0)
+        return found
 
 
-def _expand(path: Path | str) -> list[str]:
-    """Return the files that a path stands for, sorted by name when it is a folder."""
-    if str(path) == STANDARD_INPUT:
+def _is_world(file: str) -> bool:
+    return file.removesuffix(".gz").endswith(".db")
+
+
+def _expand(path: Path | str, empty: bool) -> list[str]:
+    """Return the files that a path stands for, sorted by name when it is a folder or a pattern.
+
+    There may be none, where they may be ``empty``.
+    """
+    text = str(path)
+    if text == STANDARD_INPUT:
         return [STANDARD_INPUT]
     path = Path(path)
-    with storage_errors(path, "read"):
-        if not stat.S_ISDIR(path.stat().st_mode):
-            return [str(path)]
-        files = sorted(str(file) for file in path.iterdir() if file.name.endswith(_FOLDER_KINDS))
-    if not files:
-        raise StorageError(f"{path}: no *{', *'.join(_FOLDER_KINDS)} file in this folder")
+    if glob.has_magic(text) and not path.exists():
+        found = glob.glob(text, recursive=True)  # noqa: PTH207 - of absolute paths, too
+        files = sorted(file for file in found if not Path(file).is_dir())
+        missing = "no file fits this pattern"
+    else:
+        with storage_errors(path, "read"):
+            if not stat.S_ISDIR(path.stat().st_mode):
+                return [text]
+            files = sorted(str(f) for f in path.iterdir() if f.name.endswith(_FOLDER_KINDS))
+        missing = f"no *{', *'.join(_FOLDER_KINDS)} file in this folder"
+    if not files and not empty:
+        raise StorageError(f"{path}: {missing}")
     return files
-
-
-def _open(file: str) -> AbstractContextManager[BinaryIO]:
-    if file == STANDARD_INPUT:
-        return nullcontext(sys.stdin.buffer)
-    if file.endswith(".gz"):
-        unpacked = cast(io.RawIOBase, gzip.open(file))  # noqa: SIM115 (closed with its reader)
-        return io.BufferedReader(unpacked, _BUFFER_BYTES)
-    return Path(file).open("rb", buffering=_BUFFER_BYTES)
-
-
-def _advance(file: str, stream: BinaryIO, line: int, offset: int) -> None:
-    """Pass over the first `offset` bytes (`line` lines): by seeking where bytes are as on disk."""
-    try:
-        if file != STANDARD_INPUT and not file.endswith(".gz") and stream.seekable():
-            missing = offset - stream.seek(0, io.SEEK_END)
-            stream.seek(offset)
-        else:
-            missing = offset
-            while missing > 0 and (passed := stream.read(min(missing, _BUFFER_BYTES))):
-                missing -= len(passed)
-    except _READ_ERRORS as error:
-        raise _unreadable(file, 1, error) from error
-    if missing > 0:
-        raise StorageError(
-            f"{file}: has only {offset - missing} bytes, but {offset} ({line} lines) were read "
-            f"from it before; give the same source again, or start over with --fresh"
-        )
-
-
-def _finish_line(stream: BinaryIO) -> int:
-    """Read to the end of the line, holding one buffer of it; return the number of bytes."""
-    total = 0
-    while part := stream.readline(_BUFFER_BYTES):
-        total += len(part)
-        if part.endswith(b"\n"):
-            break
-    return total
-
-
-def _unreadable(file: str, line: int, error: Exception) -> StorageError:
-    return StorageError(f"{file}:{line}: cannot be read: {error}")

@@ -13,16 +13,22 @@ Every failure of the system is a `StorageError` that names the file, the action 
 
 import errno
 import fcntl
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from onlinesrl.errors import LockedError, StorageError
+import msgspec
+
+from onlinesrl.errors import FolderError, LockedError, StorageError
 
 BUFFER_BYTES = 1 << 18
+REQUESTS = "requests.jsonl"
+"""In the run folder: what clients sent to be learned from; it is a source, and stays."""
+_MARK = b"the folder of a run of onlinesrl, by process "
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -30,10 +36,12 @@ _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 def storage_errors(path: Path | str, action: str) -> Iterator[None]:
     """Turn an OSError into a StorageError: path, what was tried, the system's reason, what to do.
 
-    `action` completes the sentence "cannot ...".
+    `action` completes the sentence "cannot ...". That who reads a pipe has gone is no such error.
     """
     try:
         yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
         reason = error.strerror or str(error)
         advice = "; free some space and run it again" if error.errno in _NO_SPACE else ""
@@ -57,6 +65,24 @@ def write_atomic(path: Path, *chunks: bytes | memoryview) -> None:
                 temporary.unlink(missing_ok=True)
             raise
         sync_folder(path.parent)
+
+
+def json_lines(path: Path, kind: Any) -> Iterator[Any]:
+    """Yield the values of a file of JSON lines, which are of a kind (msgspec's).
+
+    Raises StorageError, with the line, where one is not.
+    """
+    with storage_errors(path, "read"):
+        lines = path.read_bytes().splitlines()
+    for number, line in enumerate(lines, 1):
+        try:
+            msgspec.json.decode(line, type=kind)
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise StorageError(
+                f"{path}:{number}: damaged: {error}; restore the file, or start over with --fresh"
+            ) from error
+        yield value
 
 
 def sync_folder(folder: Path) -> None:
@@ -156,8 +182,9 @@ class RunFolder:
     """The folder of one run, held by one process at a time.
 
     Creates the folder and takes an exclusive lock on its `lock` file, which the system releases
-    when the process ends, however it ends. Raises LockedError when another holds it, StorageError
-    when the folder cannot be made. Knows the names of all that a run writes; that of the weights ends
+    when the process ends, however it ends; what it says marks the folder as a run's. Raises
+    LockedError when another holds it, FolderError where the folder is not a run's and not empty,
+    StorageError when it cannot be made. Knows the names of all that a run writes; that of the weights ends
     like the model's, in `suffix`.
     """
 
@@ -167,14 +194,26 @@ class RunFolder:
         self.metrics = path / "metrics.jsonl"
         self.deadletter = path / "deadletter.jsonl"
         self.order = path / "order.jsonl"
+        self.files = path / "files.jsonl"
+        self.requests = path / REQUESTS
         self.checkpoints = path / "checkpoints"
         self.started = path / "started"
         self.weights = path / f"weights{suffix}"
         self.summary = path / "summary.json"
         self.report = path / "report.html"
         with storage_errors(path, "make the run folder"):
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            path.mkdir(parents=True, exist_ok=True)
+            _check_mark(path)
         self._lock = _take_lock(path / "lock")
+        with storage_errors(path, "make the run folder"):
+            self.checkpoints.mkdir(exist_ok=True)
+
+    @property
+    def written(self) -> tuple[Path, ...]:
+        """The files that a run writes, but for its checkpoints, the lock and what clients sent it."""
+        growing = (self.predictions, self.metrics, self.deadletter, self.order, self.files)
+        weights = (self.path / f"weights{suffix}" for suffix in (".mln", ".psl"))
+        return (*growing, self.started, *weights, self.summary, self.report)
 
     def clear(self) -> None:
         """Remove what a run wrote and nothing else, checkpoints first. Raises StorageError."""
@@ -183,10 +222,7 @@ class RunFolder:
                 for found in self.checkpoints.glob(pattern):
                     found.unlink()
             sync_folder(self.checkpoints)
-            for file in (self.predictions, self.metrics, self.deadletter, self.order, self.started):
-                file.unlink(missing_ok=True)
-            weights = (self.path / f"weights{suffix}" for suffix in (".mln", ".psl"))
-            for file in (*weights, self.summary, self.report):
+            for file in self.written:
                 file.unlink(missing_ok=True)
                 file.with_name(f".{file.name}.tmp").unlink(missing_ok=True)
 
@@ -208,18 +244,36 @@ class RunFolder:
         self.close()
 
 
+def _check_mark(path: Path) -> None:
+    """Raise FolderError where a folder holds something and is not a run's."""
+    lock = path / "lock"
+    if lock.is_symlink():
+        raise FolderError(f"{lock}: is a link, which a run does not follow; choose another output")
+    begun = {"lock"} if not (lock.exists() and lock.stat().st_size) else set()
+    begun |= {"checkpoints"} if not list((path / "checkpoints").glob("*")) else set()
+    if {file.name for file in path.iterdir()} <= begun:
+        return
+    if not (lock.is_file() and lock.read_bytes().startswith(_MARK)):
+        raise FolderError(
+            f"{path}: is not empty and not the folder of a run (its `lock` does not say so), and a "
+            "run would write over what is there; choose another output, or move away what it holds"
+        )
+
+
 def _take_lock(path: Path) -> int:
-    """Lock the file and write this process's number in it; the descriptor holds the lock."""
+    """Lock the file and write the mark and this process's number; the descriptor holds the lock."""
     with storage_errors(path, "lock"):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(path, flags, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, f"{os.getpid()}\n".encode())
+            said = _MARK + f"{os.getpid()}\n".encode()
+            os.pwrite(descriptor, said, 0)
+            os.ftruncate(descriptor, len(said))
         except BlockingIOError:
-            holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+            holder = os.pread(descriptor, 80, 0).removeprefix(_MARK).decode("ascii", "replace")
             os.close(descriptor)
-            raise LockedError(_locked_message(path.parent, holder)) from None
+            raise LockedError(_locked_message(path.parent, holder.strip())) from None
         except OSError:
             os.close(descriptor)
             raise

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from onlinesrl.stream.folder import OutputFile, storage_errors
+from onlinesrl.stream.folder import OutputFile, json_lines, storage_errors
 
 Stretch: TypeAlias = tuple[str, int, int]
 """A partition, and the first and the last offset of consecutive records of it."""
@@ -34,9 +34,7 @@ class Journal:
 
     def after(self, offsets: Mapping[str, int]) -> Iterator[Stretch]:
         """Yield the stretches that end after a position, which is each partition's next offset."""
-        with storage_errors(self.path, "read"):
-            lines = self.path.read_bytes().splitlines()
-        for name, first, last in map(json.loads, lines):
+        for name, first, last in json_lines(self.path, Stretch):
             if last >= offsets.get(name, 0):
                 yield name, first, last
 

@@ -2,15 +2,17 @@
 
 Every record says in its headers which run made it, from which record, and its place in the sequence
 of the run's predictions. They are written in transactions, so that a reader of committed records finds
-them without a gap; a run that goes on looks up which of them are there and leaves those out.
+them without a gap; a run that goes on looks up of which records the topic has predictions and leaves
+those out.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import wait
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -24,14 +26,16 @@ from kafka.errors import (
     ProducerFencedError,
 )
 
-from onlinesrl.errors import DataError, LockedError, UnavailableError
-from onlinesrl.stream.broker import ANSWER_MS, Broker
+from onlinesrl.errors import DataError, ExampleError, LockedError, UnavailableError
+from onlinesrl.stream.broker import ANSWER_MS, AwayError, Broker, aside
 from onlinesrl.stream.files import Record
 
 TRANSACTION_MS = 30_000
 """After how long brokers give up a transaction whose process has died; others may wait for it."""
 FLUSH_SECONDS = 0.1
 FLUSH_RECORDS = 5000
+AROUND = 512
+"""The bytes that a record may have beside its key, its value and the name of where it comes from."""
 PAUSE_SECONDS = 0.5
 
 
@@ -39,11 +43,38 @@ class FencedError(LockedError):
     """Another process goes on with this run; what this one still holds has not been written."""
 
 
+Origin = tuple[str, int]
+"""The partition or file of a record, and its offset or line."""
+
+
 class _Outgoing(NamedTuple):
-    sequence: int
+    origin: Origin
     key: bytes
     value: bytes
     headers: list[tuple[str, bytes]]
+
+
+class _Written:
+    """Of which records the topic has predictions, of those that are still to come.
+
+    Records of a partition or file come in ascending order, so what was passed is forgotten.
+    """
+
+    def __init__(self, origins: Iterable[Origin]) -> None:
+        self.places: dict[str, deque[int]] = {}
+        for place, number in sorted(set(origins)):
+            self.places.setdefault(place, deque()).append(number)
+
+    def __iter__(self) -> Any:
+        return ((place, number) for place in self.places for number in self.places[place])
+
+    def take(self, origin: Origin) -> bool:
+        """Tell whether a record is one of them, and forget it and those before it."""
+        place, number = origin
+        waiting = self.places.get(place, deque())
+        while waiting and waiting[0] < number:
+            waiting.popleft()
+        return bool(waiting) and waiting[0] == number and waiting.popleft() == number
 
 
 class KafkaSink:
@@ -54,23 +85,30 @@ class KafkaSink:
     """
 
     def __init__(
-        self, broker: Broker, topic: str, patience: float, say: Callable[[str], None]
+        self,
+        broker: Broker,
+        topic: str,
+        patience: float,
+        max_bytes: int,
+        say: Callable[[str], None],
     ) -> None:
         self.broker = broker
         self.topic = topic
         self.patience = patience
+        self.max_bytes = max_bytes
         self.say = say
+        self.limit = "sink.max_bytes"
         self.producer: Any = None
         self.identity = self.run = ""
         self.sequence = 0
         self.ends: dict[str, int] = {}
-        self._there: set[int] = set()
+        self._there = _Written([])
         self._waiting: list[_Outgoing] = []
         self._flushed = time.monotonic()
 
     def open(self, state: Mapping[str, Any] | None) -> None:
         """Connect; shut out a process that still writes for this run, and see what it has written."""
-        ends = self._topic_ends()
+        ends = self.broker.outlast(self._topic_ends, self.patience, self.say)
         self._waiting = []
         if state is None:
             self.run, self.sequence, self.ends = uuid.uuid4().hex, 0, ends
@@ -79,10 +117,14 @@ class KafkaSink:
                 raise self._another()
             self.run, self.sequence = state["run"], state["sequence"]
             self.ends = dict.fromkeys(ends, 0) | state["ends"]
-        self._connect()
+            self._there = _Written((place, number) for place, number in state.get("there", ()))
+        self.broker.outlast(self._connect, self.patience, self.say)
 
     def _topic_ends(self) -> dict[str, int]:
         self.identity, numbers = self.broker.topics([self.topic])[self.topic]
+        largest = self.broker.largest(self.topic)
+        if largest is not None and largest < self.max_bytes:
+            self.max_bytes, self.limit = largest, "max.message.bytes of the topic"
         return dict.fromkeys(map(str, numbers), 0) | {
             str(place.partition): end for place, end in self._read_ends(numbers).items()
         }
@@ -123,18 +165,24 @@ class KafkaSink:
             transaction_timeout_ms=TRANSACTION_MS,
             linger_ms=5,
             max_block_ms=ANSWER_MS,
+            max_request_size=max(1 << 20, self.max_bytes),
             delivery_timeout_ms=2 * ANSWER_MS,
         )
         with self.broker.explained():
             self.producer.init_transactions()
-        self._there = self._written()
+        written = self._written()
+        self._waiting = [each for each in self._waiting if each.origin not in written]
+        self._there = _Written([*self._there, *written])
 
-    def _written(self) -> set[int]:
-        """Return which of this run's predictions the topic has, of those after the checkpoint."""
+    def _written(self) -> set[Origin]:
+        """Return the records of which the topic has this run's predictions, after ``ends``.
+
+        The sequence goes on behind theirs.
+        """
         places = {TopicPartition(self.topic, int(n)): end for n, end in self.ends.items()}
         ends = self._read_ends(list(map(int, self.ends)))
         consumer = self._consumer("read_committed")
-        found: set[int] = set()
+        found: set[Origin] = set()
         limit = time.monotonic() + max(self.patience, ANSWER_MS / 1000)
         try:
             with self.broker.explained():
@@ -151,20 +199,30 @@ class KafkaSink:
                             "is open, or the brokers are away"
                         )
                     for records in consumer.poll(1000).values():
-                        headers = (dict(record.headers) for record in records)
-                        found |= {
-                            int(h["sequence"]) for h in headers if h.get("run") == self.run.encode()
-                        }
+                        for headers in (dict(record.headers) for record in records):
+                            if headers.get("run") == self.run.encode():
+                                found.add((headers["partition"].decode(), int(headers["offset"])))
+                                self.sequence = max(self.sequence, int(headers["sequence"]))
         finally:
             consumer.close()
         return found
 
+    def fits(self, key: str, value: bytes, record: Record) -> None:
+        """Raise ExampleError where a prediction is longer than a record may be."""
+        size = len(key.encode()) + len(value) + len(record.file.encode()) + AROUND
+        if size > self.max_bytes:
+            raise ExampleError(
+                f"its prediction takes {size} bytes, more than {self.limit} ({self.max_bytes}) allows",
+                "unsent",
+            )
+
     def write(self, key: str, value: bytes, record: Record) -> None:
-        """Add a prediction, unless it is there already."""
-        self.sequence += 1
-        if self.sequence in self._there:
-            self._there.discard(self.sequence)
+        """Add a prediction, unless it is there already. Raises ExampleError where it is too long."""
+        origin = (record.file, record.line)
+        if self._there.take(origin):
             return
+        self.fits(key, value, record)
+        self.sequence += 1
         headers = {
             "run": self.run,
             "partition": record.file,
@@ -172,7 +230,7 @@ class KafkaSink:
             "sequence": str(self.sequence),
         }
         encoded = [(name, text.encode()) for name, text in headers.items()]
-        self._waiting.append(_Outgoing(self.sequence, key.encode(), value, encoded))
+        self._waiting.append(_Outgoing(origin, key.encode(), value, encoded))
 
     @property
     def due(self) -> bool:
@@ -188,7 +246,7 @@ class KafkaSink:
         started = time.monotonic()
         while self._waiting or offsets:
             try:
-                ends = self._transact(offsets, member)
+                ends = self.broker.attended(self._transaction(offsets, member))
             except (ProducerFencedError, InvalidProducerEpochError) as error:
                 raise FencedError(
                     f"another process goes on with run {self.run}, or this one was away for too long; "
@@ -196,26 +254,34 @@ class KafkaSink:
                 ) from error
             except (AuthorizationError, MessageSizeTooLargeError) as error:
                 raise UnavailableError(
-                    f"{self.topic} does not take predictions: {error}"
+                    f"{self.topic} does not take predictions: {error}; sink.max_bytes is how long they "
+                    "may be"
                 ) from error
-            except (KafkaError, UnavailableError) as error:
+            except (KafkaError, AwayError) as error:
                 if offsets or time.monotonic() - started > self.patience:
                     raise UnavailableError(
                         f"predictions cannot be written to {self.topic}: {error}"
                     ) from error
+                if self.broker.stopping():
+                    raise self.broker.stopped() from error
                 self.say(f"predictions cannot be written to {self.topic} ({error}); trying again")
-                self._recover()
+                self.broker.attended(self._recover)
                 continue
             self.ends |= ends
             self._waiting, offsets = [], None
         self._flushed = time.monotonic()
+
+    def _transaction(
+        self, offsets: Mapping[TopicPartition, Any] | None, member: Any
+    ) -> Callable[[], dict[str, int]]:
+        return lambda: self._transact(offsets, member)
 
     def _transact(
         self, offsets: Mapping[TopicPartition, Any] | None, member: Any
     ) -> dict[str, int]:
         producer = self.producer
         if producer is None:
-            raise UnavailableError("not connected")
+            raise AwayError("not connected")
         producer.begin_transaction()
         sent = [
             producer.send(self.topic, key=each.key, value=each.value, headers=each.headers)
@@ -236,8 +302,6 @@ class KafkaSink:
         time.sleep(PAUSE_SECONDS)
         with suppress(UnavailableError, KafkaError):
             self._connect()
-            self._waiting = [each for each in self._waiting if each.sequence not in self._there]
-            self._there = {n for n in self._there if n > self.sequence}
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds, once all is flushed."""
@@ -246,6 +310,7 @@ class KafkaSink:
             "run": self.run,
             "sequence": self.sequence,
             "ends": dict(self.ends),
+            "there": list(self._there),
         }
 
     def _disconnect(self) -> None:
@@ -261,18 +326,7 @@ class KafkaSink:
 
 def _limited(call: Callable[[], object]) -> None:
     """Call what may never return, on a thread that is left behind if it does not come back."""
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            call()
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(ANSWER_MS / 1000)
-    if thread.is_alive():
+    future = aside(call)
+    if not wait([future], ANSWER_MS / 1000).done:
         raise KafkaTimeoutError("the end of a transaction was not confirmed")
-    if failed:
-        raise failed[0]
+    future.result()

@@ -23,10 +23,11 @@ from kafka.errors import (
     OffsetOutOfRangeError,
 )
 
-from onlinesrl.errors import DataError, UnavailableError
-from onlinesrl.stream.broker import ANSWER_MS, Broker, name_of, place_of
+from onlinesrl.errors import DataError, StorageError, UnavailableError
+from onlinesrl.stream.broker import ANSWER_MS, Broker, name_of, place_of, places_of
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.journal import Journal
+from onlinesrl.stream.loop import Stopped
 
 POLL_MS = 100
 MOST_RECORDS = 500
@@ -84,6 +85,7 @@ class KafkaSource:
         self._ends: dict[TopicPartition, int] = {}
         self._looked = self._heard = time.monotonic()
         self._suspects: dict[TopicPartition, int] = {}
+        self._found: list[TopicPartition] = []
         self._chances = 0
         self._said = ""
 
@@ -91,18 +93,9 @@ class KafkaSource:
 
     def open(self, position: dict[str, Any] | None) -> dict[str, Any]:
         """Connect, and return where reading begins: at the position, or as configured."""
-        found = self.broker.topics(self.reading.topics)
-        identities = {topic: identity for topic, (identity, _) in found.items()}
-        if position is not None:
-            self._compare(position["topics"], identities)
-        self.identities, self.lost = identities, (position or {}).get("lost", 0)
-        self._connect()
-        places = [
-            TopicPartition(topic, n) for topic, (_, numbers) in found.items() for n in numbers
-        ]
-        with self.broker.explained():
-            starts = self.consumer.beginning_offsets(places, timeout_ms=ANSWER_MS)
-            self._ends = self.consumer.end_offsets(places, timeout_ms=ANSWER_MS)
+        places, starts = self.broker.outlast(
+            lambda: self._begin(position), self.reading.patience, self.say
+        )
         fresh = self._ends if self.reading.from_end and position is None else starts
         self.offsets = {name_of(place): fresh[place] for place in places}
         self.offsets |= position["offsets"] if position is not None else {}
@@ -111,7 +104,23 @@ class KafkaSource:
         self._seek()
         if self._journal is not None and len(places) > 1:
             self.journal = Journal(self._journal)
-        return {"topics": identities, "offsets": dict(self.offsets)}
+        return {"topics": self.identities, "offsets": dict(self.offsets)}
+
+    def _begin(
+        self, position: dict[str, Any] | None
+    ) -> tuple[list[TopicPartition], dict[TopicPartition, int]]:
+        """Connect; return the partitions, and where each begins. Raises UnavailableError, DataError."""
+        found = self.broker.topics(self.reading.topics)
+        self.identities = {topic: identity for topic, (identity, _) in found.items()}
+        if position is not None:
+            self._compare(position["topics"], self.identities)
+        self.lost = (position or {}).get("lost", 0)
+        self._connect()
+        places = places_of(found)
+        with self.broker.explained():
+            starts = self.consumer.beginning_offsets(places, timeout_ms=ANSWER_MS)
+            self._ends = self.consumer.end_offsets(places, timeout_ms=ANSWER_MS)
+        return places, starts
 
     def _connect(self) -> None:
         self.close_consumer()
@@ -152,8 +161,11 @@ class KafkaSource:
         """Yield the records from where ``open`` said; None: none is there just now."""
         if self.journal is not None:
             for name, _, last in self.journal.after(dict(self.offsets)):
+                if name not in self.offsets:
+                    raise StorageError(f"{self._journal}: damaged: there is no partition {name}")
                 yield from self._again(place_of(name), last)
         while True:
+            self._widen()
             polled = self._cut(self._poll())
             yield from self._taken(polled)
             if self._drained():
@@ -185,6 +197,22 @@ class KafkaSource:
             name = name_of(place)
             for record in polled[place]:
                 yield self._record(name, record)
+
+    def _widen(self) -> None:
+        """Read the partitions that were found to be new, too, unless the run has its end already.
+
+        Until then, where there was but one, nobody had to note in which order they were read.
+        """
+        fresh = [name for name in map(name_of, self._found) if name not in self.offsets]
+        self._found = []
+        if not fresh or self.reading.to_end:
+            return
+        if self._journal is not None and self.journal is None:
+            self.journal = Journal(self._journal)
+            self.journal.append((name, 0, offset - 1) for name, offset in self.offsets.items())
+        self.say(f"new partitions: {', '.join(fresh)}")
+        self.offsets |= dict.fromkeys(fresh, 0)
+        self._seek()
 
     def _again(self, place: TopicPartition, last: int) -> Iterator[Record | None]:
         """Yield the records of a partition up to an offset, and leave the others waiting."""
@@ -286,18 +314,18 @@ class KafkaSource:
     def _look(self, now: float) -> None:
         """Ask whether brokers are there, topics the same, and partitions as still as they seem."""
         try:
-            self._ends = self.consumer.end_offsets(
-                list(self.consumer.assignment()), timeout_ms=ANSWER_MS // 2
-            )
-            found = self.broker.topics(self.reading.topics)
+            self._ends, found = self.broker.attended(self._ask)
         except (KafkaTimeoutError, UnavailableError) as error:
             of = f"Kafka at {self.broker.bootstrap}: {', '.join(self.reading.topics)}"
             away = now - self._heard
             if away > self.reading.patience:
-                raise UnavailableError(f"{of} cannot be had for {away:.0f} s: {error}") from error
+                raise UnavailableError(
+                    f"{of} cannot be had for {away:.0f} s (source.patience): {error}"
+                ) from error
             self._tell(f"{of} cannot be had; waiting for it")
             return
         self._compare(self.identities, {topic: identity for topic, (identity, _) in found.items()})
+        self._found = places_of(found)
         self._said, self._heard = "", time.monotonic()
         behind = {
             place: position
@@ -311,6 +339,12 @@ class KafkaSource:
             self._reconnect()
             behind = {}
         self._suspects, self._chances = behind, 0
+
+    def _ask(self) -> tuple[dict[TopicPartition, int], dict[str, tuple[str, list[int]]]]:
+        """Return where the partitions end, and what the topics are."""
+        places = list(self.consumer.assignment())
+        ends = self.consumer.end_offsets(places, timeout_ms=ANSWER_MS // 2)
+        return ends, self.broker.topics(self.reading.topics)
 
     def _reconnect(self) -> None:
         paused = self.consumer.paused()
@@ -327,8 +361,10 @@ class KafkaSource:
 
     # what the run asks ---------------------------------------------------------------------------
 
-    def after(self, position: dict[str, Any], records: Sequence[Record]) -> dict[str, Any]:
-        """Return the position after records that stood next."""
+    def after(
+        self, position: dict[str, Any], records: Sequence[Record], more: bool = False
+    ) -> dict[str, Any]:
+        """Return the position after records that stood next, whether or not more has been read."""
         offsets = position["offsets"] | {record.file: record.offset for record in records}
         return position | {"offsets": offsets, "lost": self.lost}
 
@@ -355,8 +391,8 @@ class KafkaSource:
                 place_of(name): OffsetAndMetadata(offset, "", -1)
                 for name, offset in position["offsets"].items()
             }
-            with suppress(KafkaError):
-                self.consumer.commit(offsets, timeout_ms=ANSWER_MS)
+            with suppress(KafkaError, Stopped):
+                self.broker.attended(lambda: self.consumer.commit(offsets, timeout_ms=ANSWER_MS))
 
     def close_consumer(self) -> None:
         """Leave the brokers; closing twice is allowed."""

@@ -9,29 +9,32 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from types import FrameType
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
 
-from onlinesrl import __version__
+from onlinesrl import __version__, interrupt
 from onlinesrl.errors import DataError, ExampleError, OnlinesrlError
 from onlinesrl.lang.example import Example, Label
-from onlinesrl.learn.learner import Learner, Outcome
+from onlinesrl.learn.learner import Answered, Learner, Outcome, Prediction
+from onlinesrl.learn.learner import Item as Learned
 from onlinesrl.metrics import Metrics
 from onlinesrl.stream import checkpoint
+from onlinesrl.stream.answers import answer
 from onlinesrl.stream.crash import CrashNote
 from onlinesrl.stream.deadletter import DeadLetters
-from onlinesrl.stream.examples import Reader
+from onlinesrl.stream.examples import READ_BYTES, Content, Item, Reader, micro_batch
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.folder import OutputFile, RunFolder
-from onlinesrl.stream.labels import Labels
+from onlinesrl.stream.labels import Labels, Waiting
 
-Item: TypeAlias = tuple[Record, Example | ExampleError | Label | None]
 SHOWN = 8
+SHOWN_BYTES = READ_BYTES // SHOWN
+"""The longest example that is kept to be shown."""
 SHARE_EVERY = 128
 """The share of bad examples is looked at after so many, and at the source's end."""
 _encode = msgspec.json.Encoder().encode
@@ -48,11 +51,16 @@ class Rebalanced(Exception):
 
 
 class Work(NamedTuple):
-    """An example to take, from which record, and if it was there before, without its truth."""
+    """What to take, from which record, and what waits for its truth from then on."""
 
     record: Record
-    example: Example | ExampleError
-    late: bool
+    item: Learned
+    waiting: Waiting | None = None
+
+    @property
+    def example(self) -> Example | ExampleError:
+        """The example, with its truth if that is there."""
+        return self.item.example if isinstance(self.item, Answered) else self.item
 
 
 class Sink(Protocol):
@@ -67,8 +75,12 @@ class Sink(Protocol):
         """Connect, to go on from a state."""
         ...
 
+    def fits(self, key: str, value: bytes, record: Record) -> None:
+        """Raise ExampleError where a prediction is longer than may be."""
+        ...
+
     def write(self, key: str, value: bytes, record: Record) -> None:
-        """Add a prediction."""
+        """Add a prediction. Raises ExampleError where it is longer than may be."""
         ...
 
     def flush(self, offsets: Mapping[Any, Any] | None = None, member: Any = None) -> None:
@@ -123,37 +135,51 @@ class Schedule:
         return power or bool(self.metrics_every and examples % self.metrics_every == 0)
 
 
-class Stopped(Exception):
-    """A signal came while the run was waiting for its source."""
+class Stopped(OnlinesrlError):
+    """A signal came while the run was waiting for its source, or for brokers that stay away."""
+
+    exit_code = 0
 
 
 class Stopper:
-    """SIGINT and SIGTERM: the first asks to stop after the examples at hand, the second stops at once.
+    """SIGINT, SIGTERM and SIGHUP: the first asks to stop with a checkpoint, the second at once.
 
-    While the run is ``waiting`` for a file or a pipe, which may have nothing for hours, the first
-    raises Stopped. It calls ``told``, too.
+    The first ends a search, whose example is then not taken (``interrupt``). While the run is
+    ``waiting`` for a file or a pipe, which may have nothing for hours, it raises Stopped. It calls
+    ``acknowledge`` and ``told``, too.
     """
+
+    leaves_searches: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self.asked = False
         self.waiting = False
+        self.acknowledge: Callable[[], object] = lambda: None
         self.told: Callable[[], object] = lambda: None
+        self.stack = ExitStack()
 
     def __enter__(self) -> Stopper:
-        self.old = {s: signal.signal(s, self._ask) for s in (signal.SIGINT, signal.SIGTERM)}
+        if self.leaves_searches:
+            self.stack.enter_context(interrupt.noted())
+        asking = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup's wish is that it goes on
+            asking.append(signal.SIGHUP)
+        for number in asking:
+            self.stack.callback(signal.signal, number, signal.signal(number, self._ask))
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self.old.items():
-            signal.signal(number, handler)
+        self.stack.close()
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
+        self.acknowledge()
         self.told()
         if self.waiting:
-            raise Stopped
+            raise Stopped("stopped")
+        interrupt.note()
 
 
 @contextmanager
@@ -178,7 +204,8 @@ class Run:
 
     Raises DataError (exit 65) with ``strict`` at the first bad example, with ``settle`` at the first
     that a search leaves unsolved, or when more than ``bad_share`` of them are bad; StorageError when
-    anything cannot be written. An example that ``crashes`` processes died in is bad.
+    anything cannot be written. An example that ``crashes`` processes died in is bad. What is said of
+    each record is told to ``answered``, too.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a run is made of
@@ -207,12 +234,13 @@ class Run:
         self.until = until
         self.labels = labels
         self.sink = sink
+        self.answered: Callable[[Record, Any, Outcome], object] = lambda *of: None
         self.sink_state: dict[str, Any] | None = None
         self.metrics = Metrics()
         self.position: dict[str, Any] | None = None
         self.saves = 0
         self.seconds = 0.0
-        self.finished = False
+        self.drained = self.finished = self.dry = False
         self.shown: deque[tuple[Example, Outcome]] = deque(maxlen=SHOWN)
         self.predictions = OutputFile(folder.predictions)
         self.lines = OutputFile(folder.metrics)
@@ -235,12 +263,14 @@ class Run:
         self.metrics = Metrics.restore(header["metrics"])
         self.position = header["position"]
         self.seconds = header["seconds"]
-        self.finished = header["finished"]
+        self.learner.slowest.found = header.get("slowest", [])
+        self.drained = self.finished = header["finished"]
+        self.reader.choice.restore(header.get("groups", ()))
         self.shown.extend(msgspec.convert(header["shown"], list[tuple[Example, Outcome]]))
         self.saves = saved.number
         self.sink_state = header.get("sink")
         if self.labels is not None:
-            self.labels.restore(header["labels"])
+            self.labels.restore(header["labels"], saved.arrays)
 
     def _outputs(self) -> dict[str, OutputFile]:
         return {"predictions": self.predictions, "metrics": self.lines, "deadletter": self.dead}
@@ -262,13 +292,16 @@ class Run:
             "metrics": self.metrics.save(),
             "position": self.position,
             "seconds": self.seconds + time.monotonic() - self.started,
+            "slowest": self.learner.slowest.found,
             "finished": self.finished,
             "shown": msgspec.to_builtins(list(self.shown)),
+            "groups": self.reader.choice.save(),
         }
         if self.sink is not None:
             header["sink"] = self.sink.state()
         if self.labels is not None:
-            header["labels"] = self.labels.save()
+            header["labels"], waiting = self.labels.save()
+            arrays |= waiting
         checkpoint.save(self.folder.checkpoints, self.saves, header, arrays, self.schedule.keep)
         self.saved_position = self.position
         self.acknowledge()
@@ -286,6 +319,7 @@ class Run:
     def run(self, watcher: Watcher, stopper: Stopper) -> None:
         """Take the source to its end, or until a signal asks to stop; save in either case."""
         self.started = time.monotonic()
+        self.drained = self.finished = False
         stopper.told = self.crash.excuse
         self.open()
         with rare_collections():
@@ -293,19 +327,25 @@ class Run:
             items = watcher.reading(self.reader.read(self.position), stopper)
             self.check_share()
             while (batch := self.take(items, stopper)) is not None:
+                came = bool(batch)
                 condemned = self.learn(batch)
-                watcher.update(self.line, self.metrics.examples)
+                if self.dry:
+                    self.predictions.flush(fsync=False)
+                if came or self.reader.source.live:
+                    watcher.update(self.line, self.metrics.examples)
                 if self.sink is not None and self.sink.due and not self.reader.source.shared:
                     self.sink.flush()
                 now = time.monotonic()
                 if condemned or self.save_due(now - saved_at):
                     self.save()
-                    self.crash.passed(self.metrics.examples)
+                    self.crash.passed(self.metrics.steps)
                     watcher.saved()
                     saved_at = now
             if not stopper.asked and not self.enough:
                 self.check_share(at_end=True)
-                self.finish()
+                if not self.reader.source.live:
+                    self.reader.choice.check()
+                self.drained, self.finished = True, not self.reader.source.live
         self.save()
         self.seconds += time.monotonic() - self.started
 
@@ -319,81 +359,142 @@ class Run:
         if self.saves == 0 and (source.live or self.sink is not None):
             self.save()
 
-    def learn(self, batch: Sequence[Item]) -> bool:
-        """Take what was read; tells whether an example of it was found to kill processes."""
-        if not batch:
-            return False
-        work, condemned = self.work(batch), None
+    def learn(self, batch: list[Item]) -> bool:
+        """Take what was read, which is then gone; tells whether an example was found to kill processes."""
+        condemned, records, done = False, [record for record, _ in batch], 0
+        stopped = False
+        for rest in self.reader.parts(batch):
+            while rest:
+                found, taken = self.step(rest)
+                condemned |= found
+                done += taken
+                del rest[:taken]
+                if not taken:
+                    break
+            if rest:  # a signal asked to stop
+                records, stopped = records[:done], True
+                break
+        if records:
+            self.position = self.reader.source.after(self.position, records, stopped)
+            if self.labels is not None and self.metrics.steps % SHARE_EVERY == 0:
+                self.labels.weigh()
+            self.check_share()
+        return condemned
+
+    def step(self, batch: Sequence[Item]) -> tuple[bool, int]:
+        """Take the examples of what was read; tells whether one was found to kill processes.
+
+        Also of how much of it: up to the truth of an example that is to be predicted first, and up to
+        the example that was left because a signal asked to stop.
+        """
+        self.before = self.labels and self.labels.copy()
+        work, read = self.work(batch)
+        condemned = None
         if work:
-            number = self.metrics.examples
+            number = self.metrics.steps
             condemned = self.crash.condemned(number)
             if condemned is not None:
                 outcomes, tally = self.learner.step([ExampleError(condemned, "crash")])
             else:
-                examples = [example for _, example, _ in work]
+                items = [each.item for each in work]
                 with self.crash.trying(number, len(work)):
-                    outcomes, tally = self.reader.source.during(lambda: self.learner.step(examples))
+                    outcomes, tally = self.reader.source.during(lambda: self.learner.step(items))
+                self.crash.passed(number + len(outcomes))
+            if len(outcomes) < len(work):
+                left = work[len(outcomes)].record
+                read = next(n for n, (record, _) in enumerate(batch) if record is left)
+                self.labels = self.before
+                work, _ = self.work(batch[:read])
             self.write(work, outcomes)
-            self.metrics.add(tally, len(work))
-        self.position = self.reader.source.after(self.position, [record for record, _ in batch])
+            late = sum(isinstance(each.item, Answered) for each in work)
+            self.metrics.add(tally, len(work) - late, late)
+        self.metrics.tombstones += sum(item is None for _, item in batch[:read])
         if work:
             self.report_metrics()
-            self.check_share()
-        return condemned is not None
+        return condemned is not None, read
 
-    def work(self, batch: Sequence[Item]) -> list[Work]:
-        """Return the examples of what was read, those among them whose truth has come."""
-        work = []
-        for record, item in batch:
-            if item is None:
-                self.metrics.tombstones += 1
-            elif isinstance(item, Label):
-                example = self.labels.join(item) if self.labels is not None else None
-                if example is not None:
-                    work.append(Work(record, example, True))
-            elif isinstance(item, Example) and self.labels is not None:
-                work.append(Work(record, self.labels.meet(item), False))
-            else:
-                work.append(Work(record, item, False))
-        return work
+    def work(self, batch: Sequence[Item]) -> tuple[list[Work], int]:
+        """Return the examples of what was read, those among them whose truth has come.
+
+        Also how much of it was looked at: up to the truth of an example that is to be predicted first.
+        """
+        work: list[Work] = []
+        met = set[str]()
+        for read, (record, found) in enumerate(batch):
+            item = self.sendable(record, found)
+            if isinstance(item, Label) and str(item.id) in met:
+                return work, read
+            try:
+                joined = self.join(item)
+            except MemoryError:
+                if work:
+                    return work, read
+                joined = ExampleError("to join it takes more memory than there is", "memory")
+            if isinstance(joined, Waiting):
+                assert isinstance(item, Example)
+                met.add(str(item.id))
+                work.append(Work(record, item, joined))
+            elif joined is not None:
+                work.append(Work(record, joined))
+        return work, len(batch)
+
+    def join(self, item: Content) -> Learned | Waiting | None:
+        """Bring an example and its truth together, where they come one after the other."""
+        if isinstance(item, Label):
+            return None if self.labels is None else self.labels.join(item)
+        if self.labels is None or not isinstance(item, Example):
+            return item
+        return self.labels.meet(item)
+
+    def sendable(self, record: Record, item: Content) -> Content:
+        """Return what was read, or why an example with such a name can have no prediction."""
+        if self.sink is not None and isinstance(item, Example):
+            try:
+                self.sink.fits(str(item.id), b"", record)
+            except ExampleError as error:
+                return error
+        return item
 
     @property
     def enough(self) -> bool:
         """Tell whether as many examples have been taken as were asked for."""
         return self.until is not None and self.metrics.examples >= self.until
 
-    def finish(self) -> None:
-        """Write the last line of metrics, unless it is there already; a live source may have more."""
-        self.finished = not self.reader.source.live
-        if self.metrics.examples > self.metrics.reported:
+    def end(self) -> None:
+        """Write the last line of metrics where the source has ended, unless it is there already.
+
+        No checkpoint knows of it: a run that goes on later, when there is more, has it not.
+        """
+        if self.drained and self.metrics.steps > self.metrics.reported:
             self.write_metrics()
+        self.lines.flush()
 
     def take(self, items: Iterator[Item | None], stopper: Stopper) -> list[Item] | None:
         """Read the next micro-batch, up to where something is due; None: that was all.
 
-        It is less where a live source has no more just now, and when asked to stop. What a signal
-        makes it lose is read again later: the position is that of the last example learned from.
+        It is less where the source has no more just now.
         """
-        batch: list[Item] = []
-        with suppress(Stopped):
-            stopper.waiting = not self.reader.source.live
-            if not stopper.asked and not self.enough:
-                for item in islice(items, self.room()):
-                    if item is None:
-                        return batch
-                    batch.append(item)
-            stopper.waiting = False
-        return batch or None
+        self.dry = False
+        if stopper.asked or self.enough:
+            return None
+        try:
+            batch, self.dry = micro_batch(items, self.room())
+        except Stopped:  # while it waited for brokers
+            return None
+        except DataError:  # what the source had is not as it was
+            self.save()
+            raise
+        return batch if batch or self.dry else None
 
     def room(self) -> int:
         """Return the next micro-batch's size; nothing is learned past what may end the run."""
         if self.strict or self.settle:
             return 1
-        examples = self.metrics.examples
-        room = self.schedule.room(examples)
+        steps = self.metrics.steps
+        room = self.schedule.room(steps)
         if self.until is not None:
-            room = min(room, self.until - examples)
-        return self.crash.room(examples, room)
+            room = min(room, self.until - self.metrics.examples)
+        return self.crash.room(steps, room)
 
     def save_due(self, seconds: float) -> bool:
         """Tell whether a checkpoint is due: by count, or by time since the last."""
@@ -401,36 +502,53 @@ class Run:
             return False
         every, interval = self.schedule.checkpoint_examples, self.schedule.checkpoint_seconds
         if every is not None:
-            return self.metrics.examples % every == 0
+            return self.metrics.steps % every == 0
         return interval is not None and seconds >= interval
 
     # writing -------------------------------------------------------------------------------------
 
     def write(self, work: Sequence[Work], outcomes: Sequence[Outcome]) -> None:
         """Write predictions, once an example, and dead letters in the order of the records."""
-        for (record, example, late), outcome in zip(work, outcomes, strict=True):
-            prediction = outcome.prediction
+        for each, outcome in zip(work, outcomes, strict=True):
+            (record, item, waiting), prediction = each, outcome.prediction
             if prediction is None:
-                self.refuse(record, example, outcome)
-            elif late:
+                self.refuse(each, outcome)
+            self.answered(record, item, outcome)
+            if isinstance(item, Answered):
                 continue
-            elif self.sink is None:
-                self.predictions.write(_encode(prediction) + b"\n")
-            else:
-                self.sink.write(str(prediction.id), _encode(prediction), record)
+            if waiting is not None:
+                waiting.give_out(prediction)
+            if self.sink is None:
+                self.predictions.write(answer(record, item, outcome) + b"\n")
+            elif prediction is not None:
+                self.send(record, prediction)
         labelled = (
-            (e, o)
-            for (_, e, _), o in zip(reversed(work), reversed(outcomes), strict=True)
-            if isinstance(e, Example) and e.truth is not None and o.prediction is not None
+            (w.example, o)
+            for w, o in zip(reversed(work), reversed(outcomes), strict=True)
+            if isinstance(w.example, Example)
+            and w.example.truth is not None
+            and o.prediction is not None
+            and len(w.record.value) <= SHOWN_BYTES
         )
         self.shown.extend(reversed(list(islice(labelled, SHOWN))))
 
-    def refuse(self, record: Record, example: Example | ExampleError, outcome: Outcome) -> None:
+    def send(self, record: Record, prediction: Prediction) -> None:
+        """Add a prediction to the sink; what does not fit there is a dead letter, though learned from."""
+        assert self.sink is not None
+        try:
+            self.sink.write(str(prediction.id), _encode(prediction), record)
+        except ExampleError as error:
+            self.metrics.refuse(error.kind)
+            reason = f"{error.reason}; it was learned from, and its prediction is nowhere"
+            self.dead.append(record, reason, str(prediction.id))
+
+    def refuse(self, work: Work, outcome: Outcome) -> None:
         """Put a bad example aside, or save and stop before it. Raises DataError."""
-        name, reason = None, outcome.error or ""
-        if isinstance(example, Example):
-            name = str(example.id)
+        record, example = work.record, work.example
+        name = str(example.id) if isinstance(example, Example) else None
+        reason = outcome.error or ""
         if self.strict or (self.settle and outcome.unsolved):
+            self.labels = self.before
             self.save()
             of = f" (example {name})" if name else ""
             raise DataError(f"{record.file}:{record.line}: {reason}{of}")
@@ -439,7 +557,7 @@ class Run:
     def check_share(self, at_end: bool = False) -> None:
         """Raise DataError, after a checkpoint, when it is time to look and too many are bad."""
         bad, examples = self.metrics.bad, self.metrics.examples
-        due = at_end or examples % SHARE_EVERY == 0
+        due = at_end or self.metrics.steps % SHARE_EVERY == 0
         if due and bad > self.bad_share * examples:
             self.save()
             raise DataError(
@@ -462,7 +580,7 @@ class Run:
 
     def report_metrics(self) -> None:
         """Write a line of metrics where one is due."""
-        if self.schedule.metrics_due(self.metrics.examples):
+        if self.schedule.metrics_due(self.metrics.steps):
             self.write_metrics()
 
     def write_metrics(self) -> None:

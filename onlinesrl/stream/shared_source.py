@@ -17,9 +17,8 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from contextlib import suppress
-from threading import Thread
 from typing import Any
 
 from kafka import OffsetAndMetadata, TopicPartition
@@ -34,9 +33,9 @@ from kafka.errors import (
 )
 
 from onlinesrl.errors import DataError, UnavailableError
-from onlinesrl.stream.broker import ANSWER_MS, Broker, name_of, place_of
+from onlinesrl.stream.broker import ANSWER_MS, Broker, aside, name_of, place_of, places_of
 from onlinesrl.stream.files import Record
-from onlinesrl.stream.kafka_source import POLL_MS, KafkaSource, Reading
+from onlinesrl.stream.kafka_source import LOOK_SECONDS, POLL_MS, KafkaSource, Reading
 from onlinesrl.stream.loop import Rebalanced
 
 BREATH_SECONDS = 1.0
@@ -47,6 +46,8 @@ MOST_POLL_MS = 300_000
 JOIN_SECONDS = 10.0
 REMEMBERED = 30
 """How many other runs an offset tells of: brokers take 4096 bytes with it."""
+BORN = "partitions"
+"""Under this name an offset tells how many partitions there were when the group began."""
 
 _FOUND_AGAIN = (NoOffsetForPartitionError, OffsetOutOfRangeError, LogTruncationError)
 """What is wrong with a partition is found again when it is read."""
@@ -83,7 +84,7 @@ class SharedSource(KafkaSource):
         self._listener = _Listener()
         self._member: Any = None
         self._runs: dict[str, Runs] = {}
-        self.taken = 0
+        self.taken = self._born = 0
         self._refused: float | None = None
         self._told = 0.0
 
@@ -91,14 +92,16 @@ class SharedSource(KafkaSource):
 
     def _enter(self, position: dict[str, Any] | None) -> list[TopicPartition]:
         """Be a member of the group that knows its partitions; return those of all members."""
-        found = self.broker.topics(self.reading.topics)
+        found = self.broker.outlast(
+            lambda: self.broker.topics(self.reading.topics), self.reading.patience, self.say
+        )
         self.identities = {topic: identity for topic, (identity, _) in found.items()}
         if position is not None:
             self._compare(position["topics"], self.identities)
         self._connect()
         if self._listener.changed:
             self._join()
-        return [TopicPartition(topic, n) for topic, (_, numbers) in found.items() for n in numbers]
+        return places_of(found)
 
     def _connect(self) -> None:
         if self.consumer is None:
@@ -107,6 +110,7 @@ class SharedSource(KafkaSource):
                 session_timeout_ms=SESSION_MS,
                 heartbeat_interval_ms=HEARTBEAT_MS,
                 max_poll_interval_ms=MOST_POLL_MS,
+                metadata_max_age_ms=int(LOOK_SECONDS * 1000),
             )
             with self.broker.explained():  # or else the first division knows of no partitions
                 for topic in self.reading.topics:
@@ -125,7 +129,7 @@ class SharedSource(KafkaSource):
             if waited > self.reading.patience:
                 raise UnavailableError(
                     f"Kafka at {self.broker.bootstrap}: the group {self.reading.group} has not divided "
-                    f"its partitions within {self.reading.patience:.0f} s"
+                    f"its partitions within {self.reading.patience:.0f} s (source.patience)"
                 )
             if waited > patience:
                 patience *= 2
@@ -189,16 +193,22 @@ class SharedSource(KafkaSource):
         return number == taken or not position["offsets"]
 
     def open(self, position: dict[str, Any] | None) -> dict[str, Any]:
-        """Begin where the group is in each partition that is this run's."""
-        self._enter(position)
+        """Begin where the group is in each partition that is this run's.
+
+        One that nobody has read begins at its end only if it was there when the group began.
+        """
+        everything = self._enter(position)
         places = sorted(self.consumer.assignment())
         with self.broker.explained():
             starts = self.consumer.beginning_offsets(places, timeout_ms=ANSWER_MS)
             self._ends = self.consumer.end_offsets(places, timeout_ms=ANSWER_MS)
-        fresh = self._ends if self.reading.from_end else starts
         self.offsets, self._runs = {}, {}
-        held = self._committed(places)
+        held = self._committed(everything if self.reading.from_end else places)
+        told = (runs[BORN] for _, runs in held.values() if BORN in runs)
+        self._born = min(told, default=len(held) or len(everything))
         for place in places:
+            at_end = self.reading.from_end and place.partition < self._born
+            fresh = self._ends if at_end else starts
             offset, runs = held.get(place, (fresh[place], {}))
             self.consumer.seek(place, offset)
             self.offsets[name_of(place)], self._runs[name_of(place)] = offset, runs
@@ -244,14 +254,15 @@ class SharedSource(KafkaSource):
         self.close_consumer()
         raise Rebalanced
 
-    def after(self, position: dict[str, Any], records: Sequence[Record]) -> dict[str, Any]:
-        """Return the position after records that stood next."""
-        return super().after(position, records) | {"taken": self.taken}
+    def after(
+        self, position: dict[str, Any], records: Sequence[Record], more: bool = False
+    ) -> dict[str, Any]:
+        """Return the position after records that stood next, whether or not more has been read."""
+        return super().after(position, records, more) | {"taken": self.taken}
 
     def during(self, work: Callable[[], Any]) -> Any:
         """Do work on another thread, and go on telling the group that this run is there."""
-        future: Future[Any] = Future()
-        Thread(target=_settle, args=(future, work), daemon=True).start()
+        future = aside(work)
         while not wait([future], max(0.0, self._told + BREATH_SECONDS - time.monotonic())).done:
             self.consumer.pause(*self.consumer.assignment())
             with suppress(KafkaError):
@@ -283,8 +294,9 @@ class SharedSource(KafkaSource):
         self._stay()
         offsets, run = {}, position["run"]
         for name, offset in position["offsets"].items():
-            others = [known for known in self._runs[name].items() if known[0] != run]
-            runs = self._runs[name] = dict([*others[-REMEMBERED:], (run, number)])
+            others = [known for known in self._runs[name].items() if known[0] not in (run, BORN)]
+            runs = dict([(BORN, self._born), *others[-REMEMBERED:], (run, number)])
+            self._runs[name] = runs
             offsets[place_of(name)] = OffsetAndMetadata(offset, json.dumps(runs), -1)
         try:
             commit(offsets, self._member)
@@ -300,10 +312,3 @@ class SharedSource(KafkaSource):
         self._refused = None
         if offsets:
             self.taken = number
-
-
-def _settle(future: Future[Any], work: Callable[[], Any]) -> None:
-    try:
-        future.set_result(work())
-    except BaseException as error:
-        future.set_exception(error)

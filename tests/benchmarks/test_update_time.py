@@ -59,8 +59,8 @@ def learner_of(size: int) -> tuple[OnlineLearner, Ints]:
     arrays = learner.weights.arrays
     arrays.size[0] = size
     arrays.value[:size] = np.random.default_rng(0).normal(size=(size, 3))
-    assert learner.net.row_len.max() <= RUN
-    rows = learner.net.row_weight[: learner.net.size[ROWS]]
+    assert learner.memory.net.row_len.max() <= RUN
+    rows = learner.memory.net.row_weight[: learner.memory.net.size[ROWS]]
     firsts, number = np.unique(rows, return_inverse=True)
     spread = np.linspace(0, size - RUN, len(firsts), endpoint=False)
     return learner, np.where(rows >= 0, spread.astype(np.int64)[number], -1)
@@ -68,8 +68,14 @@ def learner_of(size: int) -> tuple[OnlineLearner, Ints]:
 
 def nanoseconds(learner: OnlineLearner, places: Ints, move: int) -> float:
     """The time of an update."""
-    state, room = learner.state, len(learner.weights) - RUN
-    arguments = (learner.net, learner.weights.arrays, state.truth, state.rival, learner.settings)
+    state, room = learner.memory.state, len(learner.weights) - RUN
+    arguments = (
+        learner.memory.net,
+        learner.weights.arrays,
+        state.truth,
+        state.rival,
+        learner.settings,
+    )
     started = time.perf_counter_ns()
     learn(*arguments, places, room, move, UPDATES)
     return (time.perf_counter_ns() - started) / UPDATES

@@ -7,6 +7,7 @@ package it uses only the normal form of the rules.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from itertools import combinations, product
 from typing import NamedTuple
 
@@ -32,16 +33,25 @@ class Soft(NamedTuple):
 class World:
     """An example's domains, true evidence, and query atoms that may be true.
 
-    ``atoms`` maps each query atom that a state decides to None, or to its observed value. Query
-    atoms outside are false.
+    The domains are the constants of the program, the evidence and the query, and those ``shown`` by
+    earlier examples of types that the program declares open: never those of the truth. ``atoms``
+    maps each query atom that a state decides to None, or to its observed value. Query atoms outside
+    are false.
     """
 
-    def __init__(self, program: Program, query: Iterable[str], example: Example):
-        self.program, self.query = program, tuple(query)
+    def __init__(
+        self,
+        program: Program,
+        query: Iterable[str],
+        example: Example,
+        shown: Iterable[tuple[str, str]] = (),
+    ):
+        self.program, self.query, self.example = program, tuple(query), example
         evidence = list(_values(example.evidence))
         self.truth = {atom for atom, value in _values(example.truth) if value}
+        self.denied = {atom for atom, value in _values(example.truth) if not value}
         listed = [atom for atom, _ in _values(example.query)]
-        named = [atom for atom, _ in evidence] + [atom for atom, _ in _values(example.truth)]
+        named = [atom for atom, _ in evidence]
         self.domains = {
             kind: set(program.types.get(kind, ()))
             for predicate in program.predicates.values()
@@ -50,6 +60,8 @@ class World:
         for name, constants in named + listed:
             for kind, constant in zip(program.predicates[name].types, constants, strict=True):
                 self.domains[kind].add(constant)
+        for kind, constant in shown:
+            self.domains[kind].add(constant)
         self.true = {atom for atom, value in evidence if value and atom[0] not in self.query}
         opened = self._all_query_atoms() if example.query is None else listed
         self.atoms: dict[Atom, bool | None] = dict.fromkeys(opened)
@@ -60,6 +72,37 @@ class World:
             kinds = self.program.predicates[name].types
             for constants in product(*(self.domains[kind] for kind in kinds)):
                 yield name, constants
+
+    def decided(self) -> set[Atom]:
+        """The atoms that evidence and a hard clause with no other query literal make false."""
+        found: set[Atom] = set()
+        for clause in clauses(self.program):
+            names = [x.atom.predicate for x in clause.literals]
+            names += [x.atom.predicate for each in clause.exists for x in each.literals]
+            if clause.hard and sum(name in self.query for name in names) == 1:
+                for _, literals in self.groundings(clause):
+                    found |= {a for positive, a in literals if len(literals) == 1 and not positive}
+        marked = {name for name in self.query if self.program.predicates[name].exactly_one}
+        return {a for a in found if self.atoms[a] is None and a[0] not in marked}
+
+    def closed(self) -> set[Atom]:
+        """The atoms that follow to be false when those that are known to be are taken away, and so on."""
+        left = copy(self)
+        left.atoms = dict(self.atoms)
+        while units := {
+            a
+            for x in left.hard()
+            if len(x) == 1
+            for p, a in x
+            if not p and left.atoms.get(a, 0) is None
+        }:
+            left.close(units)
+        return self.atoms.keys() - left.atoms.keys()
+
+    def close(self, atoms: Iterable[Atom]) -> None:
+        """Let atoms be false."""
+        for atom in atoms:
+            del self.atoms[atom]
 
     def soft(self) -> Counter[Soft]:
         """The soft groundings that evidence does not decide, tautologies too, with their signs."""
@@ -103,17 +146,22 @@ class World:
                 yield tuple(value[name] for name in clause.template), literals
 
     def _bindings(self, body: Clause | Existential, value: dict[str, str]) -> Iterator[dict]:
-        """Extend a binding to the variables of a clause or an existential, where its conditions hold."""
-        own = body.variables if isinstance(body, Existential) else None
+        """Extend a binding to the variables of a clause or an existential, where its conditions hold.
+
+        A clause's own variables in an existential are constants like any other.
+        """
+        inner = () if isinstance(body, Existential) else body.exists
+        others = {name for each in inner for name in each.variables}
+        literals = [*body.literals, *(x for each in inner for x in each.literals)]
         types = dict(body.domains) | {
             term.name: kind
-            for literal in body.literals
+            for literal in literals
             for term, kind in zip(
                 literal.atom.terms,
                 self.program.predicates[literal.atom.predicate].types,
                 strict=True,
             )
-            if isinstance(term, Variable) and (own is None or term.name in own)
+            if isinstance(term, Variable) and term.name not in others and term.name not in value
         }
         for constants in product(*(self.domains[kind] for kind in types.values())):
             complete = self._computed(body, value | dict(zip(types, constants, strict=True)))

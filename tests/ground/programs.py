@@ -1,10 +1,14 @@
 """Random small programs in Alchemy's syntax, and random examples for them."""
 
+import re
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from hypothesis import strategies as st
 
+from onlinesrl.errors import OnlinesrlError
 from onlinesrl.lang.ast import Program
 from onlinesrl.lang.example import Example, ValuedAtom
 from onlinesrl.lang.mln import parse
@@ -12,6 +16,9 @@ from onlinesrl.lang.mln import parse
 KINDS = ("thing", "place", "word")
 NUMBERED = {kind: [f"{kind[0]}{n}" for n in range(3)] for kind in KINDS}
 """Three variables for each type."""
+BOUND = [f"{kind[0]}{n}" for kind in KINDS for n in (7, 8)]
+"""Variables to be quantified."""
+KIND = {kind[0]: kind for kind in KINDS}
 SPELLED = {"thing": ["T1", "1", '"new"'], "place": ["P1", "-2"], "word": ['"a b"', "7", "W2"]}
 """Constants as rules spell them."""
 FOUND = {"thing": ["T1", 1, "1", "new"], "place": ["P1", -2, "-2"], "word": ["a b", 7, "W2"]}
@@ -31,29 +38,78 @@ class Case:
         """The text, parsed."""
         return parse(self.text)
 
+    def traits(self) -> Counter[str]:
+        """What the program and its first example have."""
+        listed = any(example.query is not None for example in self.examples[:1])
+        found = [name for name, pattern in TRAITS.items() if re.search(pattern, self.text, re.M)]
+        return Counter([*found, "listed"] if listed else found)
+
+
+TRAITS = {
+    "EXIST": r"\(EXIST",
+    "negated EXIST": r"!\(+EXIST",
+    "FORALL": r"FORALL",
+    "<=>": r"<=>",
+    "functions": r"^[a-z]+ [fg]\(",
+    "arithmetic": r" [-+*/%] ",
+    "comparisons": r" [<>]=? ",
+    "templates": r"\+[a-z]",
+    "hard": r"\.$",
+    "groups": r"![,)]",
+}
+"""What programs may have, as regular expressions."""
+
 
 @st.composite
-def cases(draw: st.DrawFn, examples: int = 1) -> Case:
-    """Programs of one to four rules, and so many examples."""
-    evidence = {f"E{n}": draw(_types(3)) for n in range(draw(st.integers(1, 3)))}
-    query = {f"Q{n}": draw(_types(2)) for n in range(draw(st.integers(1, 2)))}
+def cases(draw: st.DrawFn, examples: int = 1, weighted: bool = False) -> Case:
+    """Programs of one to four rules, and so many examples; ``weighted``: no rule leaves its weight out."""
+    evidence = {f"E{n}": draw(_types(1, 2, 0, 3)) for n in range(draw(st.integers(1, 3)))}
+    query = {f"Q{n}": draw(_types(1, 2, 0)) for n in range(draw(st.integers(1, 2)))}
+    functions = draw(st.integers(0, 2)) == 0 and {"f": draw(_types(1, 2)), "g": draw(_types(1))}
+    results = {name: draw(st.sampled_from(KINDS)) for name in functions or ()}
     types = evidence | query
     marked = {name: draw(st.sampled_from([(), (), (0,), (1,), (0, 1)])) for name in query}
-    rules = [draw(_rule(evidence, query)) for _ in range(draw(st.integers(1, 4)))]
+    declared = [
+        *(draw(_enumeration(kind)) for kind in KINDS if draw(st.booleans())),
+        *(_declaration(name, types[name], marked.get(name, ())) for name in types),
+        *(f"{results[name]} {name}({', '.join(functions[name])})" for name in results),
+    ]
+    language = _Language(evidence, query, functions or {}, results)
+    written = [draw(_rule(language, weighted)) for _ in range(draw(st.integers(1, 4)))]
+    rules = [rule for rule in written if _accepted([*declared, rule])]
     rules += [draw(_at_most_one(name, query[name])) for name in query if draw(st.booleans())]
-    text = "\n".join(
-        [
-            *(draw(_enumeration(kind)) for kind in KINDS if draw(st.booleans())),
-            *(_declaration(name, types[name], marked.get(name, ())) for name in types),
-            *filter(None, rules),
-        ]
+    deciders = [draw(_decider(language)) for _ in range(draw(st.sampled_from([0, 0, 1, 2])))]
+    rules += [rule for rule in deciders if _accepted([*declared, rule])]
+    relations = {name: [*functions[name], results[name]] for name in results}
+    found = [
+        draw(_example(number, types | relations, list(query), [*results]))
+        for number in range(examples)
+    ]
+    return Case("\n".join([*declared, *filter(None, rules)]), tuple(query), found)
+
+
+def _accepted(lines: list[str]) -> bool:
+    """Tell whether rules are read; what the language does not have is refused with a reason."""
+    try:
+        parse("\n".join(lines))
+    except OnlinesrlError as error:
+        if not any(reason in str(error) for reason in REFUSED):
+            raise
+        return False
+    return True
+
+
+REFUSED = (
+    "a universal quantifier inside an existential one",
+    "has no type: it is in no predicate",
+    "which does not occur",
+)
+
+
+def _types(*lengths: int) -> st.SearchStrategy[list[str]]:
+    return st.sampled_from(lengths).flatmap(
+        lambda n: st.lists(st.sampled_from(KINDS), min_size=n, max_size=n)
     )
-    found = [draw(_example(number, types, list(query))) for number in range(examples)]
-    return Case(text, tuple(query), found)
-
-
-def _types(most: int) -> st.SearchStrategy[list[str]]:
-    return st.lists(st.sampled_from(KINDS), max_size=most)
 
 
 def _declaration(name: str, kinds: list[str], marked: tuple[int, ...]) -> str:
@@ -68,77 +124,142 @@ def _enumeration(draw: st.DrawFn, kind: str) -> str:
     return f"{kind} = {{ {', '.join(constants)} }}"
 
 
+class _Language(NamedTuple):
+    """What rules may be made of: predicates and functions with their types."""
+
+    evidence: dict[str, list[str]]
+    query: dict[str, list[str]]
+    functions: dict[str, list[str]]
+    results: dict[str, str]
+
+    def types(self, name: str) -> list[str]:
+        return {**self.evidence, **self.query}[name]
+
+
+class _Scope:
+    """The variables that a rule has used, the quantified ones of where we are, and its + ones."""
+
+    def __init__(self, plus: frozenset[str], bound: tuple[tuple[str, str], ...] = ()):
+        self.plus, self.bound = plus, bound
+        self.used: dict[str, str] = dict(bound)
+
+    def inner(self, bound: dict[str, str]) -> "_Scope":
+        scope = _Scope(self.plus, (*self.bound, *bound.items()))
+        scope.used = self.used | bound
+        return scope
+
+
 @st.composite
-def _rule(draw: st.DrawFn, evidence: dict[str, list[str]], query: dict[str, list[str]]) -> str:
-    """A clause, a conjunction or an implication; soft with some + variables, or hard."""
-    names = draw(st.lists(st.sampled_from(sorted(evidence)), max_size=2))
-    names += draw(st.lists(st.sampled_from(sorted(query)), min_size=1, max_size=3))
-    names, types = draw(st.permutations(names)), evidence | query
-    arguments = [[draw(_term(kind)) for kind in types[name]] for name in names]
-    variables = {
-        term: kind
-        for name, terms in zip(names, arguments, strict=True)
-        for term, kind in zip(terms, types[name], strict=True)
-        if term in NUMBERED[kind]
-    }
+def _rule(draw: st.DrawFn, language: _Language, weighted: bool) -> str:
+    """A clause, a conjunction, an implication or any formula; soft with some + variables, or hard."""
     hard = draw(st.integers(0, 3)) == 0
-    plus = set() if hard or not variables else draw(st.sets(st.sampled_from(sorted(variables))))
-    sums = draw(st.integers(0, 4)) == 0
-    for kinds, terms in zip((types[name] for name in names), arguments, strict=True):
-        if sums and terms and terms[0] in NUMBERED[kinds[0]] and terms[0] not in plus:
-            terms[0] += draw(st.sampled_from(["", " + 1", " - 9"]))
-    literals = [
-        f"{draw(st.sampled_from(['', '!']))}{name}{_spelled(terms, plus)}"
-        for name, terms in zip(names, arguments, strict=True)
-    ]
-    if variables and draw(st.integers(0, 2)) == 0:
-        literals.append(draw(_comparison(variables)))
+    outer = [name for names in NUMBERED.values() for name in names]
+    plus = st.just(frozenset()) if hard else st.frozensets(st.sampled_from(outer), max_size=3)
+    scope = _Scope(draw(plus))
     if draw(st.integers(0, 2)) == 0:
-        literals.append(draw(_existential(types, variables)))
-    formula = draw(_joined(literals, hard))
-    return f"{formula}." if hard else f"{draw(st.sampled_from(['0.5 ', '-1 ', '']))}{formula}"
+        formula = draw(_formula(language, scope, 2))
+    else:
+        names = draw(st.lists(st.sampled_from(sorted(language.evidence)), max_size=2))
+        names += draw(st.lists(st.sampled_from(sorted(language.query)), min_size=1, max_size=3))
+        literals = [draw(_literal(language, scope, name)) for name in draw(st.permutations(names))]
+        if scope.used and draw(st.integers(0, 2)) == 0:
+            literals.append(draw(_comparison(language, scope)))
+        if draw(st.integers(0, 2)) == 0:
+            literals.append(draw(_existential(language, scope)))
+        formula = draw(_joined(literals, hard))
+    weights = ["0.5 ", "-1 ", "2 "] if weighted else ["0.5 ", "-1 ", ""]
+    return f"{formula}." if hard else f"{draw(st.sampled_from(weights))}{formula}"
 
 
 @st.composite
-def _existential(draw: st.DrawFn, types: dict[str, list[str]], outer: dict[str, str]) -> str:
-    """A conjunction over variables of its own and of the rule."""
+def _formula(draw: st.DrawFn, language: _Language, scope: _Scope, depth: int) -> str:
+    """Any formula; quantified variables have numbers from 7 on."""
+    kinds = ["^", "v", "=>", "<=>", "!", "EXIST", "EXIST", "FORALL"]
+    kind = draw(st.sampled_from(kinds)) if depth else "literal"
+    if kind == "literal" or (depth < 2 and draw(st.booleans())):
+        name = draw(st.sampled_from(sorted(language.evidence | language.query)))
+        return draw(_literal(language, scope, name))
+    if kind == "!":
+        return f"!({draw(_formula(language, scope, depth - 1))})"
+    if kind in {"EXIST", "FORALL"}:
+        own = draw(st.lists(st.sampled_from(BOUND), min_size=1, max_size=2, unique=True))
+        bound = {name: KIND[name[0]] for name in own}
+        body = draw(_formula(language, scope.inner(bound), depth - 1))
+        names = [name for name in own if re.search(rf"\b{name}\b", body)]
+        return f"({kind} {','.join(names)} ({body}))" if names else f"({body})"
+    left, right = (draw(_formula(language, scope, depth - 1)) for _ in range(2))
+    return f"({left} {kind} {right})"
+
+
+@st.composite
+def _existential(draw: st.DrawFn, language: _Language, scope: _Scope) -> str:
+    """A conjunction over variables of its own and of the rule, sometimes negated."""
+    types = language.evidence | language.query
     names = draw(st.lists(st.sampled_from(sorted(types)), min_size=1, max_size=3))
-    used = {kind: [v for v in sorted(outer) if outer[v] == kind] for kind in KINDS}
-    own = {f"{kind[0]}{n}": kind for kind in KINDS for n in (7, 8)}
-    parts, bound = [], {}
-    for name in names:
-        terms = []
-        for kind in types[name]:
-            terms.append(draw(st.sampled_from([*used[kind], f"{kind[0]}7", f"{kind[0]}8"])))
-            bound |= {terms[-1]: kind} if terms[-1] in own else {}
-        parts.append(f"{draw(st.sampled_from(['', '', '!']))}{name}{_spelled(terms, set())}")
-    if not bound:
-        return f"({' ^ '.join(parts)})"
-    if draw(st.integers(0, 2)) == 0:
-        parts.append(draw(_comparison(outer | bound)))
-    return f"(EXIST {','.join(sorted(bound))} ({' ^ '.join(parts)}))"
-
-
-def _term(kind: str) -> st.SearchStrategy[str]:
-    return st.sampled_from([*NUMBERED[kind], *NUMBERED[kind], SPELLED[kind][0]])
-
-
-def _spelled(terms: list[str], plus: set[str]) -> str:
-    return f"({', '.join(f'+{x}' if x in plus else x for x in terms)})" if terms else ""
+    inner = scope.inner({name: KIND[name[0]] for name in BOUND})
+    inner.used = {v: kind for v, kind in inner.used.items() if v not in BOUND}
+    parts = [draw(_literal(language, inner, name, among=True)) for name in names]
+    if inner.used and draw(st.integers(0, 2)) == 0:
+        parts.append(draw(_comparison(language, inner)))
+    text = " ^ ".join(parts)
+    bound = [name for name in BOUND if re.search(rf"\b{name}\b", text)]
+    scope.used |= {v: kind for v, kind in inner.used.items() if v not in BOUND}
+    quantified = f"(EXIST {','.join(bound)} ({text}))" if bound else f"({text})"
+    return f"{draw(st.sampled_from(['', '', '!']))}{quantified}"
 
 
 @st.composite
-def _comparison(draw: st.DrawFn, variables: dict[str, str]) -> str:
+def _literal(
+    draw: st.DrawFn, language: _Language, scope: _Scope, name: str, among: bool = False
+) -> str:
+    terms = [draw(_term(language, scope, kind, among)) for kind in language.types(name)]
+    sign = draw(st.sampled_from(["", "", "!"] if among else ["", "!"]))
+    return f"{sign}{name}({', '.join(terms)})" if terms else f"{sign}{name}"
+
+
+@st.composite
+def _term(
+    draw: st.DrawFn, language: _Language, scope: _Scope, kind: str, among: bool = False
+) -> str:
+    """A variable, a constant, a sum of whole numbers or a function of such terms.
+
+    ``among``: of those that are already there, where there are, and of the quantified ones.
+    """
+    choice = draw(st.integers(0, 11))
+    fitting = [name for name, result in language.results.items() if result == kind]
+    if choice == 0 and fitting:
+        name = draw(st.sampled_from(fitting))
+        inner = [draw(_term(language, scope, each, among)) for each in language.functions[name]]
+        return f"{name}({', '.join(x.removeprefix('+') for x in inner)})"
+    if choice == 1 and not among:
+        return SPELLED[kind][0]
+    bound = [v for v, of in scope.bound if of == kind]
+    there = sorted(v for v, of in scope.used.items() if of == kind)
+    names = sorted({*bound, *there}) if among and (bound or there) else [*bound, *NUMBERED[kind]]
+    variable = draw(st.sampled_from(names))
+    scope.used[variable] = kind
+    if variable in scope.plus:
+        return f"+{variable}"
+    if choice == 2:
+        return f"{variable} {draw(st.sampled_from(['+ 1', '- 9', '* 1', '% 3', '/ 2', '+ ' + variable]))}"
+    return variable
+
+
+@st.composite
+def _comparison(draw: st.DrawFn, language: _Language, scope: _Scope) -> str:
     """Of constants, of whole numbers, or with a sum, whose groundings count where it is one."""
-    left = draw(st.sampled_from(sorted(variables)))
-    same = sorted(name for name, kind in variables.items() if kind == variables[left])
+    left = draw(st.sampled_from(sorted(scope.used)))
+    kind = scope.used[left]
+    same = sorted(name for name, of in scope.used.items() if of == kind)
     if draw(st.integers(0, 2)) == 0:
         op, right = (
             draw(st.sampled_from(["<", "<=", ">", ">="])),
             draw(st.sampled_from([*same, "3"])),
         )
-        return f"{left} {draw(st.sampled_from(['', '+ 1 ', '* 2 ', '- 8 ']))}{op} {right}"
-    right = draw(st.sampled_from([*same, *SPELLED[variables[left]]]))
+        return f"{left} {draw(st.sampled_from(['', '+ 1 ', '* 2 ', '- 8 ', '% 4 ']))}{op} {right}"
+    right = draw(st.sampled_from([*same, *SPELLED[kind]]))
+    if draw(st.integers(0, 3)) == 0:
+        right = draw(_term(language, scope, kind)).removeprefix("+")
     return f"{left} {draw(st.sampled_from(['=', '!=']))} {right}"
 
 
@@ -165,10 +286,32 @@ def _at_most_one(draw: st.DrawFn, name: str, kinds: list[str]) -> str:
 
 
 @st.composite
+def _decider(draw: st.DrawFn, language: _Language) -> str:
+    """A hard rule that says of a query atom what evidence, or another atom, it needs."""
+    scope = _Scope(frozenset())
+    own = draw(_literal(language, scope, draw(st.sampled_from(sorted(language.query)))))
+    needed = draw(st.sampled_from(sorted(language.evidence | language.query)))
+    among = draw(st.integers(0, 3)) > 0
+    other = draw(_literal(language, scope, needed, among=among)).removeprefix("!")
+    rule = f"{own.removeprefix('!')} => {other}."
+    return (
+        rule
+        if draw(st.integers(0, 3))
+        else f"{own.removeprefix('!')} => {other} v {draw(_existential(language, scope))}."
+    )
+
+
+@st.composite
 def _example(
-    draw: st.DrawFn, number: int, types: dict[str, list[str]], query: list[str]
+    draw: st.DrawFn,
+    number: int,
+    types: dict[str, list[str]],
+    query: list[str],
+    functions: list[str],
 ) -> Example:
     evidence = {name: draw(_atoms(kinds)) for name, kinds in types.items() if name not in query}
+    for name in functions:
+        evidence[name] = draw(_mapping(types[name]))
     observed = {name: draw(_atoms(types[name], most=1)) for name in query if draw(st.booleans())}
     if draw(st.integers(0, 5)) == 0:
         evidence = {}
@@ -180,6 +323,13 @@ def _example(
         truth=draw(st.sampled_from([None, truth, truth])),
         query=draw(st.sampled_from([None, None, listed])),
     )
+
+
+@st.composite
+def _mapping(draw: st.DrawFn, kinds: list[str]) -> list:
+    """What a function gives: one constant for each of some arguments."""
+    rows = draw(st.lists(st.tuples(*(st.sampled_from(FOUND[kind]) for kind in kinds)), max_size=4))
+    return [list(row) for row in {tuple(map(str, row[:-1])): row for row in rows}.values()]
 
 
 @st.composite

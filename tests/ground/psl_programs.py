@@ -47,6 +47,7 @@ def _sums(draw):
     right = draw(st.sampled_from(["1", "0.5 * T(X)", "|Y|", "T(X) + A(X)", "B(X, X)"]))
     op = draw(st.sampled_from(["<=", ">=", "="]))
     conditions = ["", "", "{Y: A(Y)}", "{Y: B(X, Y) | Y == 'a'}", "{Y: !C(Y, Y) & Y % 'c'}"]
+    conditions.append("{Y: A(Y) & !A(Y)}")
     return _weighted(draw, f"{left} {op} {right}", draw(st.sampled_from(conditions)))
 
 

@@ -44,13 +44,15 @@ def test_predicates_without_arguments():
 
 def test_a_query_predicate_without_rules_or_constants():
     given = [example({}), example({}, {}), example({"Q": [["a"]]}), example({}, {"Q": [["b"]]})]
+    given[3] = example({}, {"Q": [["b"]]}, {"Q": [["b"], ["c"]]})
     own = learner("Q(thing)\n", "Q", by=("Q", 0))
 
     outcomes, tally = own.step(given)
 
     assert [o.prediction.predicted for o in outcomes] == [{"Q": []}] * 4
     assert [o.prediction.hamming for o in outcomes] == [None, 0, None, 1]
-    assert {k: v.tolist() for k, v in tally.by_class.items()} == {"a": [0, 0, 0], "b": [0, 0, 1]}
+    counts = {k: v.tolist() for k, v in tally.by_class.items()}
+    assert counts == {"a": [0, 0, 0], "b": [0, 0, 1], "c": [0, 0, 0]}
 
 
 def test_empty_domains_ground_to_nothing():
@@ -117,10 +119,10 @@ def test_large_groups_that_meet_are_left_to_the_ilp_and_take_no_tables():
     assert outcome.prediction.certified
     assert tally.routes == {"elimination": 0, "ilp": 1}
     assert len({value for _, value in outcome.prediction.predicted["Q"]}) == 1
-    assert own.room["tables"] < 1 << 17
+    assert own.memory.room["tables"] < 1 << 17
 
 
-MARKED = "Q(a, b!)\nE(a)\n1 E(x) => Q(x, y)\n"
+MARKED = "b = {2, 3}\nQ(a, b!)\nE(a)\n1 E(x) => Q(x, y)\n"
 
 
 @pytest.mark.parametrize(
@@ -157,8 +159,9 @@ def test_learning_with_observed_query_atoms_changes_the_open_ones_only():
 
 
 def test_a_template_over_an_undeclared_query_type_learns_its_constants():
-    own = learner("E(w, a)\nQ(a, f)\n!Q(x, f) v !Q(x, g) v f = g.\nE(+w, x) => Q(x, +f)\n", "Q")
-    first = example({"E": [["w", 1]]}, {"Q": [[1, "new"]]})
+    rules = "F(f)\nE(w, a)\nQ(a, f)\n!Q(x, f) v !Q(x, g) v f = g.\nE(+w, x) => Q(x, +f)\n"
+    own = learner(rules, "Q")
+    first = example({"E": [["w", 1]], "F": [["new"]]}, {"Q": [[1, "new"]]})
 
     asked(own, first)
     again = asked(own, example({"E": [["w", 1]], "Q": [[2, "new"]]}), learning=False)
@@ -210,12 +213,13 @@ def test_weights_set_after_the_first_batch_are_found():
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_false_atoms_bring_their_constants(value):
-    """Anna is a person, whether or not she smokes."""
+    """Anna is a person, whether or not she smokes; what only the truth says of her is refused."""
     model = "Smokes(person)\nQ(person)\n1 Q(x)\n"
     evidence = {"Smokes": [ValuedAtom(["Anna"], value)]}
 
     assert predicted(model, "Q", example(evidence)) == [[["Anna"]]]
-    assert predicted(model, "Q", example({}, {"Q": [ValuedAtom(["Anna"], value)]})) == [[["Anna"]]]
+    (error,) = predicted(model, "Q", example({}, {"Q": [ValuedAtom(["Anna"], value)]}))
+    assert error.startswith("truth atom Q(Anna) is not an open atom of the example: only the truth")
 
 
 def test_listed_worlds_join_with_observed_atoms():
@@ -225,6 +229,17 @@ def test_listed_worlds_join_with_observed_atoms():
 
     assert predicted(model, "Q", example(evidence, query={"Q": [["b"]]})) == [[["b"]]]
     assert predicted(model, "Q", example(evidence, query={})) == [[]]
+
+
+def test_an_atom_that_is_not_listed_leaves_its_clause_to_the_existential():
+    """A is not listed, so false: the first rule of A hangs on B alone."""
+    rule = "2 Sick(x) v (EXIST y (Near(x, y) ^ Sick(y)))"
+    model = f"Near(t, t)\nSick(t)\n{rule}\n-3 Sick(x)\n"
+    near = {"Near": [["A", "B"]]}
+    given_false = near | {"Sick": [ValuedAtom(["A"], 0.0)]}
+
+    assert predicted(model, "Sick", example(near, query={"Sick": [["B"]]})) == [[["B"]]]
+    assert predicted(model, "Sick", example(given_false)) == [[["B"]]]
 
 
 def test_a_hard_rule_is_broken_by_an_atom_that_is_not_listed():

@@ -1,10 +1,11 @@
 """PSL's join plans run by DuckDB: the rows of the arrays, and its SQL."""
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from onlinesrl.errors import ModelError, StorageError
@@ -15,6 +16,7 @@ from onlinesrl.ground.psl_rows import Listing
 from onlinesrl.lang.psl import parse
 from onlinesrl.lang.psl_data import Database, Relation
 from onlinesrl.lang.psl_model import load_json
+from onlinesrl.lang.psl_normal import normal_rules
 from tests.ground.psl_programs import (
     FUNCTIONS,
     counted,
@@ -22,6 +24,7 @@ from tests.ground.psl_programs import (
     expected,
     names,
     programs,
+    side_by_side,
     table,
 )
 from tests.ground.test_psl_grounding import EMPTY, PEERS, database
@@ -32,6 +35,18 @@ MEMORY = 200_000_000
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("spill")
+
+
+def thinned(data, kept):
+    """The data without some of the targets; each predicate keeps its first."""
+    relations = dict(data.relations)
+    for name in "TU":
+        targets = relations[name].targets
+        some = [n for n in range(len(targets)) if n in kept or n == 0]
+        arity = len(targets.columns)
+        fewer = table(targets.columns.T[some], None, arity)
+        relations[name] = Relation(relations[name].observed, fewer, EMPTY[arity])
+    return Database(data.constants, relations)
 
 
 def ground(program, data, folder, functions=None, *, most=10**6, memory=MEMORY):
@@ -63,25 +78,44 @@ def test_the_rows_of_the_arrays(folder, program, data):
 @given(program=programs(), data=databases(), kept=st.sets(st.integers(0, 29), max_size=12))
 def test_the_same_errors_where_atoms_are_missing(folder, program, data, kept):
     """Some targets are gone: both raise an error, perhaps of other atoms, or both have the same rows."""
-    relations = dict(data.relations)
-    for name in "TU":
-        targets = relations[name].targets
-        some = [n for n in range(len(targets)) if n in kept or n == 0]
-        arity = len(targets.columns)
-        fewer = table(targets.columns.T[some], None, arity)
-        relations[name] = Relation(relations[name].observed, fewer, EMPTY[arity])
-    thinned = Database(data.constants, relations)
+    data = thinned(data, kept)
     answers = []
     for executor in (
-        lambda: Grounder(program, FUNCTIONS).ground(thinned).graphs.model,
-        lambda: ground(program, thinned, folder, FUNCTIONS)[0],
+        lambda: Grounder(program, FUNCTIONS).ground(data).graphs.model,
+        lambda: ground(program, data, folder, FUNCTIONS)[0],
     ):
         try:
-            answers.append(counted(executor(), names(thinned)))
+            answers.append(counted(executor(), names(data)))
         except ModelError as error:
             answers.append((error.line, error.message.startswith("the rule needs")))
 
     assert answers[0] == answers[1]
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(program=programs(), data=databases(), kept=st.sets(st.integers(0, 29), max_size=12))
+def test_ground_rules_that_reach_a_missing_atom_are_left_out(folder, program, data, kept):
+    """What is left are the rows of the whole data without an atom that is gone."""
+    forms = normal_rules(program)
+    whole = expected(program, data)
+    assume(whole is not None and not any(form.summations for form in forms))
+    fewer = thinned(data, kept)
+    gone = set(names(data)) - set(names(fewer))
+    rows = Counter({row: n for row, n in whole.items() if not gone & {atom for atom, _ in row[3]}})
+    grounder = Grounder(program, FUNCTIONS, skip=True)
+    arrays = grounder.ground(fewer)
+    listing, skipped = Listing(fewer), np.zeros(1, np.int64)
+    inactive = np.zeros(len(program.rules), np.int64)
+    with DuckDb(folder, MEMORY) as engine:
+        models = list(grounder.models(listing, inactive, engine, skipped))
+    worlds = grounder.ground_worlds(side_by_side([fewer, data, fewer]), 3, "TU")
+
+    assert counted(arrays.graphs.model, names(fewer)) == rows
+    assert counted(_united(listing.n_variables, models), names(fewer)) == rows
+    assert arrays.skipped == skipped
+    assert worlds.skipped.tolist() == [skipped[0], 0, skipped[0]]
+    assert counted(worlds.graphs.micrograph(2), names(fewer)) == rows
+    assert counted(worlds.graphs.micrograph(1), names(data)) == whole
 
 
 @pytest.mark.skipif(not PEERS.exists(), reason="needs the recorded answers of PSL")
@@ -213,6 +247,20 @@ def test_the_sql_of_a_summation():
         " WHERE e.c0 = t1.c1 AND e.variable < 0 AND e.value > 0))\n"
         "ORDER BY t0.c0"
     )
+
+
+def test_a_filter_that_nothing_passes(folder):
+    program = parse("0.68: U(X, +Y) = 0.5 ^1 {Y: (!A(Y) & A(Y))}", declared={"A": 1, "U": 2})
+    data = Database(
+        ("a", "b"),
+        {
+            "A": Relation(table([(0,)], [1.0], 1), table([], [], 1), table([], [], 1)),
+            "U": Relation(table([], [], 2), table([(0, 1)], None, 2), table([], [], 2)),
+        },
+    )
+    model, inactive = ground(program, data, folder)
+    assert (model.n_rows, inactive.tolist()) == (0, [0])
+    assert Grounder(program).ground(data).graphs.model.n_rows == 0
 
 
 def test_the_sql_of_an_order():

@@ -107,8 +107,17 @@ def test_a_missing_atom_is_named():
         "rules.psl:2:1: the rule needs T('c'), which is neither observed nor a target\n"
         "  2: A(X) -> T(X)\n"
         "  ^\n"
-        "  hint: T has targets, so each of its atoms that a rule comes to must be listed"
+        "  hint: T has targets, so each of its atoms that a rule comes to must be listed; "
+        "inference.targets: skip (infer: --targets skip) leaves such ground rules out"
     )
+
+
+def test_ground_rules_that_reach_a_missing_atom_are_counted_where_they_are_left_out():
+    program = parse("1: !T(X)\n2: A(X) -> T(X)\nA(X) & A(Y) -> T(X) | T(Y) .", "rules.psl")
+    data = database(a=[((0,), 1.0), ((1,), 0.5), ((2,), 1.0)], targets=[(0,)])
+    found = Grounder(program, skip=True).ground(data)
+    assert found.graphs.model.n_rows == 3  # !T(a), A(a) -> T(a), A(a) & A(a) -> T(a)
+    assert found.skipped.tolist() == [2 + 8]
 
 
 def test_a_missing_atom_of_a_closed_predicate_is_false():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,36 @@ def problems(draw: st.DrawFn, max_atoms: int = 8) -> Problem:
         np.array(weights),
         None if bonus is None else np.array(bonus, np.float64),
     )
+
+
+@st.composite
+def defined_problems(draw: st.DrawFn, max_atoms: int = 6) -> Problem:
+    """Problems whose last atoms hard clauses define as conjunctions of others, some of these defined."""
+    base = draw(problems(max_atoms))
+    n, extra = base.model.n_atoms, []
+    more = draw(st.integers(1, 3)) if n > 1 else 0
+    for atom in range(n + 1, n + 1 + more):
+        output = draw(st.sampled_from([atom, -atom]))
+        inputs = draw(st.lists(st.integers(1, atom - 1), min_size=2, max_size=3, unique=True))
+        inputs = [draw(st.sampled_from([x, -x])) for x in inputs]
+        extra.append((-1, 1.0, [output, *(-x for x in inputs)]))
+        extra += [(-1, 1.0, [-output, x]) for x in inputs]
+        other = draw(st.sampled_from([[], [draw(st.integers(1, atom - 1))]]))
+        extra.append((draw(st.integers(0, N_WEIGHTS - 1)), 1.0, [atom, *other]))
+    return Problem(extended(base.model, n + more, extra), base.weights)
+
+
+def extended(
+    model: ClauseModel, n_atoms: int, clauses: Sequence[tuple[int, float, Sequence[int]]]
+) -> ClauseModel:
+    """A model with more atoms, in no group, and more clauses."""
+    more = clause_model(n_atoms - model.n_atoms, [])
+    rows = [
+        (int(k), float(s), model.literals[i:j].tolist())
+        for k, s, (i, j) in zip(model.weight_index, model.sign, pairwise(model.start), strict=True)
+    ]
+    both = clause_model(n_atoms, [*rows, *clauses])
+    return replace(both, group=np.concatenate([model.group, more.group]), exactly=model.exactly)
 
 
 def _clauses(n_atoms: int) -> st.SearchStrategy[tuple[int, float, list[int]]]:

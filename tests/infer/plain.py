@@ -13,13 +13,13 @@ from onlinesrl.infer.engine import Infeasible
 from onlinesrl.infer.reduce import Reduced, reduced
 from onlinesrl.kernels import walksat
 from onlinesrl.kernels.clauses import Clauses
-from tests.infer.models import problems
+from tests.infer.models import defined_problems, problems
 
 
 @st.composite
 def layouts(draw: st.DrawFn, max_atoms: int = 7) -> Reduced:
     """Reduced problems: the hard part may still be infeasible, but not by propagation alone."""
-    problem = draw(problems(max_atoms))
+    problem = draw(problems(max_atoms) | defined_problems(max_atoms - 3))
     try:
         return reduced(problem.model, problem.weights, problem.bonus)
     except Infeasible:
@@ -52,10 +52,15 @@ def feasible(cl: Clauses, state: State) -> bool:
     return in_groups(cl, state) and bool(np.all(true_counts(cl, state)[: cl.hard] > 0))
 
 
+def as_defined(cl: Clauses, state: State) -> bool:
+    """Tell whether the defined atoms have the values that follow from the others."""
+    return bool(np.all(true_counts(cl, state)[: cl.defining] > 0))
+
+
 def states(cl: Clauses) -> list[State]:
-    """All states that satisfy the groups."""
-    every = itertools.product((0, 1), repeat=len(cl.var_of))
-    return [s for s in (np.array(x, np.uint8) for x in every) if in_groups(cl, s)]
+    """All states that satisfy the groups and the definitions."""
+    every = (np.array(x, np.uint8) for x in itertools.product((0, 1), repeat=len(cl.var_of)))
+    return [s for s in every if in_groups(cl, s) and as_defined(cl, s)]
 
 
 def check_counts(cl: Clauses, s: walksat.Search) -> None:

@@ -172,6 +172,20 @@ def test_a_search_that_ends_early_is_not_certified_but_its_bound_holds(solver):
     check(full, best.score, problem)
 
 
+def test_a_search_ends_after_the_same_work_whatever_the_clock_says():
+    problem = frustrated(40)
+    question = (problem.model, problem.weights)
+    first, again = (Ilp(max_work=100_000).solve(*question) for _ in range(2))
+    assert not first.certified
+    assert first.score <= first.bound
+    assert np.array_equal(first.state, again.state)
+    assert (first.score, first.bound) == (again.score, again.bound)
+    small = frustrated(13)
+    proven = Ilp(max_work=10**9).solve(small.model, small.weights)
+    assert proven.certified
+    assert proven.score == pytest.approx(Ilp().solve(small.model, small.weights).score)
+
+
 def test_a_search_without_any_state_says_what_to_do():
     problem = frustrated(8)
     with pytest.raises(Unsolved, match="raise max_nodes"):

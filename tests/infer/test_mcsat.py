@@ -8,6 +8,7 @@ from hypothesis import given, settings
 
 from onlinesrl.infer.mcsat import McSat
 from onlinesrl.infer.reduce import reduced
+from onlinesrl.infer.starts import NO_BLOCKS, blocks
 from onlinesrl.kernels import completion, sampling, walksat
 from onlinesrl.kernels.clauses import generator
 from onlinesrl.testing import check_marginal_engine
@@ -114,11 +115,10 @@ def test_every_sample_is_feasible(problem):
         return
     s, t = walksat.search(cl), completion.trail(n, len(cl.weight))
     s.state[:] = every[0]
-    probability = np.zeros(n)
+    between = blocks(problem, every)
     for _ in range(5):
-        rng = generator(_)
         sampling.mcsat(
-            cl, s, t, 0, 1, 100, 2, 0.5, rng, probability, np.zeros(n),
+            cl, s, t, between, 1, 100, 2, 0.5, generator(_), *np.zeros((4, n)),
             np.zeros(n, np.uint8), np.zeros(len(cl.exactly), np.int32),
         )  # fmt: skip
         assert plain.feasible(cl, s.state)
@@ -133,7 +133,7 @@ def test_sampling_without_moves_keeps_the_last_state():
     s, t = walksat.search(cl), completion.trail(n, len(cl.weight))
     s.state[:] = [1, 1, 1]
     failures = sampling.mcsat(
-        cl, s, t, 0, 200, 0, 0, 1.0, generator(0), np.zeros(n), np.zeros(n),
+        cl, s, t, NO_BLOCKS, 200, 0, 0, 1.0, generator(0), *np.zeros((4, n)),
         np.zeros(n, np.uint8), np.zeros(n, np.int32),
     )  # fmt: skip
 

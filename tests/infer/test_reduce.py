@@ -50,6 +50,17 @@ def test_a_chain_of_equal_atoms_is_one():
     assert found.expand(np.array([0.25])).tolist() in ([0.75] + [0.25] * 399, [0.25] + [0.75] * 399)
 
 
+@pytest.mark.parametrize("signs", [(1, 1), (1, -1), (-1, 1), (-1, -1)])
+def test_what_follows_from_either_value_of_an_atom_is_fixed(signs):
+    """x v y and x v !y, in either order and sign: x holds, and y is free."""
+    first, second = signs
+    for a, b in ((1, 2), (2, 1)):
+        rows = [[first * a, second * b], [first * a, -second * b]]
+        found = reduced(clause_model(2, [(-1, 1.0, row) for row in rows]), np.zeros(0))
+        assert found.kept.tolist() == [b - 1]
+        assert found.expand(np.array([0.25]))[a - 1] == (first > 0)
+
+
 def test_a_unit_runs_through_implications():
     n = 3000
     implications = [(-1, 1.0, [-a, a + 1]) for a in range(n - 1, 0, -1)]

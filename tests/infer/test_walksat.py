@@ -216,7 +216,7 @@ def test_moves_keep_the_counts(problem, data):
     walksat.count(cl, s)
     plain.check_counts(cl, s)
     for target in data.draw(st.lists(st.sampled_from(every), max_size=5)):
-        for v in range(len(cl.exactly)):
+        for v in range(cl.drawn):
             atoms = range(cl.var_start[v], cl.var_start[v + 1])
             off = next((a for a in atoms if s.state[a]), -1)
             on = next((a for a in atoms if target[a]), -1)
@@ -249,9 +249,10 @@ def test_a_chosen_move_is_the_best_of_its_clause(problem, data):
 
 
 def mends(cl, c, state, other) -> bool:
-    """Tell whether a move changes one variable and a literal of the clause for the better."""
+    """Tell whether a move changes one variable and what the clause hangs on for the better."""
     changed = np.flatnonzero(state != other)
-    literals = cl.literal[cl.start[c] : cl.start[c + 1]]
+    changed = changed[cl.var_of[changed] < cl.drawn]
+    literals = cl.aim[cl.aim_start[c] : cl.aim_start[c + 1]]
     wanted = cl.weight[c] > 0
     mended = [
         x for x in literals if (other[x >> 1] != (x & 1)) == wanted != (state[x >> 1] != (x & 1))

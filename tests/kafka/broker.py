@@ -50,6 +50,7 @@ SETTINGS = {
     "broker.heartbeat.interval.ms": 200,
     "broker.session.timeout.ms": 1000,  # a killed broker may not come back sooner
     "log.cleaner.dedupe.buffer.size": 4 << 20,
+    "log.cleaner.backoff.ms": 200,
 }
 
 
@@ -95,7 +96,9 @@ class Cluster:
 
         Return their offsets.
         """
-        with KafkaProducer(bootstrap_servers=self.bootstrap, linger_ms=5) as producer:
+        with KafkaProducer(
+            bootstrap_servers=self.bootstrap, linger_ms=5, max_request_size=4 << 20
+        ) as producer:
             sent = [
                 producer.send(
                     topic,

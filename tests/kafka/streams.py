@@ -6,7 +6,7 @@ from typing import Any
 
 from conftest import Job
 
-from tests.kafka.broker import Cluster
+from tests.kafka.broker import Cluster, until
 
 UNTIL_END = ("--until", "end")
 
@@ -22,6 +22,13 @@ def add(broker: Cluster, topic: str, lines: Iterable[bytes | None], partitions: 
     broker.produce(
         topic, [(b"key", value, number % partitions) for number, value in enumerate(values)]
     )
+
+
+def add_partitions(broker: Cluster, topic: str, count: int) -> None:
+    with broker._admin() as admin:
+        admin.create_partitions({topic: count})
+        until(lambda: len(admin.describe_topics([topic])[0]["partitions"]) == count)
+    until(lambda: len(broker.end_offsets(topic)) == count)
 
 
 def source(broker: Cluster, topic: str, **keys: Any) -> dict[str, Any]:
@@ -55,8 +62,9 @@ def predicted(broker: Cluster, topic: str) -> list[bytes]:
 
 
 def from_file(job: Job) -> list[bytes]:
-    """The predictions of a run from a file."""
-    return (job.output / "predictions.jsonl").read_bytes().splitlines()
+    """The predictions of a run from a file, without the lines of bad examples."""
+    lines = (job.output / "predictions.jsonl").read_bytes().splitlines()
+    return [line for line in lines if "predicted" in json.loads(line)]
 
 
 def ids(values: Sequence[bytes]) -> list[Any]:

@@ -10,13 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import Job, wait
+from conftest import Job, tiers, wait
 from kafka import KafkaProducer
 
 from tests.kafka.broker import Cluster, until
 from tests.kafka.streams import UNTIL_END, add, fill, from_file, keys, learned, predicted
 
-KILLS = 20
 LOCKED = 75
 
 
@@ -27,20 +26,22 @@ def small_flushes() -> None:
     kafka_sink.FLUSH_SECONDS = 0.0
 
 
-def test_kills_at_random_moments_leave_no_trace(
+@tiers("most", 5, 40)
+def test_kills_at_random_moments_leave_no_trace(  # noqa: PLR0917
     broker: Cluster,
     topic: str,
     job: Callable[..., Job],
     citations: list[bytes],
     tally: Counter[str],
+    most: int,
 ) -> None:
     """A process is killed at any moment between its start and when an unbroken one would end."""
     file = job(citations[:80], "file")
     assert file.run() == 0, file.said
     fill(broker, topic, citations[:80])
     rng, kills, seconds = random.Random(0), 0, 0.0
-    for attempt in range(KILLS):
-        if kills == KILLS:
+    for attempt in range(most):
+        if kills == most:
             break
         values = keys(broker, topic, f"{topic}-{attempt}")
         run = job([], f"job{attempt}", **values, batch=3)
@@ -48,7 +49,7 @@ def test_kills_at_random_moments_leave_no_trace(
         while code == -signal.SIGKILL:
             started = time.monotonic()
             process = run.start(*UNTIL_END, first=small_flushes)
-            if attempt and kills < KILLS:
+            if attempt and kills < most:
                 time.sleep(rng.uniform(0.0, seconds if kills % 3 else 0.4 * seconds))
                 os.kill(process, signal.SIGKILL)
             code = wait(process)
@@ -57,7 +58,7 @@ def test_kills_at_random_moments_leave_no_trace(
         assert code == 0, run.said
         assert learned(run) == learned(file)
         assert predicted(broker, values["sink"]["topic"]) == from_file(file)
-    assert kills == KILLS
+    assert kills == most
     tally["kills"] += kills
 
 

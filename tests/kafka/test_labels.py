@@ -11,7 +11,8 @@ from collections.abc import Callable
 from conftest import Job, wait
 
 from onlinesrl.lang.example import Example, Label
-from onlinesrl.stream.labels import Labels
+from onlinesrl.learn.learner import Prediction
+from onlinesrl.stream.labels import Labels, Waiting
 from tests.kafka.broker import Cluster
 from tests.kafka.streams import (
     UNTIL_END,
@@ -66,8 +67,8 @@ def test_labels_further_down_the_stream_with_kills(
     tally: Counter[str],
 ) -> None:
     stream, lines = delayed(citations[:50])
-    file = job(lines, "file")
-    assert file.run() == 0, file.said
+    file, same = job(lines, "file"), job(stream, "same", labels={})
+    assert (file.run(), same.run()) == (0, 0), file.said
     fill(broker, topic, stream)
     values = keys(broker, topic)
     run = job([], **values, labels={}, batch=4)
@@ -81,12 +82,11 @@ def test_labels_further_down_the_stream_with_kills(
         kills += code == -signal.SIGKILL
     assert code == 0, run.said
     assert weights(run) == weights(file)
-    ours, theirs = run.lines("metrics.jsonl"), file.lines("metrics.jsonl")
-    for line in ours:
-        for name in ("pending", "early_labels", "expired", "unmatched_labels"):
-            left = line.pop(name)
-    assert left == 0
-    assert ours == theirs
+    ours = run.lines("metrics.jsonl")
+    assert ours == same.lines("metrics.jsonl")
+    assert (ours[-1]["examples"], ours[-1]["labelled"]) == (50, 50)
+    for name in ("pending", "early_labels", "expired", "unmatched_labels"):
+        assert ours[-1][name] == 0
     found = predicted(broker, values["sink"]["topic"])
     assert found == once(from_file(file))
     tally["kills"] += kills
@@ -108,17 +108,20 @@ def test_labels_on_a_topic_of_their_own(
         kafka_source.MOST_RECORDS = 7
 
     assert run.run(*UNTIL_END, first=small_polls) == 0, run.said
-    lines, seen, early = [], set(), set()
+    lines, taken, seen, early = [], [], set(), set()
     for name, first, last in run.lines("order.jsonl"):
         for n in range(first, last + 1):
-            if name.startswith(f"{topic}-labels"):
+            late = name.startswith(f"{topic}-labels")
+            taken.append(labels[n] if late else examples[n])
+            if late:
                 (early.add(n) if n not in seen else lines.append(citations[n]))
             else:
                 seen.add(n)
                 lines.append(citations[n] if n in early else examples[n])
-    file = job(lines, "file")
-    assert file.run() == 0, file.said
+    file, same = job(lines, "file"), job(taken, "same", labels={})
+    assert (file.run(), same.run()) == (0, 0), file.said
     assert weights(run) == weights(file)
+    assert run.lines("metrics.jsonl") == same.lines("metrics.jsonl")
     assert predicted(broker, values["sink"]["topic"]) == once(from_file(file))
     last = run.lines("metrics.jsonl")[-1]
     assert (last["pending"], last["early_labels"]) == (0, 0)
@@ -147,24 +150,26 @@ def test_what_waits_is_bounded_and_counted(
 
 
 def test_a_label_before_its_example() -> None:
-    labels = Labels(2)
+    labels = Labels(2, 10_000)
     truth = {"InField": [[1, "author"]]}
     assert labels.join(Label(id=3, truth=truth)) is None
-    restored = Labels(2)
-    restored.restore(json.loads(json.dumps(labels.save())))
+    restored = Labels(2, 10_000)
+    restored.restore(*labels.save())
     for other in (labels, restored):
         met = other.meet(Example(id="3", evidence={}))
-        assert met.truth == truth
+        assert isinstance(met, Example) and met.truth == truth
         assert other.counts()["pending"] == other.counts()["early_labels"] == 0
 
 
 def test_a_saved_wait_goes_on() -> None:
-    labels = Labels(2)
+    labels = Labels(2, 10_000)
     for n in range(3):
-        labels.meet(Example(id=n, evidence={"Token": [["a", n]]}))
+        waiting = labels.meet(Example(id=n, evidence={"Token": [["a", n]]}))
+        assert isinstance(waiting, Waiting)
+        waiting.give_out(Prediction(n, {"InField": [[n, "title"]]}, 0.5, True))
         labels.join(Label(id=f"x{n}", truth={}))
-    other = Labels(2)
-    other.restore(json.loads(json.dumps(labels.save())))
+    other = Labels(2, 10_000)
+    other.restore(*labels.save())
     assert (
         other.counts()
         == labels.counts()
@@ -177,4 +182,5 @@ def test_a_saved_wait_goes_on() -> None:
     )
     assert other.join(Label(id=0, truth={})) is None
     found = other.join(Label(id=2, truth={}))
-    assert found is not None and found.evidence == {"Token": [["a", 2]]}
+    assert found is not None and found.example.evidence == {"Token": [["a", 2]]}
+    assert found.prediction.predicted == {"InField": [[2, "title"]]}

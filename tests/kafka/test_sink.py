@@ -3,15 +3,18 @@
 import json
 import os
 import signal
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import pytest
 from conftest import Job, wait
 
 from tests.kafka.broker import Broker, Cluster, until
 from tests.kafka.streams import (
     UNTIL_END,
+    add,
     fill,
     from_file,
     ids,
@@ -21,7 +24,7 @@ from tests.kafka.streams import (
     short_answers,
 )
 
-DATA, UNAVAILABLE = 65, 69
+DATA = 65
 
 
 def test_records_say_where_they_come_from(
@@ -101,21 +104,207 @@ def test_a_topic_created_anew_is_noticed(
 def test_a_prediction_that_the_topic_does_not_take(
     broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes]
 ) -> None:
-    """It is said at once; a batch that is too large is divided."""
+    """It is a dead letter; a batch that is too large is divided."""
     fill(broker, topic, citations[:20])
     values = keys(broker, topic, "small")
     values["sink"]["topic"] = f"{topic}-small"
-    broker.create_topic(f"{topic}-small", config={"max.message.bytes": "200"})
+    broker.create_topic(f"{topic}-small", config={"max.message.bytes": "1000"})
     run = job([], **values)
-    assert run.run(*UNTIL_END) == UNAVAILABLE
-    assert f"{topic}-small does not take predictions" in run.said
-    assert "Traceback" not in run.said
+    assert run.run(*UNTIL_END) == DATA
+    assert "more than limits.bad_share" in run.said
+    there = ids(predicted(broker, f"{topic}-small"))
+    dead = run.lines("deadletter.jsonl")
+    assert [letter["id"] for letter in dead] and "max.message.bytes of the topic (1000)" in dead[0][
+        "reason"
+    ]
+    assert sorted([*there, *(letter["id"] for letter in dead)]) == sorted(
+        json.loads(line)["id"] for line in citations[:20]
+    )
     broker.create_topic(f"{topic}-larger", config={"max.message.bytes": "2000"})
     values["sink"]["topic"] = f"{topic}-larger"
     run = job([], "larger", **values)
     assert run.run(*UNTIL_END) == 0, run.said  # each is taken, and not all of them in one batch
     assert "trying again" not in run.said
     assert len(predicted(broker, f"{topic}-larger")) == 20
+
+
+def test_an_example_whose_name_is_too_long_is_put_aside(
+    broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    """It is not learned from, as it could have no prediction; the others are."""
+    long = json.dumps({**json.loads(citations[5]), "id": "x" * 1_100_000}).encode()
+    broker.create_topic(f"{topic}-long", config={"max.message.bytes": "3000000"})
+    with_long = json.dumps({**json.loads(citations[5]), "id": "x" * 400_000}).encode()
+    broker.produce(f"{topic}-long", [(None, line, 0) for line in (with_long, long, citations[10])])
+    values = keys(broker, topic)
+    values["source"]["topic"] = f"{topic}-long"
+    run = job([], **values, limits={"bad_share": 1.0})
+    assert run.run(*UNTIL_END, "--set", "sink.max_bytes=950000") == 0, run.said
+    [dead] = run.lines("deadletter.jsonl")
+    assert "more than sink.max_bytes (950000) allows" in dead["reason"]
+    assert dead["line"] == 1
+    assert len(predicted(broker, f"{topic}-out")) == 2
+    file = job([with_long + b"\n", citations[10]], "file")
+    assert file.run() == 0, file.said
+    assert learned(run)[0] == learned(file)[0]
+
+
+# a run that goes on sees other records than before -----------------------------------------------
+
+
+def killed(run: Job, broker: Cluster, out: str, predictions: int) -> None:
+    """Let a run make so many predictions, and kill it before it has a checkpoint of any."""
+    process = run.start("--set", "checkpoint.every=1000")
+    until(lambda: len(broker.read_all(out)) == predictions)
+    os.kill(process, signal.SIGKILL)
+    assert wait(process) == -signal.SIGKILL
+
+
+def each_once(broker: Cluster, out: str, lines: Iterable[bytes]) -> None:
+    """Every line has one prediction, and no number is given to two of them."""
+    records = broker.read_all(out)
+    assert sorted(json.loads(record.value)["id"] for record in records) == sorted(
+        json.loads(line)["id"] for line in lines
+    )
+    numbers = [dict(record.headers)["sequence"] for record in records]
+    assert len(set(numbers)) == len(numbers)
+
+
+@pytest.mark.parametrize("gaps", ["stop", "skip"])
+def test_records_that_are_gone_take_no_prediction_of_others_with_them(  # noqa: PLR0917
+    broker: Cluster,
+    topic: str,
+    job: Callable[..., Job],
+    citations: list[bytes],
+    tally: Counter[str],
+    gaps: str,
+) -> None:
+    fill(broker, topic, citations[:60])
+    run = job([], **keys(broker, topic, gaps=gaps))
+    killed(run, broker, f"{topic}-out", 60)
+    broker.delete_records(topic, 0, 25)
+    add(broker, topic, citations[60:80])
+    if gaps == "stop":
+        assert run.run(*UNTIL_END) == DATA, run.said
+    assert run.run(*UNTIL_END, "--set", "source.gaps=skip") == 0, run.said
+    each_once(broker, f"{topic}-out", citations[:80])
+    tally["gaps"] += 1
+    tally["kills"] += 1
+
+
+def test_a_gap_ends_a_run_with_a_checkpoint(
+    broker: Cluster,
+    topic: str,
+    job: Callable[..., Job],
+    citations: list[bytes],
+    tally: Counter[str],
+) -> None:
+    """What was learned before it is kept."""
+    fill(broker, topic, citations[:30])
+    run = job([], **{**keys(broker, topic), "checkpoint": {"every": 1000}})
+
+    def first() -> None:
+        from onlinesrl.stream import kafka_source
+
+        kafka_source.MOST_RECORDS = 15
+        deleted: list[bool] = []
+        real = kafka_source.KafkaSource._poll
+
+        def poll(self: Any) -> Any:
+            if self.offsets[f"{topic}[0]"] == 15 and not deleted:
+                deleted.append(True)
+                broker.delete_records(topic, 0, 20)
+                self._reconnect()  # what was fetched ahead is fetched again
+            return real(self)
+
+        kafka_source.KafkaSource._poll = poll  # type: ignore[method-assign]
+
+    assert run.run(*UNTIL_END, first=first) == DATA, run.said
+    from onlinesrl.stream import checkpoint
+
+    saved = checkpoint.load(run.checkpoints()[-1])
+    assert saved.header["metrics"]["examples"] == 15
+    assert len(predicted(broker, f"{topic}-out")) == 15
+    tally["gaps"] += 1
+
+
+def test_keys_that_were_written_anew_and_compacted(
+    broker: Cluster,
+    topic: str,
+    job: Callable[..., Job],
+    citations: list[bytes],
+    tally: Counter[str],
+) -> None:
+    compacting = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.001"}
+    compacting |= {"segment.ms": "100", "min.compaction.lag.ms": "0", "max.compaction.lag.ms": "1"}
+    broker.create_topic(topic, config=compacting)
+
+    def write(lines: Iterable[bytes]) -> None:
+        broker.produce(topic, [(str(n).encode(), line.rstrip(), 0) for n, line in enumerate(lines)])
+
+    write(citations[:60])
+    run = job([], **keys(broker, topic))
+    killed(run, broker, f"{topic}-out", 60)
+    write(citations[60:90])
+
+    def compacted() -> bool:
+        time.sleep(0.2)
+        broker.produce(topic, [(b"last", citations[90].rstrip(), 0)])  # so that segments roll
+        return (
+            len({r.key for r in broker.read_all(topic)}) == 61 and len(broker.read_all(topic)) < 80
+        )
+
+    until(compacted)
+    assert run.run(*UNTIL_END) == 0, run.said
+    names = Counter(json.loads(r.value)["id"] for r in broker.read_all(f"{topic}-out"))
+    last = json.loads(citations[90])["id"]
+    assert {json.loads(line)["id"] for line in citations[:91]} == names.keys()
+    assert {name for name, n in names.items() if n > 1} <= {last}
+    tally["kills"] += 1
+
+
+def test_another_order_of_arrival(
+    broker: Cluster,
+    topic: str,
+    job: Callable[..., Job],
+    citations: list[bytes],
+    tally: Counter[str],
+) -> None:
+    broker.create_topic(topic, 4)
+    run = job([], **keys(broker, topic, order="arrival"))
+    broker.produce(
+        topic, [(None, line.rstrip(), 2 + n % 2) for n, line in enumerate(citations[:30])]
+    )
+    process = run.start("--set", "checkpoint.every=1000")
+    until(lambda: len(broker.read_all(f"{topic}-out")) == 30)
+    broker.produce(topic, [(None, line.rstrip(), n % 2) for n, line in enumerate(citations[30:60])])
+    until(lambda: len(broker.read_all(f"{topic}-out")) == 60)
+    os.kill(process, signal.SIGKILL)
+    assert wait(process) == -signal.SIGKILL
+    add(broker, topic, citations[60:90], 4)
+    assert run.run("--until", "45", "--set", "checkpoint.every=4") == 0, run.said
+    assert run.run(*UNTIL_END) == 0, run.said
+    each_once(broker, f"{topic}-out", citations[:90])
+    tally["kills"] += 1
+
+
+def test_a_limit_that_was_lowered(
+    broker: Cluster,
+    topic: str,
+    job: Callable[..., Job],
+    citations: list[bytes],
+    tally: Counter[str],
+) -> None:
+    fill(broker, topic, citations[:60])
+    run = job([], **keys(broker, topic), limits={"bad_share": 1.0})
+    killed(run, broker, f"{topic}-out", 60)
+    limit = sorted(map(len, citations[:60]))[30]
+    short = [line for line in citations[60:120] if len(line) < limit]
+    add(broker, topic, short)
+    assert run.run(*UNTIL_END, "--set", f"source.max_bytes={limit}") == 0, run.said
+    assert len(run.lines("deadletter.jsonl")) > 20
+    each_once(broker, f"{topic}-out", [*citations[:60], *short])
+    tally["kills"] += 1
 
 
 def test_a_broker_that_dies_before_a_commit(

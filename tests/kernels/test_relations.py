@@ -61,9 +61,11 @@ def relation(own: OnlineLearner, batch: ground.Batch, slot: int) -> list[tuple[i
 
 
 def indexed(own: OnlineLearner, batch: ground.Batch) -> None:
-    while (status := ground.index_relations(own.weights.plans, batch, 0, own.scratch)) != ground.OK:
+    while (
+        status := ground.index_relations(own.weights.plans, batch, 0, own.memory.scratch)
+    ) != ground.OK:
         assert status == ground.GROW_INDEX
-        own._make_room(status)
+        own.memory.grow(status)
 
 
 names = st.sampled_from(["u", "v", "w", 1, "1", 2, "x y"])
@@ -86,10 +88,10 @@ def test_relations_become_sets_and_indexes_list_their_tuples(e, f):
     assert len(plans.index_slot) > 0
     for x, (slot, argument) in enumerate(zip(plans.index_slot, plans.index_argument, strict=True)):
         tuples = relation(own, batch, slot)
-        at, rows = own.scratch.index_start_at[x], own.scratch.index_row_at[x]
+        at, rows = own.memory.scratch.index_start_at[x], own.memory.scratch.index_row_at[x]
         for constant in range(batch.domain[0, plans.index_type[x]]):
-            first, stop = own.scratch.index_start[at + constant : at + constant + 2]
-            found = own.scratch.index_row[rows + first : rows + stop].tolist()
+            first, stop = own.memory.scratch.index_start[at + constant : at + constant + 2]
+            found = own.memory.scratch.index_row[rows + first : rows + stop].tolist()
             assert found == [i for i, row in enumerate(tuples) if row[argument] == constant]
 
 
@@ -101,7 +103,7 @@ def test_indexes_larger_than_their_room_make_it_grow():
     indexed(own, batch)
 
     assert batch.count[0, own.layout.evidence["E"]] == len({tuple(atom) for atom in atoms})
-    assert own.room["index"] > n
+    assert own.memory.room["index"] > n
 
 
 def opened(listed) -> tuple[OnlineLearner, ground.Batch]:
@@ -110,7 +112,9 @@ def opened(listed) -> tuple[OnlineLearner, ground.Batch]:
     batch = world(own, Example(id=1, evidence=evidence, query=listed))
     indexed(own, batch)
     room = own.inference.max_atoms
-    status = ground.number_atoms(own.weights.plans, batch, 0, own.net, own.scratch, room)
+    status = ground.number_atoms(
+        own.weights.plans, batch, 0, own.memory.net, own.memory.scratch, room
+    )
     assert status == ground.OK
     return own, batch
 
@@ -119,10 +123,10 @@ def test_open_atoms_are_numbered_by_radix():
     """Two constants of a, two of c: four atoms, c fastest."""
     own, batch = opened(None)
 
-    assert own.net.size[0] == 4
+    assert own.memory.net.size[0] == 4
     for key in range(4):
-        assert ground.find_atom(batch, 0, 0, key, own.net, own.scratch) == key
-    assert own.net.fixed[:4].tolist() == [0, 2, 0, 0]
+        assert ground.find_atom(batch, 0, 0, key, own.memory.net, own.memory.scratch) == key
+    assert own.memory.net.fixed[:4].tolist() == [0, 2, 0, 0]
 
 
 @settings(derandomize=True, deadline=None, max_examples=50)
@@ -130,13 +134,13 @@ def test_open_atoms_are_numbered_by_radix():
 def test_listed_atoms_are_found_and_others_not(chosen):
     """The observed atom counts as listed; keys rise; a key that is not there is not found."""
     own, batch = opened({"Q": [[a, c] for a, c, _ in chosen]})
-    size = int(own.net.size[0])
-    keys = own.net.key[:size].tolist()
+    size = int(own.memory.net.size[0])
+    keys = own.memory.net.key[:size].tolist()
     n_c = int(batch.domain[0, own.layout.type_number["c"]])
     n_a = int(batch.domain[0, own.layout.type_number["a"]])
 
     assert len(keys) == len({(str(a), c) for a, c, _ in chosen} | {("u", "Two")})
     assert keys == sorted(set(keys))
     for key in range(n_a * n_c):
-        found = ground.find_atom(batch, 0, 0, key, own.net, own.scratch)
+        found = ground.find_atom(batch, 0, 0, key, own.memory.net, own.memory.scratch)
         assert found == (keys.index(key) if key in keys else -1)

@@ -27,6 +27,24 @@ def test_the_caret_stays_under_its_character_behind_tabs():
     assert str(error).splitlines()[2] == "  \t \t^"
 
 
+def test_what_a_terminal_would_obey_is_shown_as_escapes():
+    error = errors.LocatedError(
+        "no \x1b[31m\n!",
+        file="f\udcff\x07",
+        line=1,
+        column=8,
+        source_line="\ta\x1b[2J'\u202e\x9b'",
+        hint="say \x1b]0;x\x07",
+    )
+    assert str(error).split("\n") == [
+        r"f\udcff\x07:1:8: no \x1b[31m\n!",
+        "  \ta\\x1b[2J'\\u202e\\x9b'",
+        "  \t         ^",
+        r"  hint: say \x1b]0;x\x07",
+    ]
+    assert errors.legible("a\tb\n\x1b") == "a\tb\n\\x1b"
+
+
 def test_a_configuration_error_lists_all_problems():
     problems = [
         errors.LocatedError(f"problem {n}", file="run.yaml", line=n, column=1) for n in (1, 2)

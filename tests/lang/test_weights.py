@@ -41,6 +41,7 @@ InField(i, +f) => EXIST j (Next(i, j) ^ j > i * 2 ^ HasPunc(j)) v Rain
 InField(i, +f) => EXIST j (Next(i, j) ^ HasPunc(j)) v (EXIST k (Next(k, i) ^ HasPunc(k)))
 HasPunc(i) <=> (EXIST j (Next(i, j) ^ Token(+w, j)))
 InField(i, Venue) => Token("100 %", i)
+Token(+w, i) ^ i % 2 = 1 => InField(i, +f)
 // a comment
 InField(i, f) ^ InField(i, g) =>
     f = g.

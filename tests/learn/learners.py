@@ -9,7 +9,8 @@ from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Mpe
 from onlinesrl.lang import mln
 from onlinesrl.lang.example import Example
-from onlinesrl.learn.online import Hyper, Inference, OnlineLearner, Prediction
+from onlinesrl.learn.learner import Hyper, Prediction
+from onlinesrl.learn.online import Inference, OnlineLearner
 from onlinesrl.learn.weights import WeightTable
 
 MODEL = """\

@@ -233,9 +233,9 @@ def test_room_that_runs_out_grows_and_changes_nothing(
     """Predicted atoms, atoms and rows beyond what there is room for at first."""
     engines = Inference(Mpe(Brute()), Mpe(Brute()), presolve=presolve)
     small, large = with_engines(engines), with_engines(engines)
-    small._allocate(atoms=1, rows=1)
-    small.room["output"] = 1
-    large.room["output"] = 1 << 16
+    small.memory.allocate(atoms=1, rows=1)
+    small.memory.room["output"] = 1
+    large.memory.room["output"] = 1 << 16
     seen = examples(60)
     found = [each.step(seen[:50]) for each in (small, large)]
     again = [each.step(seen[50:]) for each in (small, large)]
@@ -257,9 +257,9 @@ def test_room_and_dropped_weights_do_not_meet(presolve: bool) -> None:
     for room in (1, 1 << 12):
         learner = new_learner("cda1", 60)
         learner.inference = Inference(Mpe(Brute()), Mpe(Brute()), presolve=presolve)
-        learner._allocate(atoms=room, rows=room)
-        learner.room["tables"] = learner.room["output"] = room
-        learner._scratch()
+        learner.memory.allocate(atoms=room, rows=room)
+        learner.memory.room["tables"] = learner.memory.room["output"] = room
+        learner.memory.scratch_arrays()
         predictions = learn(learner, examples(80), 16)
         found.append((predictions, named(learner.weights), learner.weights.dropped))
     assert found[0] == found[1]
@@ -329,6 +329,60 @@ def plain_scores(seen: Sequence[Example], predicted: Sequence[list[list[Any]]]) 
     }
 
 
+@pytest.mark.parametrize("size", [1, 7, 40])
+def test_examples_are_counted_once_whatever_the_batches(size: int) -> None:
+    learner = with_engines(Inference(Ilp(), Mpe(Ilp()), audit_every=5))
+    stream = examples(40)
+    tallies = [learner.step(stream[n : n + size])[1] for n in range(0, 40, size)]
+    assert learner.seen == 40
+    assert sum(tally.audited for tally in tallies) == 8
+
+
+OPEN = """
+token = {...}
+Next(token, token)
+Tag(token, tag)
+tag = {"a", "b", ...}
+Tag(x, +t)
+Next(x, y) ^ Tag(x, +t) => Tag(y, t)
+"""
+
+
+@pytest.mark.parametrize("presolve", [True, False])
+def test_to_predict_between_steps_leaves_no_trace(presolve: bool) -> None:
+    plan = compile_program(mln.parse(OPEN), ("Tag",))
+    stream = [
+        Example(
+            id=n,
+            evidence={"Next": [[f"x{n}", f"y{n % 3}"]]},
+            truth={"Tag": [[f"x{n}", "abcdef"[n % 6]]]},
+        )
+        for n in range(12)
+    ]
+    ask = [stream[0], ExampleError("bad"), replaced(stream[7]), replaced(stream[11])]
+
+    def learner() -> OnlineLearner:
+        return OnlineLearner(
+            plan, Hyper(), Inference(Ilp(), Mpe(Ilp()), presolve=presolve, audit_every=5)
+        )
+
+    asked, alone = learner(), learner()
+    for example in stream:
+        before = asked.predict(ask)
+        assert before[0].prediction is not None
+        assert before[0].prediction.margin is not None
+        outcome = asked.step([example])[0]
+        assert outcome == alone.step([example])[0]
+        assert outcome[0].prediction is not None
+        assert outcome[0].prediction.margin is None
+    assert state(asked) == state(alone)
+
+
+def replaced(example: Example) -> Example:
+    """The same without its truth."""
+    return Example(id=example.id, evidence=example.evidence)
+
+
 def test_margins_are_the_distance_to_the_second_best_state() -> None:
     learner = with_engines(Inference(Brute(), Mpe(Brute())))
     learn(learner, examples(40))
@@ -340,7 +394,7 @@ def test_margins_are_the_distance_to_the_second_best_state() -> None:
     for example, outcome in zip(seen, outcomes, strict=True):
         assert outcome.prediction is not None
         judge.step([example], learning=False)
-        model, used = clause_model(judge.net)
+        model, used = clause_model(judge.memory.net)
         weights = judge.weights.averaged()[used]
         best = Brute().solve(model, weights)
         second = Brute().second_best(model, weights, best.state)

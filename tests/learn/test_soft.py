@@ -100,7 +100,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     (
         {"query": {"Trusts": [["a", "b"]]}},
         "not_open",
-        r"the rule needs Trusts\(.*, which is neither observed nor a target: 1.0: Knows",
+        r"the rule needs Trusts\(.*, which is neither observed nor a target \(inference.targets\): 1",
     ),
 ]
 

@@ -12,6 +12,7 @@ from onlinesrl.ground import pack
 from onlinesrl.kernels import learn as k
 from onlinesrl.lang import mln
 from onlinesrl.lang.example import Example
+from onlinesrl.learn.weights import WeightTable
 from onlinesrl.results import heaviest, weights_text
 from onlinesrl.session import set_weights
 from onlinesrl.stream import checkpoint
@@ -111,6 +112,22 @@ def test_dropped_weights_come_back_as_new_ones() -> None:
     fresh = [e for e in learner.weights.entries() if (e.clause.text, e.key) not in kept]
     assert fresh
     assert all(e.uses <= 1 for e in fresh)
+
+
+def test_constants_without_weights_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words come and go, and nothing else is changed by forgetting those that have gone."""
+    seen = [e for turn in range(10) for e in examples(60, seed=turn, words=100 * (turn + 1))]
+    forgetful = new_learner("cda2", 150)
+    predictions = learn(forgetful, seen)
+    counts = [len(domain.names) for domain in forgetful.weights.stream.values()]
+    monkeypatch.setattr(WeightTable, "forget_constants", lambda self, shown: None)
+    never = new_learner("cda2", 150)
+    assert learn(never, seen) == predictions
+    assert named(never.weights) == named(forgetful.weights)
+    assert [*named(never.weights)] == [*named(forgetful.weights)]
+    all_words = {word for e in seen for word, _ in e.evidence["Token"]}
+    assert sum(len(domain.names) for domain in never.weights.stream.values()) > len(all_words)
+    assert sum(counts) < 150 + 2 + 8 * 5 < len(all_words)
 
 
 @pytest.mark.parametrize("update", RULES)

@@ -221,12 +221,19 @@ def test_the_whole_corpus_leaves_what_is_learned_as_it_is(
     clean = stream([*[x for x in lines if x not in corpus], *GOOD[4:]], "clean")
     assert run.run() == 0, run.said
     assert clean.run() == 0, clean.said
-    for name in ("weights.mln", "predictions.jsonl"):
-        assert run.results()[name] == clean.results()[name]
+    assert run.results()["weights.mln"] == clean.results()["weights.mln"]
+    assert run.predictions() == clean.predictions()
     tally["bad inputs"] += len(BAD)
     assert len(BAD) >= 60
     letters = run.lines("deadletter.jsonl")
     assert [letter["line"] for letter in letters] == bad_at
+    answers = run.lines("predictions.jsonl")
+    assert len(answers) == len(lines) + len(GOOD[4:])
+    for letter, place in zip(letters, bad_at, strict=True):
+        assert (answers[place - 1]["line"], answers[place - 1]["error"]) == (
+            place,
+            letter["reason"],
+        )
     for letter, (name, (bad, reason)) in zip(letters, BAD.items(), strict=True):
         assert letter["file"] == str(run.source)
         assert reason in letter["reason"], name
@@ -240,8 +247,8 @@ def test_the_whole_corpus_leaves_what_is_learned_as_it_is(
 def learned(run: Job) -> tuple[Any, bytes]:
     """Run in this process; return every weight by name, and what the certificate is made of."""
     session.run(load(run.config), session.Options(), 0.0, lambda message: None)
-    weights = inspect.table(run.output)
-    return list(weights.entries()), weights.arrays.scalar.tobytes()
+    saved = session.load_checkpoint(run.output)
+    return inspect.rows(run.output), saved.arrays["scalar"].tobytes()
 
 
 @pytest.fixture(scope="module")

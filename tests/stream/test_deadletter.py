@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from onlinesrl.errors import StorageError
-from onlinesrl.stream.deadletter import DeadLetters
+from onlinesrl.stream.deadletter import PIECE, DeadLetters
 from onlinesrl.stream.files import FileSource, Record
 
 
@@ -29,6 +29,29 @@ def test_a_letter_says_what_where_and_why(tmp_path):
         {"file": "in.jsonl", "line": 3, "id": "c1", "reason": "truncated", "text": '{"é'},
         {"file": "in.jsonl", "line": 4, "id": None, "reason": "not UTF-8", "base64": "/w=="},
     ]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"a" * (PIECE - 1) + "é€".encode(),
+        '"\\\n😀'.encode() * PIECE,
+        b"a" * (PIECE - 1) + b"\xc3",
+        b"\xff" * (2 * PIECE + 1),
+        b"x" * PIECE,
+    ],
+)
+def test_a_letter_is_the_same_whatever_the_pieces(tmp_path, value):
+    """Characters, escapes and bad bytes at the seams."""
+    with DeadLetters(tmp_path / "d.jsonl") as dead:
+        dead.append(Record(value, "in.jsonl", 1, 0, 9), "why")
+    said = {"file": "in.jsonl", "line": 1, "id": None, "reason": "why"}
+    try:
+        said["text"] = value.decode()
+    except UnicodeDecodeError:
+        said["base64"] = base64.b64encode(value).decode()
+    expected = json.dumps(said, ensure_ascii=False).encode() + b"\n"
+    assert (tmp_path / "d.jsonl").read_bytes() == expected
 
 
 anything = st.text(st.characters())
@@ -53,7 +76,7 @@ def test_the_letters_of_a_stream_replay_it(tmp_path):
     source = tmp_path / "in.jsonl"
     source.write_bytes(b"{\n\n\xff\xfe\n" + b"y" * 30 + b"\n" + "€\n".encode())
     with DeadLetters(tmp_path / "d.jsonl") as dead:
-        for record in FileSource([source], max_bytes=20).read():
+        for record in filter(None, FileSource([source], max_bytes=20).read()):
             dead.append(record, "bad")
     found = letters(tmp_path / "d.jsonl")
     assert [bytes_of(letter) for letter in found] == [b"{", b"\xff\xfe", b"y" * 20, "€".encode()]

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Job, wait
+from conftest import Job, tiers, wait
 
-SIGNALS = 15
 EVERY = {"every": 7}
 
 
@@ -29,9 +28,14 @@ def unbroken(job: Callable[..., Job], citations: list[bytes]) -> dict[str, bytes
 # signals ----------------------------------------------------------------------------------------
 
 
+@tiers("signals", 10, 50)
 @pytest.mark.parametrize("inference", [{}, {"presolve": "none"}], ids=["elimination", "ilp"])
 def test_signals_at_random_moments_end_a_run_in_order(
-    job: Callable[..., Job], citations: list[bytes], tally: Counter[str], inference: dict[str, str]
+    job: Callable[..., Job],
+    citations: list[bytes],
+    tally: Counter[str],
+    inference: dict[str, str],
+    signals: int,
 ) -> None:
     """From its start to its last file: a run asked to stop saves what it did, and exits with 0."""
     lines = citations[:8] if inference else citations[:80]
@@ -41,7 +45,7 @@ def test_signals_at_random_moments_end_a_run_in_order(
     seconds = time.monotonic() - started
     run = job(lines, inference=inference, batch=4)
     rng, sent, stops, finished = random.Random(0), 0, 0, False
-    while sent < SIGNALS or not finished:
+    while sent < signals or not finished:
         reading, writing = os.pipe()
         fresh = ["--fresh"] if finished else []
         process = run.start(*fresh, first=lambda end=writing: tell_when_it_runs(end))
@@ -255,12 +259,10 @@ def test_hostile_examples_are_refused_within_bounded_memory(
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
     run = job([*GOOD[:1], *(bad for bad, _ in HOSTILE.values()), *GOOD[1:]], **keys)
-    started = time.monotonic()
     assert run.run(first=limited) == 0, run.said[-2000:]
-    assert time.monotonic() - started < 30
     letters = run.lines("deadletter.jsonl")
     for letter, (name, (_, reason)) in zip(letters, HOSTILE.items(), strict=True):
         assert reason in letter["reason"], name
-    for name in ("weights.mln", "predictions.jsonl"):
-        assert run.results()[name] == clean.results()[name]
+    assert run.results()["weights.mln"] == clean.results()["weights.mln"]
+    assert run.predictions() == clean.predictions()
     tally["bad inputs"] += len(HOSTILE)

@@ -202,6 +202,57 @@ def test_the_lock_of_another_process_ends_with_it_however_it_ends(tmp_path):
     RunFolder(tmp_path).close()
 
 
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("name", ["predictions.jsonl", "notes.txt", "lock", ".hidden"])
+def test_a_folder_that_is_no_run_is_left_as_it_is(job, citations, name, fresh):
+    run = job(citations[:5])
+    run.output.mkdir()
+    (run.output / name).write_bytes(b"123\n")
+    assert run.run(*["--fresh"] * fresh) == 78
+    assert f"{run.output}: is not empty and not the folder of a run" in run.said
+    assert "choose another output" in run.said
+    assert names(run.output) == [name]
+    assert (run.output / name).read_bytes() == b"123\n"
+
+
+@pytest.mark.parametrize("left", [[], ["lock"], ["lock", "checkpoints"]])
+def test_a_run_that_was_killed_while_it_made_its_folder_is_no_hindrance(job, citations, left):
+    run = job(citations[:5])
+    run.output.mkdir()
+    if "lock" in left:
+        (run.output / "lock").touch()
+    if "checkpoints" in left:
+        (run.output / "checkpoints").mkdir()
+    assert run.run() == 0, run.said
+    assert (run.output / "lock").read_bytes().startswith(b"the folder of a run of onlinesrl")
+
+
+def test_a_lock_is_not_followed_through_a_link(job, citations):
+    run = job(citations[:5])
+    assert run.run() == 0, run.said
+    other = run.folder / "precious"
+    other.write_bytes(b"the folder of a run of onlinesrl, by process 1\nand more\n")
+    (run.output / "lock").unlink()
+    (run.output / "lock").symlink_to(other)
+    assert run.run("--fresh") == 78
+    assert "lock: is a link, which a run does not follow" in run.said
+    assert other.read_bytes().endswith(b"and more\n")
+    assert run.lines("predictions.jsonl")
+
+
+@pytest.mark.parametrize("source", ["predictions.jsonl", "deadletter.jsonl", ""])
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_run_does_not_read_what_it_writes(job, citations, source, fresh):
+    run = job(citations[:5])
+    assert run.run() == 0, run.said
+    before = run.results()
+    path = f"source.path={run.output / source}"
+    assert run.run("--set", path, *["--fresh"] * fresh) == 78
+    assert f"--set {path}: source.path: {run.output}" in run.said
+    assert "is written by this run; choose another output" in run.said
+    assert run.results() == before
+
+
 def test_a_run_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageError, match="file: cannot make the run folder: ") as caught:

@@ -11,10 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from conftest import REPO, Job, wait
+from conftest import REPO, Job, tiers
 
-KILLS = 100
-COLD_KILLS = 20
 LEARNERS = {
     "cda1": {"update": "cda1", "sigma": 0.01},
     "cda2": {"update": "cda2", "sigma": 0.01},
@@ -35,37 +33,17 @@ def mixed(citations: list[bytes], count: int, seed: str) -> list[bytes]:
     return lines
 
 
-def kill_after(process: int, seconds: float) -> None:
-    time.sleep(seconds)
-    os.kill(process, signal.SIGKILL)
-
-
+@tiers("kills", 8, 100)
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_kills_at_random_moments_leave_no_trace(
-    job: Callable[..., Job], citations: list[bytes], tally: Counter[str], learner: str
+    job: Callable[..., Job], citations: list[bytes], learner: str, kills: int
 ) -> None:
     lines = mixed(citations, 30, learner)
     broken = job(
         lines, learner=LEARNERS[learner], checkpoint={"every": 7}, limits={"bad_share": 1.0}
     )
-    started = time.monotonic()
-    assert broken.run() == 0, broken.said
-    seconds = time.monotonic() - started
-    expected = broken.results()
+    broken.survives(kills, learner)
     assert len(broken.lines("deadletter.jsonl")) == len(lines) - 30
-    rng, kills = random.Random(learner), 0
-    while kills < KILLS:
-        shutil.rmtree(broken.output)
-        code = -signal.SIGKILL
-        while code == -signal.SIGKILL:
-            process = broken.start()
-            if kills < KILLS:
-                kill_after(process, rng.uniform(0.0, seconds))
-            code = wait(process)
-            kills += code == -signal.SIGKILL
-        assert code == 0, broken.said
-        assert broken.results() == expected
-    tally["kills"] += kills
 
 
 class Killer:
@@ -115,9 +93,10 @@ def test_a_kill_at_every_system_call_of_a_run_leaves_no_trace(
     tally["kills"] += victim - 1
 
 
+@tiers("kills", 4, 20)
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_kills_of_cold_processes_leave_no_trace(
-    job: Callable[..., Job], citations: list[bytes], tally: Counter[str], learner: str
+    job: Callable[..., Job], citations: list[bytes], tally: Counter[str], learner: str, kills: int
 ) -> None:
     """One in two while they learn, the others while they start."""
     broken = job(citations[:140], learner=LEARNERS[learner], checkpoint={"every": 3})
@@ -126,7 +105,7 @@ def test_kills_of_cold_processes_leave_no_trace(
     shutil.rmtree(broken.output)
     environment = os.environ | {"PYTHONPATH": str(REPO)}
     rng, ends = random.Random(learner), []
-    while len(ends) <= COLD_KILLS:
+    while len(ends) <= kills:
         process = subprocess.Popen(
             [sys.executable, "-c", COLD, "run", str(broken.config)],
             env=environment,
@@ -134,7 +113,7 @@ def test_kills_of_cold_processes_leave_no_trace(
             stderr=subprocess.DEVNULL,
         )
         goal = newest(broken) + rng.randint(1, 3)
-        if len(ends) < COLD_KILLS:
+        if len(ends) < kills:
             if len(ends) % 2:
                 time.sleep(rng.uniform(0.0, 0.5))
             else:
@@ -142,9 +121,9 @@ def test_kills_of_cold_processes_leave_no_trace(
                     time.sleep(0.001)
             process.kill()
         ends.append(process.wait(timeout=120))
-    assert ends == [-signal.SIGKILL] * COLD_KILLS + [0]
+    assert ends == [-signal.SIGKILL] * kills + [0]
     assert broken.results() == expected
-    tally["kills"] += COLD_KILLS
+    tally["kills"] += kills
 
 
 def newest(job: Job) -> int:

@@ -12,7 +12,7 @@ from conftest import Job, wait
 
 from onlinesrl.lang import mln
 
-MODEL = "Word(word, position)\nField(position, field)\nWord(+w, i) => Field(i, +f)\n"
+MODEL = "field = {...}\nWord(word, position)\nField(position, field)\nWord(+w, i) => Field(i, +f)\n"
 ELEMENTS = {"script", "img", "iframe", "a", "object", "embed", "link", "base", "form"}
 
 
@@ -100,7 +100,7 @@ def test_what_examples_say_is_only_text(
         "checkpoints", "deadletter.jsonl", "lock", "metrics.jsonl", "predictions.jsonl",
         "report.html", "started", "summary.json", "weights.mln",
     }  # fmt: skip
-    assert [p["id"] for p in run.lines("predictions.jsonl")] == found * 2
+    assert [p["id"] for p in run.predictions()] == found * 2
     assert len(run.lines("deadletter.jsonl")) == 2 * len(found)
     assert Elements((run.output / "report.html").read_text()).found == []
     for said in (run.said, run.printed, *(x["reason"] for x in run.lines("deadletter.jsonl"))):

@@ -1,9 +1,7 @@
 """Going on where a run stopped: when it does, when it refuses, and what it says."""
 
 import fcntl
-import json
 import os
-import random
 import resource
 import signal
 import time
@@ -53,7 +51,7 @@ def unbroken(job: Callable[..., Job], citations: list[bytes]) -> dict[str, bytes
     return run.results()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("examples", [1, 2, 20, 39, 40])
 def test_a_signal_ends_a_run_after_the_examples_at_hand(
     job: Callable[..., Job],
@@ -90,40 +88,6 @@ def test_the_second_signal_ends_a_run_at_once(job: Callable[..., Job], citations
     assert "Traceback" not in run.said
     assert len(run.checkpoints()) == 1
     assert not (run.output / "summary.json").exists()
-
-
-def frustrated(rng: random.Random, things: int) -> tuple[str, bytes]:
-    """A model and an example of it that keep an ILP solver busy for minutes."""
-    kinds, colours = range(10), "abcdef"
-    rules = [
-        f'{rng.uniform(-2, 2):.3f} Pair(i, j, "{k}") ^ Colour(i, "{c}") ^ Colour(j, "{d}")'
-        for k in kinds
-        for c in colours
-        for d in colours
-    ]
-    declared = 'colour = {"a", "b", "c", "d", "e", "f"}\nPair(thing, thing, kind)'
-    model = "\n".join([declared, "Colour(thing, colour!)", *rules, ""])
-    pairs = [(i, j) for i in range(things) for j in range(i) if rng.random() < 0.15]
-    evidence = {"Pair": [[i, j, rng.choice(kinds)] for i, j in pairs]}
-    truth = {"Colour": [[i, "a"] for i in range(things)]}
-    return model, json.dumps({"id": 1, "evidence": evidence, "truth": truth}).encode() + b"\n"
-
-
-def test_the_second_signal_ends_even_a_run_inside_the_solver(
-    job: Callable[..., Job], tmp_path: Path
-) -> None:
-    model, example = frustrated(random.Random(0), 70)
-    (tmp_path / "frustrated.mln").write_text(model)
-    keys = {"model": str(tmp_path / "frustrated.mln"), "query": "Colour", "metrics": {}}
-    run = job([example], inference={"presolve": "none"}, **keys)
-    process = run.start()
-    wait_for((run.output / "lock").exists)
-    time.sleep(2.0)
-    os.kill(process, signal.SIGTERM)
-    time.sleep(0.2)
-    os.kill(process, signal.SIGTERM)
-    assert wait(process, 20.0) == 130
-    assert run.said == ""
 
 
 def test_a_signal_reaches_a_run_that_waits_for_its_source(

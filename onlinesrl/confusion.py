@@ -1,0 +1,82 @@
+"""Which class was predicted where which was true: for metrics.by, where each unit has one class."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+NONE = "none"
+"""The class of a unit that has none; it is told apart from a constant of this name while counting."""
+CELLS = 10_000
+"""A table of more different pairs is given up, for memory is bounded."""
+
+Pair: TypeAlias = tuple[str | None, str | None]
+"""The true class and the predicted one; None: the unit has none."""
+
+
+class Confusion:
+    """Counts of (true class, predicted class).
+
+    A unit is what the atoms share that differ only in the chosen argument. One with several true
+    atoms, or several predicted ones, has no class: then there is no table, for good.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[Pair] | None = Counter()
+
+    def add(self, pairs: Mapping[Pair, int] | None) -> None:
+        """Add counts; None: a unit had several classes."""
+        if pairs is None or self.counts is None:
+            self.counts = None
+            return
+        self.counts.update(pairs)
+        if len(self.counts) > CELLS:
+            self.counts = None
+
+    def table(self) -> dict[str, dict[str, int]] | None:
+        """Return the counts by true class, then predicted class; units with neither are not counted."""
+        if self.counts is None:
+            return None
+        found: dict[str, dict[str, int]] = {}
+        for (true, said), n in sorted(self.counts.items(), key=_order):
+            found.setdefault(NONE if true is None else true, {})[NONE if said is None else said] = n
+        return found
+
+    def save(self) -> list[list[Any]] | None:
+        """Return the counts as JSON can hold them."""
+        if self.counts is None:
+            return None
+        return [[*pair, n] for pair, n in sorted(self.counts.items(), key=_order)]
+
+    @classmethod
+    def restore(cls, saved: Iterable[Any] | None) -> Confusion:
+        """Return the counts that ``save`` wrote."""
+        found = cls()
+        found.counts = None
+        if saved is not None:
+            found.counts = Counter({(true, said): n for true, said, n in saved})
+        return found
+
+
+def _order(item: tuple[Pair, int]) -> tuple[tuple[bool, str], tuple[bool, str]]:
+    true, said = item[0]
+    return (true is None, true or ""), (said is None, said or "")
+
+
+def pairs(
+    atoms: Iterable[tuple[tuple[str, ...], bool, bool]], argument: int
+) -> Counter[Pair] | None:
+    """Return the pairs of one example's units; None where one has several classes.
+
+    ``atoms`` are the atoms that are true or predicted: constants, whether true, whether predicted.
+    """
+    classes: dict[tuple[str, ...], list[str | None]] = {}
+    for constants, *marks in atoms:
+        unit = classes.setdefault(constants[:argument] + constants[argument + 1 :], [None, None])
+        for n, marked in enumerate(marks):
+            if marked and unit[n] is not None:
+                return None
+            if marked:
+                unit[n] = constants[argument]
+    return Counter((true, said) for true, said in classes.values())

@@ -1,0 +1,116 @@
+"""How well scores rank atoms: AUC, average precision and the best threshold, from counts by score.
+
+Scores in [0, 1] are counted rounded to 1 / BINS, so that memory is bounded, counts of parts add up, and
+a stream of any length is ranked in one pass. Scores that round to the same count as ties.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+BINS = 10_000
+
+
+class Ranking:
+    """False and true atoms counted by their scores."""
+
+    def __init__(self) -> None:
+        self.counts: dict[int, list[int]] = {}
+
+    def add(self, scores: NDArray[np.float64], true: NDArray[np.bool_]) -> None:
+        """Count atoms with these scores, float64[atoms], of which some are true, bool[atoms]."""
+        cells = 2 * np.floor(scores * BINS + 0.5).astype(np.int64) + true
+        for cell, n in zip(
+            *(each.tolist() for each in np.unique(cells, return_counts=True)), strict=True
+        ):
+            self.counts.setdefault(cell >> 1, [0, 0])[cell & 1] += n
+
+    def merge(self, other: Ranking) -> None:
+        """Add another's counts."""
+        for score, (false, true) in other.counts.items():
+            mine = self.counts.setdefault(score, [0, 0])
+            mine[0] += false
+            mine[1] += true
+
+    def measures(self) -> dict[str, float | None]:
+        """Return what is known of the ranking; None where there is nothing true, or nothing false.
+
+        ``auc``: the area under the ROC curve, the probability that a true atom has a higher score than
+        a false one, ties counted half. ``average_precision``: the sum of precision times the
+        rise of recall over all thresholds. Each with the most that it is off because scores were
+        rounded (``..._error``). ``best_f1`` is the largest F1 of "true if score >= threshold", and
+        ``best_threshold`` the highest such threshold among those half way between rounded scores.
+        """
+        false, true = (sum(counts[n] for counts in self.counts.values()) for n in (0, 1))
+        best_f1, threshold = max(
+            (
+                (2 * hits / (taken + true), (score - 0.5) / BINS)
+                for score, hits, taken in self._cuts()
+            ),
+            default=(None, None),
+        )
+        return {
+            **self._auc(false, true),
+            **self._average_precision(true),
+            "best_f1": best_f1 if true else None,
+            "best_threshold": max(threshold, 0.0) if true and threshold is not None else None,
+        }
+
+    def _falling(self) -> Iterator[tuple[int, int, int]]:
+        """Yield score, false and true, from the highest score down."""
+        for score in sorted(self.counts, reverse=True):
+            false, true = self.counts[score]
+            yield score, false, true
+
+    def _cuts(self) -> Iterator[tuple[int, int, int]]:
+        """Yield for every score the true atoms, and all, that have at least this one."""
+        hits = taken = 0
+        for score, false, true in self._falling():
+            hits, taken = hits + true, taken + false + true
+            yield score, hits, taken
+
+    def _auc(self, all_false: int, all_true: int) -> dict[str, float | None]:
+        halves = ties = above = 0
+        for _, false, true in self._falling():
+            halves += false * (2 * above + true)
+            ties += false * true
+            above += true
+        pairs = 2 * all_false * all_true
+        return {
+            "auc": halves / pairs if pairs else None,
+            "auc_error": ties / pairs if pairs else None,
+        }
+
+    def _average_precision(self, all_true: int) -> dict[str, float | None]:
+        """Sum at every score; for the error, with its true atoms before its false ones, and after."""
+        if not all_true:
+            return {"average_precision": None, "average_precision_error": None}
+        parts: list[tuple[float, float, float]] = []
+        hits = taken = 0
+        for _, false, true in self._falling():
+            before, hits, taken = hits, hits + true, taken + false + true
+            if true:
+                share = true / all_true
+                last = (before + 1) / (before + 1 + taken - hits)
+                parts.append((share * hits / taken, share * hits / (taken - false), share * last))
+        found, most, least = (math.fsum(part) for part in zip(*parts, strict=True))
+        return {
+            "average_precision": found,
+            "average_precision_error": max(most - found, found - least, 0.0),
+        }
+
+    def save(self) -> list[list[int]]:
+        """Return the counts as JSON can hold them: score, false, true."""
+        return [[score, *self.counts[score]] for score in sorted(self.counts)]
+
+    @classmethod
+    def restore(cls, saved: Iterable[Any]) -> Ranking:
+        """Return the ranking that ``save`` wrote."""
+        found = cls()
+        found.counts = {score: [false, true] for score, false, true in saved}
+        return found

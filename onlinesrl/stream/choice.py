@@ -1,0 +1,62 @@
+"""The choice of groups, and which groups there were: a name that is never met is mostly a mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from onlinesrl.errors import DataError, printable
+
+NOTED = 64
+"""So many groups that the configuration does not name are kept, to be told."""
+
+
+class Choice:
+    """The groups in ``only`` (None: all) and not in ``without``; an example may have none."""
+
+    def __init__(self, only: Sequence[str] | None = None, without: Sequence[str] | None = None):
+        self.only = None if only is None else frozenset(only)
+        self.without = frozenset(without or ())
+        self.met: dict[str | None, None] = {}
+        self.examples = 0
+
+    def takes(self, group: str | None) -> bool:
+        """Take note of an example's group; tells whether it is chosen."""
+        self.examples += 1
+        if group not in self.met and (len(self.met) < NOTED or self._named(group)):
+            self.met[group] = None
+        return self._chosen(group)
+
+    def _named(self, group: str | None) -> bool:
+        return group in self.without or (self.only is not None and group in self.only)
+
+    def _chosen(self, group: str | None) -> bool:
+        return group not in self.without and (self.only is None or group in self.only)
+
+    def complaints(self) -> list[str]:
+        """Say which names of the configuration no example had so far, and which groups there were."""
+        found = []
+        for key, names in (("only", self.only or ()), ("without", self.without)):
+            missing = ", ".join(sorted(set(names) - self.met.keys()))
+            if missing and self.met:
+                found.append(printable(f"source.{key}: no example of {missing}; {self._there()}"))
+        return found
+
+    def _there(self) -> str:
+        names = sorted(group for group in self.met if group is not None)
+        shown = [*names[:NOTED], *(["..."] if len(self.met) >= NOTED else [])]
+        none = ["examples without a group"] if None in self.met else []
+        return f"there are {', '.join(shown + none)}"
+
+    def check(self) -> None:
+        """Raise DataError where there were examples and none of them is chosen."""
+        if self.met and not any(map(self._chosen, self.met)):
+            said = "\n".join(self.complaints()) or self._there()
+            raise DataError(f"none of the source's examples is chosen\n{said}")
+
+    def save(self) -> list[str | None]:
+        """Return the groups met, as JSON can hold them."""
+        return [*self.met]
+
+    def restore(self, met: Iterable[str | None]) -> None:
+        """Go on from what ``save`` returned; what has been met since is met as well."""
+        self.met = dict.fromkeys([*met, *self.met])

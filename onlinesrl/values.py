@@ -1,0 +1,88 @@
+"""The kinds of values that keys of a configuration have."""
+
+from __future__ import annotations
+
+import glob
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+STDIN = Path("-")
+_TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smh])")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def _one_or_many(value: object) -> object:
+    """Let a single value stand for a list of one."""
+    if isinstance(value, list):
+        return tuple(value)
+    return (value,) if isinstance(value, str | Path) else value
+
+
+def _as_path(value: object) -> object:
+    if not isinstance(value, str | Path) or not str(value):
+        raise ValueError("expected a path")
+    return Path(value)
+
+
+def _there(path: Path) -> Path:
+    try:
+        path.stat()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise ValueError(f"expected a file that can be read ({why})") from error
+    return path
+
+
+def _file(path: Path) -> Path:
+    if _there(path).is_dir():
+        raise ValueError("expected a file and not a folder")
+    return path
+
+
+def _source(path: Path) -> Path:
+    pattern = glob.has_magic(str(path)) and not path.exists()
+    return path if path == STDIN or pattern else _there(path)
+
+
+def _distinct(names: tuple[Any, ...]) -> tuple[Any, ...]:
+    if len(set(names)) < len(names):
+        raise ValueError("expected every name once")
+    return names
+
+
+Name = Annotated[str, Field(min_length=1)]
+Names = Annotated[
+    tuple[Name, ...],
+    BeforeValidator(_one_or_many),
+    Field(min_length=1),
+    AfterValidator(_distinct),
+]
+Groups = Annotated[
+    tuple[Name, ...],
+    BeforeValidator(_one_or_many),
+    AfterValidator(_distinct),
+    AfterValidator(lambda names: names or None),
+]
+AnyPath = Annotated[Path, BeforeValidator(_as_path)]
+File = Annotated[AnyPath, AfterValidator(_file)]
+Existing = Annotated[AnyPath, AfterValidator(_there)]
+Files = Annotated[
+    tuple[File, ...],
+    BeforeValidator(_one_or_many),
+    Field(min_length=1),
+    AfterValidator(_distinct),
+]
+Input = Annotated[AnyPath, AfterValidator(_source)]
+Inputs = Annotated[tuple[Input, ...], BeforeValidator(_one_or_many), Field(min_length=1)]
+Natural = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Count = Annotated[int, Field(ge=1, le=2**63 - 1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def duration(text: object) -> float | None:
+    """Read ``30s``, ``5m`` or ``1.5h``; None for anything else and for no time at all."""
+    match = _TIME.fullmatch(text) if isinstance(text, str) else None
+    return float(match[1]) * _SECONDS[match[2]] or None if match else None

@@ -1,0 +1,144 @@
+"""The choice of groups: a name that no example has is said, an empty selection never passes for one."""
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from conftest import Job, wait
+
+from onlinesrl import session
+from onlinesrl.errors import DataError
+from onlinesrl.progress import Progress
+from onlinesrl.stream import choice
+from onlinesrl.stream.choice import Choice
+
+
+def met(chosen: Choice, *groups: str | None) -> list[bool]:
+    return [chosen.takes(group) for group in groups]
+
+
+def test_names_never_met_are_told_with_those_that_were() -> None:
+    chosen = Choice(["face", "fcae", "b\x1b[2J"], ["reasoning", "reson"])
+    assert met(chosen, "face", "reasoning", None, "face") == [True, False, False, True]
+    there = "there are face, reasoning, examples without a group"
+    assert chosen.complaints() == [
+        f"source.only: no example of b\\x1b[2J, fcae; {there}",
+        f"source.without: no example of reson; {there}",
+    ]
+    chosen.check()
+    assert met(chosen, "fcae", "b\x1b[2J", "reson") == [True, True, False]
+    assert chosen.complaints() == []
+
+
+def test_what_is_kept_is_bounded_and_never_forgets_a_name_of_the_configuration() -> None:
+    chosen = Choice(None, ["late", "never"])
+    met(chosen, *(f"g{n}" for n in range(1000)), "late")
+    assert len(chosen.met) == choice.NOTED + 1
+    (said,) = chosen.complaints()
+    assert said.startswith("source.without: no example of never; there are g0, g1, g10, ")
+    assert said.endswith(", ...")
+
+
+def test_what_was_met_survives_a_checkpoint() -> None:
+    chosen, again = Choice(["a", "b"]), Choice(["a", "b"])
+    met(chosen, "a", None)
+    again.restore(json.loads(json.dumps(chosen.save())))
+    assert again.complaints() == chosen.complaints() != []
+
+
+def test_nothing_chosen_is_an_error_and_nothing_there_is_not() -> None:
+    chosen = Choice(["fcae"])
+    chosen.check()
+    met(chosen, "face")
+    with pytest.raises(DataError, match=r"is chosen\nsource[.]only: no"):
+        chosen.check()
+    without = Choice(None, ["face"])
+    met(without, "face")
+    with pytest.raises(DataError, match="is chosen\nthere are face"):
+        without.check()
+
+
+def test_an_endless_stream_says_it_once(capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = Choice(["face", "fcae"])
+    source = SimpleNamespace(live=True, lag=dict)
+    run: Any = SimpleNamespace(seconds=0.0, reader=SimpleNamespace(source=source, choice=chosen))
+    with Progress(io.StringIO()) as progress:
+        watcher = session._Watcher(progress, run, None)
+        for number in range(3 * session.ENDLESS):
+            chosen.takes("face")
+            watcher.update(lambda: {"examples": 0}, 0)
+            said = capsys.readouterr().err
+            assert bool(said) == (number + 1 == session.ENDLESS)
+            if said:
+                assert said == "warning: source.only: no example of fcae; there are face\n"
+
+
+def lines(*groups: str) -> list[bytes]:
+    worlds = (
+        {"id": n, "group": group, "evidence": {"Token": [["a", 1]]}, "truth": {}}
+        for n, group in enumerate(groups)
+    )
+    return [json.dumps(world).encode() + b"\n" for world in worlds]
+
+
+def command(job: Job, name: str, *arguments: object) -> int:
+    return wait(job.fork(name, *map(str, arguments)))
+
+
+TYPO = ("--set", "source.only=[face, fcae]")
+NONE = ("--set", "source.only=fcae")
+MET = "source.only: no example of fcae; there are face, reasoning"
+
+
+def test_a_run_says_which_groups_it_never_met(job: Callable[..., Job]) -> None:
+    run = job(lines("reasoning", "face", "face", "reasoning"), checkpoint={"every": 1})
+    assert run.run(*TYPO, "--until", "1") == 0
+    assert run.run(*TYPO) == 0  # goes on: what was met before is known
+    assert run.said.count(f"warning: {MET}") == 1
+    assert run.run("--fresh", "--set", "source.only=[face, reasoning]") == 0
+    assert "warning" not in run.said
+    assert run.run("--fresh", *NONE) == 65
+    assert f"none of the source's examples is chosen\n{MET}" in run.said
+    assert run.run("--set", "source.only=face") == 0, run.said  # no checkpoint of nothing is left
+
+
+def test_other_commands_say_it_too(job: Callable[..., Job], tmp_path: Path) -> None:
+    run = job(lines("reasoning", "face"))
+    assert run.run() == 0
+    for name in ("evaluate", "predict"):
+        assert command(run, name, run.output, run.config, *TYPO) == 0, run.said
+        assert f"warning: {MET}" in run.said
+        assert command(run, name, run.output, run.config, *NONE) == 65
+        assert MET in run.said
+    assert command(run, "check", run.config, *NONE) == 65
+    assert MET in run.said
+
+
+def test_an_empty_source_is_said(job: Callable[..., Job]) -> None:
+    run, empty = job(lines("a")), job([], "empty")
+    assert (run.run(), empty.run()) == (0, 0)
+    assert "warning: the source has no example" in empty.said
+    assert command(empty, "predict", run.output, empty.config) == 0
+    assert "warning: the source has no example" in empty.said
+    assert command(empty, "check", empty.config) == 0
+    assert "warning: the source has no example" in empty.said
+    assert command(empty, "evaluate", run.output, empty.config) == 65
+    assert "nothing to evaluate: of 0 examples" in empty.said
+
+
+def test_unlabelled_examples_are_said(job: Callable[..., Job]) -> None:
+    bare = [b'{"id": 9, "evidence": {"Token": [["a", 1]]}}\n'] * 3
+    run, mixed = job(bare), job([*bare, *lines("a")], "mixed")
+    assert (run.run(), mixed.run()) == (0, 0)
+    assert "warning: no example has `truth`: nothing was learned or scored" in run.said
+    assert "warning" not in mixed.said
+    assert command(run, "evaluate", mixed.output, run.config) == 65
+    assert "nothing to evaluate: of 3 examples 3 have no `truth`, 0 are bad" in run.said
+    assert run.printed == ""
+    assert command(mixed, "evaluate", mixed.output, mixed.config) == 0
+    assert "warning: 3 of 4 examples have no `truth` and are not scored" in mixed.said
+    assert json.loads(mixed.printed)["labelled"] == 1

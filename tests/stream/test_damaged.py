@@ -1,0 +1,89 @@
+"""What a run finds damaged in its folder besides checkpoints: it says so, or does without."""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Job
+
+from onlinesrl.errors import StorageError
+from onlinesrl.stream.journal import Journal
+
+SUMMARIES = (
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b"\xff",
+    b'{"finished": true}',
+    b'{"finished": "yes"}',
+    b"[" * 100_000,
+    b"9" * 5_000,
+)
+
+
+@pytest.fixture
+def finished(job: Callable[..., Job], citations: list[bytes]) -> Job:
+    run = job(citations[:20], checkpoint={"every": 10}, batch=4)
+    assert run.run() == 0, run.said
+    return run
+
+
+def damaged(text: bytes, random: random.Random) -> bytes:
+    """The text with a piece of it gone, twice there, or turned into noise."""
+    begin = random.randrange(len(text))
+    piece = text[begin : begin + random.randrange(1, 20)]
+    after = text[begin + len(piece) :]
+    noise = bytes(random.randrange(256) for _ in piece)
+    return text[:begin] + random.choice([b"", 2 * piece, noise, b"x" * len(piece)]) + after
+
+
+def test_a_damaged_summary_is_written_again(finished: Job, tally: Counter[str]) -> None:
+    summary = finished.output / "summary.json"
+    whole, results = summary.read_bytes(), finished.results()
+    known = {key: value for key, value in json.loads(whole).items() if "seconds" not in key}
+    texts = [damaged(whole, random.Random(seed)) for seed in range(20)]
+    for text in (*SUMMARIES, *texts):
+        summary.write_bytes(text)
+        assert finished.run() == 0, (text, finished.said)
+        assert "Traceback" not in finished.said
+        if summary.read_bytes() != text:
+            found = json.loads(summary.read_bytes())
+            assert {key: value for key, value in found.items() if "second" not in key} == {
+                key: value for key, value in known.items() if "second" not in key
+            }
+        assert finished.results() == results
+        tally["damaged summaries"] += 1
+    summary.write_bytes(SUMMARIES[0])
+    assert finished.run() == 0
+    assert json.loads(summary.read_bytes())["finished"] is True
+
+
+@pytest.mark.parametrize("line", [b"{", b"[]", b'{"examples": "1"}', b"\xff", b"[" * 100_000])
+def test_damaged_metrics_are_named_by_their_line(finished: Job, line: bytes) -> None:
+    metrics = finished.output / "metrics.jsonl"
+    lines = metrics.read_bytes().splitlines(keepends=True)
+    (finished.output / "summary.json").unlink()
+    metrics.write_bytes(lines[0] + line.ljust(len(lines[1]) - 1) + b"\n" + b"".join(lines[2:]))
+    assert finished.run() == 74
+    assert f"{metrics}:2: damaged: " in finished.said
+    assert "restore the file, or start over with --fresh" in finished.said
+    assert "Traceback" not in finished.said
+    metrics.write_bytes(b"".join(lines))
+    assert finished.run() == 0
+    assert (finished.output / "summary.json").exists()
+
+
+@pytest.mark.parametrize(
+    "line", [b"{", b"[]", b'["t", 1]', b'["t", "1", 2]', b'["t", 1, 2, 3]', b"\xff", b"7"]
+)
+def test_a_damaged_journal_is_named_by_its_line(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "order.jsonl"
+    path.write_bytes(b'["t[0]", 0, 4]\n' + line + b"\n")
+    journal = Journal(path)
+    with pytest.raises(StorageError, match=r"order.jsonl:2: damaged: .*--fresh"):
+        list(journal.after({"t[0]": 0}))
+    journal.close()

@@ -1,0 +1,377 @@
+"""A finished run goes on when its source has more, and says what changed where it cannot."""
+
+import gzip
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from conftest import Job, wait
+
+from onlinesrl.errors import StorageError
+from onlinesrl.stream.files import FileSource
+from tests.learn.trust import MODEL as TRUST
+from tests.learn.trust import examples
+from tests.stream.test_kill import LEARNERS
+
+Make = Callable[..., Job]
+FINISHED = "this run is finished; --fresh starts it over"
+
+
+@pytest.fixture
+def days(job: Make, citations: list[bytes], tmp_path: Path) -> Callable[..., Job]:
+    """Makes runs over files of a folder, `days`, which it fills with lines: `a.jsonl=[0, 20]`."""
+    folder = tmp_path / "days"
+    folder.mkdir()
+
+    def make(name: str, source: Any, **keys: Any) -> Job:
+        return job([], name, source={"path": source}, checkpoint={"every": 7}, **keys)
+
+    def write(name: str, first: int, last: int) -> Path:
+        path = folder / name
+        data = b"".join(citations[first:last])
+        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        return path
+
+    make.write, make.folder = write, folder  # type: ignore[attr-defined]
+    return make
+
+
+def finish(run: Job, *options: str) -> Job:
+    assert run.run(*options) == 0, run.said
+    return run
+
+
+# the same as one unbroken run ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_more_lines_in_the_file(job: Make, citations: list[bytes], learner: str) -> None:
+    keys = {"learner": LEARNERS[learner], "checkpoint": {"every": 7}}
+    run = job(citations[:20], **keys)
+    for lines in (37, 37, 60):
+        finish(run)
+        assert run.run() == 0
+        assert FINISHED in run.said
+        run.source.write_bytes(b"".join(citations[:lines]))
+    finish(run)
+    assert "going on from" in run.said
+    whole = finish(job(citations[:60], "whole", **keys))
+    assert run.results() == whole.results()
+    assert (run.output / "summary.json").read_text().count('"examples": 60')
+
+
+def test_more_lines_for_a_psl_program(job: Make, tmp_path: Path) -> None:
+    (tmp_path / "trust.psl").write_text(TRUST)
+    lines = [msgspec.json.encode(example) + b"\n" for example in examples(60)]
+    keys = {"model": str(tmp_path / "trust.psl"), "query": "Trusts", "metrics": {"by": "Trusts.2"}}
+    run = job(lines[:25], **keys)
+    finish(run)
+    run.source.write_bytes(b"".join(lines))
+    finish(run)
+    assert run.results() == finish(job(lines, "whole", **keys)).results()
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+@pytest.mark.parametrize("how", ["list", "folder", "pattern"])
+def test_more_files(days: Any, name: str, how: str) -> None:
+    sources = {
+        "list": lambda *names: [str(days.folder / each) for each in names],
+        "folder": lambda *_: str(days.folder),
+        "pattern": lambda *_: str(days.folder / "*.jsonl*"),
+    }
+    source = sources[how]
+    days.write(name, 0, 20)
+    run = finish(days("run", source(name)))
+    days.write(name, 0, 25)
+    days.write("b.jsonl", 25, 40)
+    days.write("c.jsonl", 40, 50)
+    override = f"source.path={source(name, 'b.jsonl', 'c.jsonl')}"
+    finish(run, "--set", override)
+    whole = finish(days("whole", source(name, "b.jsonl", "c.jsonl")))
+    assert run.results() == whole.results()
+    files = [line["path"] for line in run.lines("files.jsonl")]
+    assert files == [str(days.folder / each) for each in (name, "b.jsonl")]
+    assert run.run("--set", override) == 0
+    assert FINISHED in run.said
+
+
+def test_a_folder_of_worlds_that_grew(job: Make, tmp_path: Path) -> None:
+    worlds = tmp_path / "worlds"
+    worlds.mkdir()
+
+    def world(name: str) -> None:
+        text = f'Token("{name}", 0)\nInField(0, "title")\n'
+        (worlds / f"{name}.db").write_text(text)
+
+    for name in ("w1", "w2"):
+        world(name)
+    run = finish(job([], source={"path": str(worlds)}))
+    for name in ("w3", "w4"):
+        world(name)
+    finish(run)
+    whole = finish(job([], "whole", source={"path": str(worlds)}))
+    assert run.results() == whole.results()
+    assert [line["id"] for line in run.lines("predictions.jsonl")] == ["w1", "w2", "w3", "w4"]
+    (worlds / "w4.db").write_text('Token("w4", 0)\nInField(0, "title")\nToken("more", 1)\n')
+    assert run.run() == 74
+    assert "w4.db, of which" in run.said
+    assert "has more now, though it had been read to its end" in run.said
+
+
+def test_standard_input_is_fed_again_with_more_at_its_end(
+    job: Make, citations: list[bytes], tmp_path: Path
+) -> None:
+    def feed(lines: list[bytes]) -> Callable[[], None]:
+        (tmp_path / "fed").write_bytes(b"".join(lines))
+        return lambda: os.dup2(os.open(tmp_path / "fed", os.O_RDONLY), 0)
+
+    run = job([], source={"path": "-"})
+    assert run.run(first=feed(citations[:20])) == 0, run.said
+    assert run.run(first=feed(citations[:20])) == 0
+    assert FINISHED in run.said
+    assert run.run(first=feed(citations[1:40])) == 74
+    assert "it was changed or replaced" in run.said
+    assert run.run(first=feed(citations[:40])) == 0, run.said
+    assert run.results() == finish(job(citations[:40], "whole")).results()
+
+
+def test_a_file_that_stands_before_those_read_comes_after_them(days: Any) -> None:
+    days.write("b.jsonl", 0, 20)
+    run = finish(days("run", str(days.folder)))
+    a, c = days.write("a.jsonl", 20, 30), days.write("c.jsonl", 30, 40)
+    finish(run)
+    assert f"{a}: stands before what has been read, and is read after it" in run.said
+    assert str(c) not in run.said
+    order = [str(days.folder / name) for name in ("b.jsonl", "a.jsonl", "c.jsonl")]
+    assert run.results() == finish(days("whole", order)).results()
+
+
+def test_a_source_that_was_moved_is_known_by_what_it_holds(days: Any) -> None:
+    days.write("a.jsonl", 0, 20)
+    days.write("b.jsonl", 20, 30)
+    run = finish(days("run", str(days.folder)))
+    days.folder.rename(days.folder.with_name("moved"))
+    assert run.run("--set", f"source.path={days.folder.with_name('moved')}") == 0
+    assert FINISHED in run.said
+
+
+def test_results_that_a_kill_prevented_are_those_of_the_last_end(
+    job: Make, citations: list[bytes]
+) -> None:
+    run = finish(job(citations[:20]))
+    old = {name: (run.output / name).read_bytes() for name in ("weights.mln", "summary.json")}
+    run.source.write_bytes(b"".join(citations[:40]))
+    results = finish(run).results()
+    for name, content in old.items():
+        (run.output / name).write_bytes(content)
+    assert finish(run).results() == results
+
+
+def test_kills_of_a_run_that_grows(job: Make, citations: list[bytes]) -> None:
+    whole = finish(job(citations[:60], "whole")).results()
+    rng = random.Random(3)
+    run = job([], checkpoint={"every": 3}, batch=4)
+    for lines in range(10, 70, 10):
+        run.source.write_bytes(b"".join(citations[:lines]))
+        process = run.start()
+        time.sleep(rng.uniform(0, 0.3))
+        os.kill(process, signal.SIGKILL)
+        wait(process)
+        if lines % 20 == 0:
+            finish(run)
+    assert run.results() == whole
+
+
+# what changed is said -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda lines: lines[:15], "(20 lines) were read: has only"),
+        (lambda lines: [b"{}\n", *lines[1:], *lines], "it was changed or replaced"),
+        (lambda lines: [*lines[:19], lines[3], *lines], "it was changed or replaced"),
+    ],
+)
+def test_a_source_that_changed_is_refused(
+    job: Make, citations: list[bytes], change: Any, said: str
+) -> None:
+    run = finish(job(citations[:20]))
+    before = run.results()
+    run.source.write_bytes(b"".join(change(citations[:20])))
+    assert run.run() == 74
+    assert f"{run.source}, of which " in run.said
+    assert said in run.said
+    assert "--fresh" in run.said
+    assert run.results() == before
+    run.source.write_bytes(b"".join(citations[:20]))
+    assert run.run() == 0
+    assert FINISHED in run.said
+
+
+def test_what_became_of_files_read_before(days: Any) -> None:
+    a = days.write("a.jsonl", 0, 10)
+    days.write("b.jsonl", 10, 20)
+    days.write("c.jsonl", 20, 30)
+    run = finish(days("run", str(days.folder)))
+    days.write("a.jsonl", 0, 11)
+    assert run.run() == 74
+    assert f"{a}, of which" in run.said
+    assert "(10 lines) were read: has more now, though it had been read to its end" in run.said
+    a.unlink()
+    assert run.run() == 0
+    assert f"{a}: was read, and is no file of the source any more" in run.said
+    assert FINISHED in run.said
+    (days.folder / "c.jsonl").unlink()
+    assert run.run() == 74
+    assert "c.jsonl, of which" in run.said
+    assert "is no file of the source any more; give the same source again" in run.said
+
+
+def test_a_line_that_was_taken_without_its_end_may_only_end(
+    job: Make, citations: list[bytes]
+) -> None:
+    run = job(citations[:20])
+    run.source.write_bytes(b"".join(citations[:20]).removesuffix(b"\n"))
+    finish(run)
+    cut = run.source.read_bytes()
+    run.source.write_bytes(cut + b" {}\n")
+    assert run.run() == 74
+    assert "line 20 was taken as it stood, without a line end, and now it goes on" in run.said
+    run.source.write_bytes(b"".join(citations[:25]))
+    finish(run)
+    assert run.results() == finish(job(citations[:25], "whole")).results()
+
+
+# until forever ------------------------------------------------------------------------------------
+
+
+class Tail:
+    """A live source over a folder, taken from until it has nothing more."""
+
+    def __init__(self, *paths: Path, ledger: Path | None = None, position: Any = None) -> None:
+        self.said: list[str] = []
+        self.source = FileSource(paths, live=True, ledger=ledger, say=self.said.append)
+        self.records = self.source.read(position)
+        self.position = position
+
+    def more(self) -> list[bytes]:
+        """Return what has come; a look at the folder is made by force."""
+        found: list[Any] = []
+        quiet = 0
+        while quiet < 3:
+            self.source._looked = float("-inf")
+            record = next(self.records)
+            quiet = 0 if record is not None else quiet + 1
+            found += [record] if record is not None else []
+        if found:
+            self.position = self.source.after(self.position, found)
+        return [record.value for record in found]
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr("onlinesrl.stream.files.WAIT_SECONDS", 0.001)
+    return
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as stream:
+        stream.write(data)
+
+
+def test_a_tail_waits_for_whole_lines_and_new_files(tmp_path: Path) -> None:
+    folder, ledger = tmp_path / "in", tmp_path / "ledger"
+    folder.mkdir()
+    tail = Tail(folder, ledger=ledger)
+    assert tail.more() == []
+    append(folder / "b.jsonl", b"1\n2\n3")
+    assert tail.more() == [b"1", b"2"]
+    append(folder / "c.jsonl", b"6\n")
+    assert tail.more() == []
+    assert tail.said == [f"{folder / 'b.jsonl'}: waiting for the end of line 3"]
+    append(folder / "b.jsonl", b"3\n4\n")
+    assert tail.more() == [b"33", b"4", b"6"]
+    append(folder / "a.jsonl", b"7\n")
+    assert tail.more() == [b"7"]
+    assert tail.said[1:] == [
+        f"{folder / 'a.jsonl'}: stands before what has been read, and is read after it"
+    ]
+    append(folder / "a.jsonl", b"8\n")
+    append(folder / "d.db", b"A(1)\n")
+    assert tail.more() == [b"8", b"A(1)\n"]
+    again = Tail(folder, ledger=ledger, position=tail.position)
+    assert again.more() == []
+    append(folder / "e.jsonl", b"9\n")
+    assert again.more() == tail.more() == [b"9"]
+    assert again.position == tail.position
+
+
+def test_a_tail_of_what_gzip_packs(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    packed = gzip.compress(b"1\n2\n", mtime=0) + gzip.compress(b"3\n4\n", mtime=0)
+    path.touch()
+    tail, found = Tail(tmp_path), []
+    for place in range(len(packed)):
+        append(path, packed[place : place + 1])
+        found += tail.more()
+    assert found == [b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize("data", [b"", b"9\n9\n9\n"])
+def test_a_tail_of_a_file_that_is_cut_or_replaced_ends(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "a.jsonl"
+    append(path, b"1\n2\n")
+    tail = Tail(path)
+    assert tail.more() == [b"1", b"2"]
+    other = tmp_path / "other"
+    other.write_bytes(data)
+    if data:
+        other.rename(path)
+    else:
+        path.write_bytes(b"")
+    with pytest.raises(StorageError, match="was replaced or cut while it was read \\(line 2\\)"):
+        tail.more()
+
+
+def test_a_run_forever_learns_what_comes_and_stops_when_asked(
+    days: Any, citations: list[bytes]
+) -> None:
+    first = days.write("a.jsonl", 0, 20)
+    run = finish(days("run", str(days.folder)))
+    process = run.start("--until", "forever")
+    append(first, citations[20][:30])
+    append(first, citations[20][30:])
+    append(first, b"".join(citations[21:30]))
+    until(lambda: counted(run) == 30)
+    os.kill(process, signal.SIGTERM)
+    assert wait(process, 20) == 0, run.said
+    assert "stopped after 30 examples; run it again to go on" in run.said
+    days.write("b.jsonl", 30, 40)
+    process = run.start("--until", "forever")
+    until(lambda: counted(run) == 40)
+    days.write("c.jsonl", 40, 45)
+    until(lambda: counted(run) == 45)
+    os.kill(process, signal.SIGKILL)
+    wait(process)
+    finish(run)
+    assert run.results() == finish(days("whole", str(days.folder))).results()
+
+
+def counted(run: Job) -> int:
+    """How many predictions the run has given to the system."""
+    path = run.output / "predictions.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def until(condition: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.01)

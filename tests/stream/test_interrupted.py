@@ -1,0 +1,268 @@
+"""A signal ends a search: its example is not taken, and the run goes on from there, bit for bit."""
+
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Job, wait
+
+from onlinesrl import interrupt
+from onlinesrl.ground.convert import network_of
+from onlinesrl.ground.model import ClauseModel, Floats
+from onlinesrl.infer.engine import Infeasible
+from onlinesrl.infer.ilp import Ilp
+from onlinesrl.infer.mpe import Elimination, Wide
+from onlinesrl.infer.solvers import SOLVERS, Highs
+from onlinesrl.infer.walksat import WalkSat
+from onlinesrl.kernels import elimination
+from onlinesrl.learn.online import OnlineLearner
+from tests.infer.models import clause_model
+
+PATIENCE = 60.0
+DENSE = """Friends(person, person)
+Rivals(person, person)
+Smokes(person)
+Cancer(person)
+0.7 Smokes(x) => Cancer(x)
+-0.4 Smokes(x)
+-0.6 Cancer(x)
+0.9 Friends(x, y) => (Smokes(x) <=> Smokes(y))
+-0.8 Rivals(x, y) => (Smokes(x) <=> Smokes(y))
+0.5 Friends(x, y) ^ Cancer(x) => Cancer(y)
+"""
+
+
+def people(number: int, count: int, density: float) -> bytes:
+    """Who of so many are friends and who are rivals, and who smokes; dense ones stall a search."""
+    rng = random.Random(number)
+    pairs = [(a, b) for a in range(count) for b in range(count) if a != b]
+    related: dict[str, list[list[int]]] = {"Friends": [[0, 0]], "Rivals": []}
+    for a, b in pairs:
+        if rng.random() < density:
+            related[rng.choice(["Friends", "Rivals"])].append([a, b])
+    smokes = [[a] for a in {a for rows in related.values() for row in rows for a in row} if a % 3]
+    truth = {"Smokes": smokes, "Cancer": smokes[::2]}
+    return json.dumps({"id": number, "evidence": related, "truth": truth}).encode() + b"\n"
+
+
+def frustrated(rng: np.random.Generator, atoms: int) -> tuple[ClauseModel, Floats]:
+    """A spin glass on all pairs: no relaxation is near its best state."""
+    pairs = [(a, b) for a in range(1, atoms + 1) for b in range(1, a)]
+    rows = [(n, 1.0, [a, -b]) for n, (a, b) in enumerate(pairs)]
+    rows += [(n, 1.0, [-a, b]) for n, (a, b) in enumerate(pairs)]
+    return clause_model(atoms, rows), rng.choice([-1.0, 1.0], len(pairs))
+
+
+@contextmanager
+def suppress_into(found: list[BaseException]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        found.append(error)
+
+
+EASY = [people(number, 5, 0.4) for number in range(4)]
+STALLS = people(95, 95, 0.1)
+
+
+@pytest.fixture
+def stream(job: Callable[..., Job], tmp_path: Path) -> Callable[..., Job]:
+    (tmp_path / "dense.mln").write_text(DENSE)
+    keys = {"model": str(tmp_path / "dense.mln"), "query": ["Smokes", "Cancer"], "metrics": {}}
+
+    def make(lines: Sequence[bytes], name: str = "job", **more: Any) -> Job:
+        return job(lines, name, **{**keys, **more})
+
+    return make
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    limit = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.005)
+
+
+def searching(mark: Path) -> Callable[[], None]:
+    """Make a child write a file once it searches an example that stalls."""
+
+    def install() -> None:
+        solve = OnlineLearner._solve
+
+        def solving(self, w, model, *arguments):
+            if model.n_atoms > 100:
+                mark.touch()
+            return solve(self, w, model, *arguments)
+
+        OnlineLearner._solve = solving
+
+    return install
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("solver", ["highs", "cbc"])
+def test_a_signal_ends_a_search_that_takes_minutes(
+    stream: Callable[..., Job], tmp_path: Path, number: signal.Signals, solver: str
+) -> None:
+    run = stream([*EASY, STALLS, *EASY], inference={"solver": solver, "max_work": None})
+    mark = tmp_path / "searching"
+    process = run.start(first=searching(mark))
+    wait_for(mark.exists)
+    time.sleep(1.0)
+    os.kill(process, number)
+    assert wait(process, PATIENCE) == 0, run.said
+    assert "stopping, with a checkpoint; a second signal stops at once\n" in run.said
+    assert f"stopped after {len(EASY)} examples; run it again to go on" in run.said
+    assert [p["id"] for p in run.lines("predictions.jsonl")] == list(range(len(EASY)))
+    assert len(run.checkpoints()) == 1
+    if solver == "cbc":  # which counts no work
+        return
+    limit = ("--set", "inference.max_work=20000")
+    assert run.run(*limit) == 0, run.said
+    expected = run.results()
+    certified = [p["certified"] for p in run.lines("predictions.jsonl")]
+    assert certified == [*[True] * 4, False, *[True] * 4]
+    assert run.run("--fresh", *limit) == 0, run.said
+    assert run.results() == expected
+
+
+def stop_at(search: int) -> Callable[[], None]:
+    """Make a child ask itself to stop while HiGHS is at work, the n-th time that it is asked."""
+
+    def install() -> None:
+        run, asked = Highs._run, 0
+
+        def running(self: Highs) -> None:
+            nonlocal asked
+            asked += 1
+            if asked == search:
+                threading.Timer(0.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
+                time.sleep(0.2)
+            run(self)
+
+        Highs._run = running  # type: ignore[method-assign]
+
+    return install
+
+
+def labelled_later(line: bytes) -> list[bytes]:
+    """An example without its truth, and the truth."""
+    example = json.loads(line)
+    label = {"id": example["id"], "truth": example.pop("truth")}
+    return [json.dumps(part).encode() + b"\n" for part in (example, label)]
+
+
+def with_news(line: bytes, word: str) -> bytes:
+    """An example whose truth alone names a constant of an open type."""
+    example = json.loads(line)
+    example["truth"]["Habit"] = [[0, word]]
+    return json.dumps(example).encode() + b"\n"
+
+
+LATER = [part for line in EASY for part in labelled_later(line)]
+STREAMS = {
+    "with a bad one": [*EASY[:3], b"{\n", *EASY[3:]],
+    "labelled later": [*LATER[:1], *LATER[2:4], *LATER[1:2], *LATER[4:]],
+    "new constants": [with_news(line, word) for line, word in zip(EASY, "aaba", strict=True)],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "batch"),
+    [("with a bad one", 1), ("with a bad one", 64), ("labelled later", 64), ("new constants", 64)],
+)
+def test_whatever_search_is_left_the_run_ends_with_the_same_bits(
+    stream: Callable[..., Job], tmp_path: Path, kind: str, batch: int
+) -> None:
+    keys: dict[str, Any] = {"inference": {"presolve": "none", "audit_every": 3}, "batch": batch}
+    if kind == "labelled later":
+        keys["labels"] = {}
+    if kind == "new constants":
+        habits = "habit = {...}\nHabit(person, habit)\nSmokes(x) => Habit(x, +h)\n0.1 Habit(x, h)\n"
+        (tmp_path / "habits.mln").write_text(DENSE + habits)
+        keys |= {"model": str(tmp_path / "habits.mln"), "query": ["Smokes", "Cancer", "Habit"]}
+    run = stream(STREAMS[kind], limits={"bad_share": 1.0}, **keys)
+    assert run.run() == 0, run.said
+    assert not run.lines("deadletter.jsonl")[1:], run.said
+    expected, taken, search = run.results(), set(), 1
+    while run.run("--fresh", first=stop_at(search)) == 0 and "stopped after" in run.said:
+        assert "stopping, with a checkpoint" in run.said
+        taken.add(len(run.lines("predictions.jsonl")))
+        assert run.run() == 0, run.said
+        assert run.results() == expected, search
+        search += 1
+    assert search > 2 * len(EASY)
+    assert len(taken) >= len(EASY)
+
+
+def test_a_kernel_looks_at_signals_and_what_it_leaves_is_no_answer() -> None:
+    model = clause_model(51, [(n, 1.0, [n + 1, -(n + 2)]) for n in range(50)])
+    hard = clause_model(2, [(-1, 1.0, [1]), (-1, 1.0, [2])])
+    engines = (Elimination(), WalkSat(tries=1, flips=2**40))
+    with interrupt.noted():
+        interrupt.flag()[0] = 1
+        for engine in engines:
+            with suppress(Infeasible, Wide):
+                engine.solve(hard, np.zeros(0))
+        net, _ = network_of(model)
+        memory = elimination.structure_memory(60, 60, 1000, 10_000, interrupt.flag())
+        assert elimination.structure(net, memory) == elimination.WIDE
+    assert elimination.structure(net, elimination.structure_memory(60, 60, 1000, 10_000)) == 0
+
+
+def test_a_search_that_was_left_has_no_answer_and_no_error() -> None:
+    with interrupt.noted(), pytest.raises(interrupt.Interrupted), interrupt.leavable():
+        interrupt.flag()[0] = 1
+        raise Infeasible("as a kernel that was left has it")
+    with interrupt.noted():
+        with interrupt.leavable():
+            pass
+        with pytest.raises(interrupt.Interrupted), interrupt.leavable():
+            interrupt.note()
+        with pytest.raises(interrupt.Interrupted):
+            interrupt.check()
+    interrupt.check()
+
+
+def test_the_system_notes_a_signal_before_its_handler_runs() -> None:
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        with interrupt.noted():
+            signal.raise_signal(signal.SIGUSR1)
+            assert interrupt.flag()[0] == signal.SIGUSR1
+            page = interrupt.flag()
+        signal.raise_signal(signal.SIGUSR1)
+        assert not interrupt.flag()[0]
+        assert not page[1]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_solver_leaves_where_it_is_asked_to_on_another_thread(solver: Any) -> None:
+    model, weights = frustrated(np.random.default_rng(1), 60)
+    ilp, found = Ilp(solver), list[BaseException]()
+
+    def search() -> None:
+        with suppress_into(found), interrupt.leavable():
+            ilp.solve(model, weights)
+
+    with interrupt.noted():
+        thread = threading.Thread(target=search)
+        thread.start()
+        time.sleep(0.5)
+        interrupt.flag()[0] = 1
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    assert [type(each) for each in found] == [interrupt.Interrupted]
+    small = clause_model(1, [(0, 1.0, [1])])
+    assert ilp.solve(small, np.ones(1)).certified

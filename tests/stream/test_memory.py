@@ -1,0 +1,336 @@
+"""Memory is bounded by bytes, and an example that takes more than there is is a bad one."""
+
+import json
+import resource
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from conftest import Job, wait
+
+from onlinesrl.lang.example import Example, Label, decode
+from onlinesrl.learn.learner import Prediction
+from onlinesrl.stream import checkpoint, examples
+from onlinesrl.stream.examples import READ_BYTES, Item, micro_batch
+from onlinesrl.stream.files import Record
+from onlinesrl.stream.labels import Labels, Waiting
+from tests.stream.test_late_labels import shuffled
+
+Make = Callable[..., Job]
+LEFT = {"checkpoint": {"every": 7}, "limits": {"bad_share": 1.0}}
+
+
+def items(sizes: Sequence[int | None]) -> Iterator[Item | None]:
+    """Items of so many bytes; None: no more just now."""
+    for n, size in enumerate(sizes):
+        if size is None:
+            yield None
+        else:
+            yield Record(bytes(size), "f", n, 0, 0), Example(id=n, evidence={})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "room", "expected"),
+    [
+        ([1] * 10, 4, [4, 4, 2]),
+        ([READ_BYTES] * 3, 64, [1, 1, 1]),
+        ([READ_BYTES // 2] * 5, 64, [2, 2, 1]),
+        ([1, READ_BYTES + 1, 1, 1], 64, [2, 2]),
+        ([1, None, 1, 1, None, None, 1], 64, [1, 2, 0, 1]),
+    ],
+)
+def test_a_micro_batch_ends_with_its_bytes(
+    sizes: list[int | None], room: int, expected: list[int]
+) -> None:
+    given, found = items(sizes), []
+    while True:
+        batch, dry = micro_batch(given, room)
+        if not batch and not dry:
+            break
+        found.append(len(batch))
+    assert found == expected
+
+
+def names(lines: Sequence[bytes]) -> list[str]:
+    return [json.loads(line)["id"] for line in lines]
+
+
+def short_of_memory(poison: str, times: int) -> Callable[[], None]:
+    """Let there be too little memory to read an example, so many times."""
+
+    def install() -> None:
+        decode, left = examples.decode, [times]
+
+        def decoding(line: bytes) -> Example:
+            if f'"{poison}"'.encode() in line and left[0]:
+                left[0] -= 1
+                raise MemoryError
+            return decode(line)
+
+        examples.decode = decoding
+
+    return install
+
+
+@pytest.mark.parametrize("batch", [1, 64])
+def test_what_cannot_be_read_alone_is_a_dead_letter(
+    job: Make, citations: list[bytes], batch: int
+) -> None:
+    lines = citations[:40]
+    without = job([*lines[:20], b"{\n", *lines[21:]], "without", **LEFT)
+    run = job(lines, batch=batch, **LEFT)
+    assert (without.run(), run.run(first=short_of_memory(names(lines)[20], 99))) == (0, 0)
+    [letter] = run.lines("deadletter.jsonl")
+    assert (letter["line"], letter["text"]) == (21, lines[20].decode().rstrip("\n"))
+    assert "takes more memory than there is" in letter["reason"]
+    assert run.lines("metrics.jsonl")[-1]["errors"] == {"memory": 1}
+    assert run.predictions() == without.predictions()
+    assert run.results()["weights.mln"] == without.results()["weights.mln"]
+    assert run.run() == 0
+    assert len(run.lines("deadletter.jsonl")) == 1
+
+
+@pytest.mark.parametrize("group", ["face", "nobody"])
+def test_what_cannot_be_read_beside_others_is_read_alone(
+    job: Make, citations: list[bytes], group: str
+) -> None:
+    """Also where it is of a group that is left out, which is known only then."""
+    lines = citations[:40]
+    source: dict[str, Any] = {"path": "source.jsonl", "without": [group]}
+    whole, run = (job(lines, name, source=source, **LEFT) for name in ("whole", "run"))
+    assert (whole.run(), run.run(first=short_of_memory(names(lines)[20], 1))) == (0, 0)
+    assert run.results() == whole.results()
+    for each in (whole, run):
+        weights = str(each.output / "weights.mln")
+        first = short_of_memory(names(lines)[20], each is run)
+        assert wait(each.fork("evaluate", weights, str(each.config), first=first)) == 0
+    assert run.printed == whole.printed
+
+
+def test_giants_are_read_one_by_one(job: Make, citations: list[bytes]) -> None:
+    """What is said does not depend on it; the report shows none of them."""
+    shown = [json.loads(line) for line in citations[:20]]
+    for example in shown[::5]:
+        example["evidence"]["Token"] *= 1 + READ_BYTES // (8 * len(json.dumps(example)))
+    lines = [json.dumps(example).encode() + b"\n" for example in shown]
+    runs = [job(lines, f"b{batch}", batch=batch, **LEFT) for batch in (1, 64)]
+    assert [run.run() for run in runs] == [0, 0], runs[0].said
+    assert runs[0].results() == runs[1].results()
+    assert runs[0].lines("metrics.jsonl")[-1]["bad"] == 0
+
+
+# how much is taken ---------------------------------------------------------------------------------
+
+PEAK = """\
+import sys
+from onlinesrl import cli
+try:
+    cli.main()
+finally:
+    status = open("/proc/self/status").read()
+    print("peak", status.split("VmHWM:")[1].split()[0], file=sys.stderr)
+"""
+
+
+def peak(run: Job, *arguments: str) -> int:
+    """Run a command in a process of its own; return the most megabytes that it held."""
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, *arguments, str(run.config)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return int(done.stderr.split()[-1]) // 1024
+
+
+def giant(name: str, size: int, **more: Any) -> bytes:
+    """An example of so many bytes, of a citation with very many tokens."""
+    count = size // 28
+    tokens = [[f"word{n % 1000}", n] for n in range(count)]
+    following = [[n, n + 1] for n in range(count - 1)]
+    evidence = {"Token": tokens, "Next": following, **more}
+    line = json.dumps({"id": name, "evidence": evidence}, separators=(",", ":"))
+    return line.encode() + b"\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_giants_that_are_refused_are_not_held_together(job: Make, citations: list[bytes]) -> None:
+    """Twelve of them held together would take more than one and a half gigabytes."""
+    line = giant("g", 5_000_000, Tokn=[["x"]])
+    lines = [*citations[:5], *[line] * 12, *citations[5:10]]
+    runs = [job(citations[:10], "small", **LEFT), job(lines, **LEFT)]
+    small, large = (peak(run, "run") for run in runs)
+    assert len(runs[1].lines("deadletter.jsonl")) == 12
+    assert runs[1].predictions() == runs[0].predictions()
+    assert large < small + 600
+    weights = str(runs[0].output / "weights.mln")
+    assert peak(runs[1], "evaluate", weights) < small + 600
+
+
+# what waits ----------------------------------------------------------------------------------------
+
+
+def waiting(labels: Labels) -> list[str]:
+    return list(labels.pending)
+
+
+def test_the_oldest_go_where_too_many_bytes_wait() -> None:
+    def example(n: int, atoms: int = 1) -> Example:
+        return Example(id=n, evidence={"P": [["c" * 10]] * atoms})
+
+    size = len(msgspec.json.encode(example(1)))
+    labels = Labels(100, 4 * size)
+    for n in range(5):
+        labels.meet(example(n))
+    assert waiting(labels) == ["1", "2", "3", "4"]
+    assert labels.counts()["expired"] == 1
+    labels.meet(example(5, atoms=60))
+    assert (waiting(labels), labels.pending.bytes) == ([], 0)
+    for n in range(6, 9):
+        met = labels.meet(example(n))
+        assert isinstance(met, Waiting)
+        met.give_out(Prediction(n, {"Q": [["d" * size]]}, 0.0, True))
+    assert waiting(labels) == ["6", "7", "8"]
+    labels.weigh()
+    assert waiting(labels) == ["8"]
+    [last] = labels.pending.values()
+    assert labels.pending.bytes == last.weight == len(last.text) + len(last.prediction)
+    assert labels.complaints(ended=False) == [
+        "8 examples were given up: more than labels.pending (100) or labels.max_bytes "
+        f"({4 * size}) waited"
+    ]
+    for n in range(20, 30):
+        labels.join(Label(id=n, truth={"Q": [["e" * 60]]}))
+    assert labels.counts()["unmatched_labels"] > 0
+    assert 0 < labels.early.bytes <= 4 * size
+    header, arrays = labels.save()
+    again = Labels(100, 4 * size)
+    again.restore(json.loads(json.dumps(header)), arrays)
+    assert (again.counts(), again.pending, again.early) == (
+        labels.counts(),
+        labels.pending,
+        labels.early,
+    )
+    assert (again.pending.bytes, again.early.bytes) == (labels.pending.bytes, labels.early.bytes)
+
+
+def test_what_waited_in_an_older_checkpoint_still_waits() -> None:
+    example = {"id": 7, "evidence": {"P": [["a"], {"args": ["b"], "value": 0.5}]}, "truth": None}
+    prediction = {"id": 7, "predicted": {"Q": [["a"]]}, "score": 0.1, "certified": True}
+    labels = Labels(10, 1000)
+    header = {
+        "pending": [
+            {"example": example, "prediction": prediction},
+            {"example": example | {"id": "x"}, "prediction": None},
+        ],
+        "early": [{"id": "y", "truth": {"Q": [["b"]]}}],
+        "expired": 3,
+        "unmatched": 4,
+    }
+    labels.restore(header, {})
+    assert labels.counts() == {
+        "pending": 2,
+        "early_labels": 1,
+        "expired": 3,
+        "unmatched_labels": 4,
+    }
+    answered = labels.join(Label(id=7, truth={"Q": [["b"]]}))
+    assert answered is not None
+    assert msgspec.to_builtins(answered.example.evidence) == example["evidence"]
+    assert answered.prediction == msgspec.convert(prediction, Prediction)
+    met = labels.meet(Example(id="y", evidence={}))
+    assert isinstance(met, Example)
+    assert met.truth == {"Q": [["b"]]}
+
+
+def test_what_is_given_up_does_not_depend_on_batches_and_stops(
+    job: Make, citations: list[bytes]
+) -> None:
+    lines = shuffled(citations[:110], 3)
+    most = 3 * max(map(len, lines))
+    keys: dict[str, Any] = {"labels": {"max_bytes": most}, **LEFT}
+    runs = [job(lines, f"b{batch}", batch=batch, **keys) for batch in (1, 64)]
+    assert [run.run() for run in runs] == [0, 0], runs[0].said
+    stopped = job(lines, "stopped", **keys)
+    assert [stopped.run("--until", str(n)) for n in (50, 75, 100)] == [0, 0, 0]
+    assert stopped.run() == 0
+    last = runs[0].lines("metrics.jsonl")[-1]
+    assert last["expired"] > 5
+    assert runs[0].results() == runs[1].results() == stopped.results()
+    assert "labels.max_bytes" in runs[0].said
+
+
+def test_examples_that_wait_take_their_bytes() -> None:
+    """Decoded, the same would take ten times as much."""
+    labels, example = Labels(1000, 10_000_000), decode(giant("g", 1_000_000)[:-1])
+    tracemalloc.start()
+    try:
+        for n in range(30):
+            labels.meet(msgspec.structs.replace(example, id=n))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(labels.pending) < 12
+    assert held < 13_000_000
+
+
+# too little memory -----------------------------------------------------------------------------------
+
+PAIRS = """\
+Thing(thing)
+Near(thing, thing)
+1.0 Thing(x) ^ Thing(y) => Near(x, y)
+"""
+
+
+def pairs(name: str, things: int) -> bytes:
+    """An example whose network grows with the square of its size."""
+    evidence = {"Thing": [[f"t{n}"] for n in range(things)]}
+    truth = {"Near": [["t0", f"t{n}"] for n in range(0, min(things, 9), 2)]}
+    return json.dumps({"id": name, "evidence": evidence, "truth": truth}).encode() + b"\n"
+
+
+def room_for(megabytes: int) -> Callable[[], None]:
+    """Let the process have only so much more memory than it has."""
+
+    def install() -> None:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        most = pages * resource.getpagesize() + (megabytes << 20)
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+    return install
+
+
+@pytest.mark.soak  # what a process has left depends on what ran in it before: to be run by itself
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_run_goes_on_behind_what_takes_too_much_memory(job: Make, tmp_path: Path) -> None:
+    """One that cannot be read, and one that cannot be grounded, among others."""
+    (tmp_path / "pairs.mln").write_text(PAIRS)
+    keys = {"model": str(tmp_path / "pairs.mln"), "query": "Near", "metrics": {}, **LEFT}
+    good = [pairs(f"e{n}", 3 + n % 5) for n in range(40)]
+    unread = giant("unread", 6_500_000)
+    lines = [*good[:9], unread, *good[9:20], pairs("huge", 950), *good[20:]]
+    without = job([*good[:9], b"{\n", *good[9:20], b"{\n", *good[20:]], "without", **keys)
+    run = job(lines, **keys)
+    assert (without.run(), run.run(first=room_for(40))) == (0, 0), run.said
+    letters = run.lines("deadletter.jsonl")
+    assert [letter["line"] for letter in letters] == [10, 22]
+    assert [letter["id"] for letter in letters] == [None, "huge"]
+    assert all("takes more memory than there is" in letter["reason"] for letter in letters)
+    assert letters[0]["text"].encode() == unread[:-1]
+    assert run.lines("metrics.jsonl")[-1]["errors"] == {"memory": 2}
+    assert run.predictions() == without.predictions()
+    assert run.results()["weights.mln"] == without.results()["weights.mln"]
+    ours, theirs = (checkpoint.load(each.checkpoints()[-1]) for each in (run, without))
+    assert ours.header["learner"] == theirs.header["learner"]
+    assert {name: array.tobytes() for name, array in ours.arrays.items()} == {
+        name: array.tobytes() for name, array in theirs.arrays.items()
+    }
+    assert run.run(first=room_for(40)) == 0
+    assert len(run.lines("deadletter.jsonl")) == 2

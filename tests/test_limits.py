@@ -1,0 +1,120 @@
+"""Every limit that puts something aside is named by its key where that is said."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Job
+
+from tests.stream.test_unsolved import HARD
+from tests.stream.test_unsolved import MODEL as SATISFIABLE
+
+SOFT = "1: Knows(A, B) & Fair(B) -> Trusts(A, B)\n"
+PAIRS = [["a", "b"], ["b", "a"]]
+TRUST = {
+    "id": "t",
+    "evidence": {"Knows": PAIRS, "Fair": [["a"], ["b"]]},
+    "query": {"Trusts": PAIRS},
+    "truth": {},
+}
+WIDE = {"id": "w", "evidence": {"Token": [["a", n] for n in range(9)]}, "truth": {}}
+
+
+@pytest.mark.parametrize(
+    ("example", "override", "said"),
+    [
+        (WIDE, "limits.max_atoms=8", "evidence has 9 atoms of Token; limits.max_atoms is 8"),
+        (WIDE, "limits.max_atoms=20", "more query atoms than limits.max_atoms (20)"),
+        (
+            WIDE,
+            "inference.max_groundings=8",
+            "more ground clauses than inference.max_groundings (8), reached in the rule ",
+        ),
+        (WIDE, "source.max_bytes=80", "longer than source.max_bytes (80)"),
+        (TRUST, "limits.max_atoms=1", "has 2 atoms of Knows; limits.max_atoms is 1"),
+        (
+            TRUST,
+            "inference.max_groundings=1",
+            "more than 1 rows to make ground rules of, reached in this rule "
+            "(inference.max_groundings): 1: Knows",
+        ),
+        (
+            TRUST | {"query": {"Trusts": PAIRS[:1]}},
+            "inference.targets=stop",
+            "the rule needs Trusts('b', 'a'), which is neither observed nor a target "
+            "(inference.targets): 1: Knows",
+        ),
+    ],
+)
+def test_a_bad_example_names_the_key(
+    job: Callable[..., Job],
+    tmp_path: Path,
+    example: dict[str, Any],
+    override: str,
+    said: str,
+) -> None:
+    (tmp_path / "soft.psl").write_text(SOFT)
+    keys = {"model": str(tmp_path / "soft.psl"), "query": "Trusts", "metrics": {}}
+    run = job([json.dumps(example).encode() + b"\n"], **(keys if "query" in example else {}))
+    assert run.run("--set", override) == 65
+    assert "1 of 1 examples are bad, more than limits.bad_share (0.1) allows" in run.said
+    (letter,) = run.lines("deadletter.jsonl")
+    assert said in letter["reason"]
+
+
+def test_a_search_that_ends_names_the_key(job: Callable[..., Job], tmp_path: Path) -> None:
+    (tmp_path / "sat.mln").write_text(SATISFIABLE)
+    inference = {"presolve": "none", "max_nodes": 1, "unsolved": "skip"}
+    keys = {"model": str(tmp_path / "sat.mln"), "query": "P", "metrics": {}}
+    run = job(HARD[:1], inference=inference, limits={"bad_share": 1.0}, **keys)
+    assert run.run() == 0
+    assert "max_nodes" in run.lines("deadletter.jsonl")[0]["reason"]
+    assert run.run("--fresh", "--set", "inference.unsolved=fallback") == 0
+    assert "ended at its limit (inference.max_work, max_nodes), unproven" in run.printed
+
+
+def test_weights_that_are_dropped_name_the_key(job: Callable[..., Job], citations) -> None:
+    run = job(citations[:30], learner={"max_weights": 300})
+    assert run.run() == 0, run.said
+    assert "dropped (learner.max_weights)" in run.printed
+    assert "dropped past learner.max_weights" in (run.output / "report.html").read_text()
+
+
+def test_what_waited_too_long_for_its_truth_names_the_key(
+    job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    bare = [json.loads(line) for line in citations[:3]]
+    labels = [{"id": f"nobody{n}", "truth": {}} for n in range(3)]
+    for example in bare:
+        del example["truth"]
+    run = job([json.dumps(line).encode() + b"\n" for line in (*bare, *labels)])
+    assert run.run("--set", "labels.pending=2") == 0, run.said
+    more = "more than labels.pending (2) or labels.max_bytes (250000000) waited"
+    assert f"warning: 1 examples were given up: {more}\n" in run.said
+    assert f"warning: 1 labels without an example were given up: {more}\n" in run.said
+
+
+def test_ground_rules_that_reach_no_target_may_be_left_out(
+    job: Callable[..., Job], tmp_path: Path
+) -> None:
+    (tmp_path / "soft.psl").write_text(SOFT)
+    keys = {"model": str(tmp_path / "soft.psl"), "query": "Trusts", "metrics": {}}
+    some = {"query": {"Trusts": PAIRS[:1]}}
+    examples = [TRUST, TRUST | some, TRUST | some, {**TRUST, "evidence": {"Nobody": []}}]
+    lines = [json.dumps(each).encode() + b"\n" for each in examples]
+    run = job(lines, limits={"bad_share": 1.0}, inference={"targets": "skip"}, **keys)
+    for batch in ("1", "64"):
+        assert run.run("--fresh", "--set", f"batch={batch}") == 0, run.said
+        last = run.lines("metrics.jsonl")[-1]
+        assert (last["bad"], last["skipped"]) == (1, 2)
+        assert "2 ground rules that reach an atom neither observed nor a target" in run.printed
+    values = [p["predicted"]["Trusts"] for p in run.predictions()]
+    assert [len(atoms) for atoms in values] == [2, 1, 1]
+
+
+def test_keys_of_psl_are_refused_for_markov_logic(job: Callable[..., Job]) -> None:
+    run = job([], inference={"targets": "skip"})
+    assert run.run() == 78
+    assert "inference.targets: not for Markov logic; leave it out" in run.said
