@@ -37,6 +37,22 @@ class AwayError(UnavailableError):
     """Nobody answers now; somebody may later."""
 
 
+def bounds(
+    ask: Callable[..., dict[TopicPartition, int]],
+    places: Sequence[TopicPartition],
+    timeout_ms: int = ANSWER_MS,
+) -> dict[TopicPartition, int]:
+    """Return where partitions begin or end; ``ask`` is a consumer's method for one of the two.
+
+    A partition that has no leader yet is missing in kafka-python's answer about many, a KeyError
+    there; asked about alone, it is waited for.
+    """
+    try:
+        return ask(places, timeout_ms=timeout_ms)
+    except KeyError:
+        return {place: ask([place], timeout_ms=timeout_ms)[place] for place in places}
+
+
 def never() -> bool:
     """Tell that nobody asks to stop."""
     return False

@@ -27,7 +27,7 @@ from kafka.errors import (
 )
 
 from onlinesrl.errors import DataError, ExampleError, LockedError, UnavailableError
-from onlinesrl.stream.broker import ANSWER_MS, AwayError, Broker, aside
+from onlinesrl.stream.broker import ANSWER_MS, AwayError, Broker, aside, bounds
 from onlinesrl.stream.files import Record
 
 TRANSACTION_MS = 30_000
@@ -150,10 +150,7 @@ class KafkaSink:
         try:
             with self.broker.explained():
                 places = [TopicPartition(self.topic, n) for n in numbers]
-                found: dict[TopicPartition, int] = consumer.end_offsets(
-                    places, timeout_ms=ANSWER_MS
-                )
-                return found
+                return bounds(consumer.end_offsets, places)
         finally:
             consumer.close()
 
@@ -186,7 +183,7 @@ class KafkaSink:
         limit = time.monotonic() + max(self.patience, ANSWER_MS / 1000)
         try:
             with self.broker.explained():
-                starts = consumer.beginning_offsets(list(places), timeout_ms=ANSWER_MS)
+                starts = bounds(consumer.beginning_offsets, list(places))
                 consumer.assign(list(places))
                 for place, offset in places.items():
                     if offset > ends[place]:

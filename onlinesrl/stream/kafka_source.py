@@ -24,7 +24,7 @@ from kafka.errors import (
 )
 
 from onlinesrl.errors import DataError, StorageError, UnavailableError
-from onlinesrl.stream.broker import ANSWER_MS, Broker, name_of, place_of, places_of
+from onlinesrl.stream.broker import ANSWER_MS, Broker, bounds, name_of, place_of, places_of
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.journal import Journal
 from onlinesrl.stream.loop import Stopped
@@ -118,8 +118,8 @@ class KafkaSource:
         self._connect()
         places = places_of(found)
         with self.broker.explained():
-            starts = self.consumer.beginning_offsets(places, timeout_ms=ANSWER_MS)
-            self._ends = self.consumer.end_offsets(places, timeout_ms=ANSWER_MS)
+            starts = bounds(self.consumer.beginning_offsets, places)
+            self._ends = bounds(self.consumer.end_offsets, places)
         return places, starts
 
     def _connect(self) -> None:
@@ -292,7 +292,7 @@ class KafkaSource:
     def _gap(self, asked: Mapping[TopicPartition, int]) -> None:
         """Go on behind records that are gone, where that is wished."""
         with self.broker.explained():
-            starts = self.consumer.beginning_offsets(list(asked), timeout_ms=ANSWER_MS)
+            starts = bounds(self.consumer.beginning_offsets, list(asked))
         for place, offset in asked.items():
             name, start = name_of(place), starts[place]
             if offset > start:
@@ -343,7 +343,7 @@ class KafkaSource:
     def _ask(self) -> tuple[dict[TopicPartition, int], dict[str, tuple[str, list[int]]]]:
         """Return where the partitions end, and what the topics are."""
         places = list(self.consumer.assignment())
-        ends = self.consumer.end_offsets(places, timeout_ms=ANSWER_MS // 2)
+        ends = bounds(self.consumer.end_offsets, places, ANSWER_MS // 2)
         return ends, self.broker.topics(self.reading.topics)
 
     def _reconnect(self) -> None:

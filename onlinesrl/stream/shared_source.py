@@ -33,7 +33,7 @@ from kafka.errors import (
 )
 
 from onlinesrl.errors import DataError, UnavailableError
-from onlinesrl.stream.broker import ANSWER_MS, Broker, aside, name_of, place_of, places_of
+from onlinesrl.stream.broker import ANSWER_MS, Broker, aside, bounds, name_of, place_of, places_of
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.kafka_source import LOOK_SECONDS, POLL_MS, KafkaSource, Reading
 from onlinesrl.stream.loop import Rebalanced
@@ -200,8 +200,8 @@ class SharedSource(KafkaSource):
         everything = self._enter(position)
         places = sorted(self.consumer.assignment())
         with self.broker.explained():
-            starts = self.consumer.beginning_offsets(places, timeout_ms=ANSWER_MS)
-            self._ends = self.consumer.end_offsets(places, timeout_ms=ANSWER_MS)
+            starts = bounds(self.consumer.beginning_offsets, places)
+            self._ends = bounds(self.consumer.end_offsets, places)
         self.offsets, self._runs = {}, {}
         held = self._committed(everything if self.reading.from_end else places)
         told = (runs[BORN] for _, runs in held.values() if BORN in runs)

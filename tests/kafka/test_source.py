@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import Job, wait
+from kafka import KafkaConsumer, TopicPartition
 
 from tests.kafka.broker import Broker, Cluster, free_ports, until
 from tests.kafka.streams import (
@@ -89,6 +90,27 @@ def test_a_message_that_is_too_long_is_put_aside(
     assert "longer than source.max_bytes" in dead["reason"]
     assert (dead["file"], dead["line"]) == (f"{topic}[0]", 20)
     assert len(predicted(broker, f"{topic}-out")) == 40
+
+
+def test_partitions_without_a_leader_are_waited_for(broker: Cluster, topic: str) -> None:
+    """As new ones are for a moment; kafka-python leaves them out of what it asks about."""
+    from onlinesrl.stream.broker import bounds
+
+    fill(broker, topic, [b"1", b"2"])
+    add_partitions(broker, topic, 2)
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap)
+    places = [TopicPartition(topic, n) for n in range(2)]
+    assert bounds(consumer.end_offsets, places) == {places[0]: 2, places[1]: 0}
+    cluster = consumer._fetcher._manager.cluster
+    real, hidden = cluster.leader_for_partition, [None, -1]
+    cluster.leader_for_partition = lambda place: (
+        hidden.pop() if hidden and place == places[1] else real(place)
+    )
+    try:
+        assert bounds(consumer.end_offsets, places) == {places[0]: 2, places[1]: 0}
+        assert not hidden
+    finally:
+        consumer.close()
 
 
 def test_until(
