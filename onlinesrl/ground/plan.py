@@ -248,10 +248,9 @@ class _Compiler:
 
     def types_of(self, clause: Clause) -> dict[str, str]:
         """Return the type of each variable of a clause."""
-        types: dict[str, str] = {}
-        for part in _parts(clause):
-            types |= dict(part.domains)
-            types |= {v.name: NUMBER for v, *_ in part.computed}
+        parts = _parts(clause)
+        types = {v.name: NUMBER for part in parts for v, *_ in part.computed}
+        types |= {name: kind for part in parts for name, kind in part.domains}
         for literal in [*clause.literals, *(x for e in clause.exists for x in e.literals)]:
             declared = self.program.predicates[literal.atom.predicate].types
             for term, kind in zip(literal.atom.terms, declared, strict=True):

@@ -429,7 +429,7 @@ def _closed_units(plans: Plans, batch: Batch, w: int, net: Network, s: Scratch) 
                 groups *= batch.domain[w, plans.query_type[j]]
             else:
                 width *= batch.domain[w, plans.query_type[j]]
-        units += groups
+        units += groups if width > 0 else 0
         first, last = s.query_base[q], s.query_base[q + 1]
         while first < last:
             v, fixed = net.var_of[first], 0

@@ -446,6 +446,13 @@ def test_atoms_that_hard_rules_close_change_no_answer(case: Case):
     learns_as_without_closing(case)
 
 
+def test_a_group_without_constants_is_no_unit():
+    """Beside a closed atom, with which the units are counted anew."""
+    text = "E\nQ\nR(thing!)\n!E.\n(!E v Q) ^ (E => Q).\n(Q => E).\n0.5 Q v R(t)"
+    case = Case(text, ("Q", "R"), [Example(id=1, evidence={}, truth={})])
+    assert learns_as_without_closing(case) == "the same"
+
+
 @pytest.mark.soak
 def test_thousands_of_streams_are_learned_as_if_no_atom_were_closed(capsys):
     tried = soaked(learns_as_without_closing, cases(examples=3), 3000, Case.traits)

@@ -340,3 +340,13 @@ def test_the_truth_of_a_psl_example_is_no_part_of_its_world():
     stranger = Example(id=2, evidence={}, query=example.query, truth={"Trusts": [["a", "x"]]})
     with pytest.raises(Exception, match=r"truth atom Trusts\(a, x\) is not listed in `query`"):
         packer.world(stranger)
+
+
+def test_a_number_that_an_existential_asks_for_is_a_constant_of_its_type():
+    """It stands in no literal of its own: as ``p`` in ``EXIST q (E(t) ^ p = q + 1)``."""
+    rule = "Q => F(t, p + 1) v (EXIST q (E(t) ^ p = q + 1))."
+    text = f"F(thing, place)\nE(thing)\nplace = {{1, 2, 3}}\nQ\n1 Q\n{rule}"
+    for shown, true in (([["A"]], [[]]), ([], [])):
+        case = Case(text, ("Q",), [Example(id=1, evidence={"E": shown, "F": [["A", 2]]})])
+        (outcome,), _ = learner(case).step(case.examples, learning=False)
+        assert outcome.prediction.predicted.get("Q", []) == true
