@@ -149,7 +149,7 @@ def _until(text: str | None) -> str | int | None:
         return int(text)
     if text not in {None, "end", "forever"}:
         raise typer.BadParameter(
-            "expected end, forever or a number of examples", param_hint="--until"
+            "expected end, forever or a number of examples, up to 18 digits", param_hint="--until"
         )
     return text
 

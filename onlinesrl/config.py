@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from onlinesrl.errors import ConfigError, LocatedError
+from onlinesrl.errors import ConfigError, LocatedError, shortened
 from onlinesrl.fingerprint import mismatch, show
 from onlinesrl.schema import MARKOV_LOGIC_ONLY, PSL_ONLY, Config, section_of
 from onlinesrl.values import STDIN
@@ -58,7 +58,7 @@ def _read_file(tree: Tree, path: Path) -> Any:
 def _read_override(tree: Tree, text: str) -> Any:
     name, equals, value = text.partition("=")
     key = tuple(name.strip().split("."))
-    place = Place(f"--set {f'{spelled(key)}=...' if secretive(text) else text}")
+    place = Place(f"--set {f'{spelled(key)}=...' if secretive(text) else shortened(text)}")
     if not equals or not all(key):
         tree.problems.append(place.problem("expected key=value, such as learner.sigma=0.1"))
         return {}

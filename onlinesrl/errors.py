@@ -26,8 +26,8 @@ _SHOWN = 160
 """So many characters of a source line are shown, around the place."""
 
 
-def _shortened(text: str) -> str:
-    """Return a text without the middle of what is very long."""
+def shortened(text: str) -> str:
+    """Return a text without the middle, where it is very long."""
     if len(text) <= _LONGEST:
         return text
     return f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
@@ -63,7 +63,7 @@ class LocatedError(OnlinesrlError):
     def __str__(self) -> str:
         """Render ``file:line:column: message``, the source line, a caret under it, the hint."""
         place = printable(f"{self.file}:{self.line}:{self.column}")
-        lines = [f"{place}: {_shortened(printable(self.message))}"]
+        lines = [f"{place}: {shortened(printable(self.message))}"]
         if self.source_line is not None:
             start = max(0, self.column - _SHOWN // 2) if len(self.source_line) > _SHOWN else 0
             dots = "... " if start else ""
@@ -73,7 +73,7 @@ class LocatedError(OnlinesrlError):
             more = " ..." if len(self.source_line) > start + _SHOWN else ""
             lines += [f"  {shown}{more}", f"  {margin}^"]
         if self.hint is not None:
-            lines.append(_shortened(printable(f"  hint: {self.hint}")))
+            lines.append(shortened(printable(f"  hint: {self.hint}")))
         return "\n".join(lines)
 
 
@@ -124,7 +124,7 @@ class ExampleError(OnlinesrlError):
 
     def __init__(self, reason: str, kind: str = "decode") -> None:
         self.kind = kind
-        self.reason = _shortened(printable(reason))
+        self.reason = shortened(printable(reason))
         super().__init__(self.reason)
 
 

@@ -16,7 +16,7 @@ from onlinesrl.infer.engine import MapEngine, MarginalEngine
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Mpe
 from onlinesrl.infer.walksat import WalkSat
-from onlinesrl.interrupt import polled
+from onlinesrl.interrupt import Interrupted, leavable, polled
 from onlinesrl.kernels.jit import told_of_compiling
 from onlinesrl.lang import mln
 from onlinesrl.lang import weights as weight_files
@@ -34,7 +34,14 @@ from onlinesrl.stream import checkpoint
 from onlinesrl.stream.examples import Item, Reader
 from onlinesrl.stream.folder import RunFolder
 from onlinesrl.stream.labels import Labels
-from onlinesrl.stream.loop import Rebalanced, Run, Schedule, Stopper, check_fingerprint
+from onlinesrl.stream.loop import (
+    Rebalanced,
+    Run,
+    Schedule,
+    Stopped,
+    Stopper,
+    check_fingerprint,
+)
 from onlinesrl.stream.requests import Requests
 
 if TYPE_CHECKING:
@@ -401,7 +408,7 @@ def _telling(learner: Learner, progress: Progress) -> Callable[[], object]:
 def _complaints(run_: Run) -> list[str]:
     """Say what of a run is mostly a mistake: groups never met, nothing read, nothing to learn from."""
     found, metrics = run_.reader.choice.complaints(), run_.metrics
-    if not metrics.examples:
+    if run_.finished and not metrics.examples:
         found.append("the source has no example")
     if run_.labels is not None:
         found += run_.labels.complaints(ended=run_.finished)
@@ -467,6 +474,12 @@ def _make_run(  # noqa: PLR0913, PLR0917 - what a run is made of
 
 
 def compile_kernels(learner: Learner, say: Warn) -> float:
-    """Compile the kernels, telling a person so, or load them; returns seconds."""
-    with told_of_compiling(say):
-        return learner.compile()
+    """Compile the kernels, telling a person so, or load them; returns seconds.
+
+    Raises Stopped where a signal asks to stop.
+    """
+    try:
+        with told_of_compiling(say), leavable():
+            return learner.compile()
+    except Interrupted:
+        raise Stopped("stopped before the first example; run it again to begin") from None

@@ -4,6 +4,8 @@ import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Job, wait
+from conftest import REPO, Job, wait
 
 from onlinesrl import interrupt
 from onlinesrl.ground.convert import network_of
@@ -266,3 +268,22 @@ def test_a_solver_leaves_where_it_is_asked_to_on_another_thread(solver: Any) -> 
     assert [type(each) for each in found] == [interrupt.Interrupted]
     small = clause_model(1, [(0, 1.0, [1])])
     assert ilp.solve(small, np.ones(1)).certified
+
+
+def test_a_signal_while_kernels_are_compiled_ends_the_run(
+    job: Callable[..., Job], citations: list[bytes], tmp_path: Path
+) -> None:
+    run = job(citations[:5])
+    with subprocess.Popen(
+        [sys.executable, "-c", "from onlinesrl.cli import main; main()", "run", str(run.config)],
+        env=os.environ | {"PYTHONPATH": str(REPO), "NUMBA_CACHE_DIR": str(tmp_path / "empty")},
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith(b"compiling")
+        process.terminate()
+        assert b"stopped before the first example" in process.stderr.read()
+    assert process.returncode == 0
+    assert not run.checkpoints()
+    assert run.run() == 0, run.said
+    assert len(run.lines("predictions.jsonl")) == 5
