@@ -7,6 +7,7 @@ are numbered for the whole stream, because weights are known by them. Nothing el
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -415,7 +416,7 @@ class Packer:
         for kind in range(types):
             at, early = self._localise(batch, kind, before, at, early, learning)
         if self.layout.plan.numeric:
-            return batch._replace(number=self._numbers()[batch.member])
+            return replace(batch, number=self._numbers()[batch.member])
         return batch
 
     def _numbers(self) -> Ints:

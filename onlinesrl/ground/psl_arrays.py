@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import numpy as np
@@ -130,7 +130,8 @@ class Arrays:
         worlds = self._listing.worlds
         index = np.array([self._index_of[each] for each in loop.indexes], np.int32)
         opened = np.array([name in self._listing.opened for name in loop.looked_up], np.uint8)
-        code = loop.code._replace(
+        code = replace(
+            loop.code,
             probe_index=index[loop.code.probe_index],
             lookup_open=np.zeros_like(opened) if self._skip else opened,
             whole=loop.code.whole or (self._skip and bool(opened.any())),

@@ -10,7 +10,7 @@ in them, and so ends with a certificate as it does in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -229,7 +229,7 @@ class _Rounds:
         found, degree = _Certificate(), self._variables.degree
         for k in range(len(self._pages)):
             page = self._pages.read(k)
-            now, rows = self.now._replace(dual=page.dual), self._rows(page)
+            now, rows = replace(self.now, dual=page.dual), self._rows(page)
             kernel.begin(page.rows, self._pulls, rows, now, degree, False)
             page.mark[:] = page.dual
             self._pages.keep(k, with_mark=True)
@@ -247,7 +247,7 @@ class _Rounds:
 
     def _round(self, look: bool) -> _Certificate:
         self.looked_at[:] = self.now.y
-        before = self.now._replace(y=self.looked_at)
+        before = replace(self.now, y=self.looked_at)
         self._pull[:] = 0.0
         found, moved = _Certificate(), 0.0
         self.count += 1
@@ -257,8 +257,8 @@ class _Rounds:
             page = self._pages.read(k)
             rows = self._rows(page)
             if look:
-                found = found.add(admm.tally(rows, before._replace(dual=page.dual), self._pull))
-            admm.answer(rows, self.now._replace(dual=page.dual), self.eta, RELAXATION)
+                found = found.add(admm.tally(rows, replace(before, dual=page.dual), self._pull))
+            admm.answer(rows, replace(self.now, dual=page.dual), self.eta, RELAXATION)
             if mark:
                 change = page.dual - page.mark
                 moving = change != 0  # not in a row without variables, whose row_step is 0
@@ -287,7 +287,8 @@ class _Rounds:
     def _rows(self, page: Page) -> admm.Rows:
         """Return a page as ADMM's kernels read it."""
         low, high, curvature, row_step = self._memory[:, : len(page.dual)]
-        rows = self._variables._replace(
+        rows = replace(
+            self._variables,
             start=page.rows.start,
             variable=page.rows.variable,
             coefficient=page.rows.coefficient,

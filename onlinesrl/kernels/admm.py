@@ -16,15 +16,14 @@ Over-relaxation moves (ybar, u) by ``relaxation`` times that step; it converges 
 rounds alike.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
-from onlinesrl.kernels.jit import inlined, kernel
+from onlinesrl.kernels.frames import Frame
+from onlinesrl.kernels.jit import kernel
 from onlinesrl.kernels.network import Floats, Ints, Ints32
 
 
-class Rows(NamedTuple):
+class Rows(Frame):
     """The problem: linear forms, their functions' conjugates, and a linear term.
 
     Row i adds max over low <= u <= high of u l - curvature u^2 / 2.
@@ -43,7 +42,7 @@ class Rows(NamedTuple):
     ridge: Floats  # [variable] the energy has ridge y^2
 
 
-class Iterate(NamedTuple):
+class Iterate(Frame):
     """The state, and memory for the next one."""
 
     y: Floats  # [variable] outside of [0, 1] by over-relaxation only
@@ -52,12 +51,12 @@ class Iterate(NamedTuple):
     ahead: Floats  # [variable] 2 ybar' - ybar
 
 
-@inlined
+@kernel
 def _within(x: float, low: float, high: float) -> float:
     return min(max(x, low), high)
 
 
-@inlined
+@kernel
 def _spread(rows: Rows, i: int, u: float, pull: Floats) -> None:
     """Add u q_i to the pull."""
     for e in range(rows.start[i], rows.start[i + 1]):

@@ -11,7 +11,7 @@ ridge of its variable, and no row: in about half as many rounds ADMM is as far.
 import numpy as np
 
 from onlinesrl.kernels import admm
-from onlinesrl.kernels.jit import inlined, kernel
+from onlinesrl.kernels.jit import kernel
 from onlinesrl.kernels.network import Bytes, Floats, Ints
 from onlinesrl.kernels.potentials import AT_MOST, HINGE, Rows, slope, within
 
@@ -32,7 +32,7 @@ def describe(kind: Bytes, power: Bytes, weight_index: Ints, weights: Floats, row
     return True
 
 
-@inlined
+@kernel
 def _is_ridge(rows: Rows, i: int) -> bool:
     """Tell whether row i is w q^2 y^2 on [0, 1]: a squared prior towards 0."""
     e = rows.start[i]
@@ -70,7 +70,7 @@ def weigh(rows: Rows, pulls: Floats, ridge: Floats) -> float:
     return ceiling
 
 
-@inlined
+@kernel
 def _potential(rows: Rows, i: int, at: float) -> float:
     """Return w phi(l) of row i at l."""
     if at <= 0.0 and rows.hinge[i] != 0:
@@ -78,7 +78,7 @@ def _potential(rows: Rows, i: int, at: float) -> float:
     return rows.weight[i] * (at * at if rows.square[i] else at)
 
 
-@inlined
+@kernel
 def _penalty(rows: Rows, i: int, pulls: Floats) -> float:
     """Return the penalty m_i before the step size."""
     weight = abs(rows.weight[i])

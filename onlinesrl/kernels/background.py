@@ -8,18 +8,17 @@ facts name, too, but further on) taken out; both are few and sorted, and either 
 the other by them.
 """
 
-from typing import NamedTuple
-
-from onlinesrl.kernels.jit import inlined, kernel
+from onlinesrl.kernels.frames import Frame
+from onlinesrl.kernels.jit import kernel
 from onlinesrl.kernels.network import Bytes, Ints, Ints32, sort
 
 
-class Facts(NamedTuple):
+class Facts(Frame):
     """Relations of shared numbers, row after row, and the constants that they bring."""
 
     data: Ints32
     start: Ints  # [slot] into data
-    count: Ints  # type: ignore[assignment]  # [slot]
+    count: Ints  # [slot]
     order_start: Ints  # [slot] into order
     order: Ints32  # the rows of a slot, sorted
     column_start: Ints32  # [slot]
@@ -30,10 +29,10 @@ class Facts(NamedTuple):
     constants: Ints32  # [type] how many shared constants are those of facts; they come last
 
 
-class Own(NamedTuple):
+class Own(Frame):
     """What worlds add to the types that facts have constants of."""
 
-    count: Ints32  # type: ignore[assignment]  # [world, type] own constants
+    count: Ints32  # [world, type] own constants
     number: Ints  # [member] their numbers in the world, ascending
     shared: Ints32  # [member] the shared number of an early one, else -1
     early_start: Ints  # [world, type] into the next two
@@ -42,7 +41,7 @@ class Own(NamedTuple):
     early_number: Ints32  # their numbers in the world
 
 
-@inlined
+@kernel
 def _below(values: Ints, first: int, count: int, value: int) -> int:
     """Return how many of some ascending values are below another one."""
     low, high = 0, count
@@ -55,7 +54,7 @@ def _below(values: Ints, first: int, count: int, value: int) -> int:
     return low
 
 
-@inlined
+@kernel
 def _without(values: Ints, first: int, count: int, n: int) -> int:
     """Return the n-th number, from 0, that is none of some ascending values."""
     low, high = 0, count
@@ -68,7 +67,7 @@ def _without(values: Ints, first: int, count: int, n: int) -> int:
     return n + low
 
 
-@inlined
+@kernel
 def _number_beside(own: Own, member_start: Ints, w: int, kind: int, shared: int) -> int:
     first, count = own.early_start[w, kind], own.early_count[w, kind]
     before = _below(own.early, first, count, shared)
@@ -77,7 +76,7 @@ def _number_beside(own: Own, member_start: Ints, w: int, kind: int, shared: int)
     return _without(own.number, member_start[w, kind], own.count[w, kind], shared - before)
 
 
-@inlined
+@kernel
 def _shared_beside(own: Own, member_start: Ints, w: int, kind: int, number: int) -> int:
     first, count = member_start[w, kind], own.count[w, kind]
     before = _below(own.number, first, count, number)
@@ -240,7 +239,7 @@ def localise_beside(
     return at, early_at, next_id
 
 
-@inlined
+@kernel
 def _compare(
     facts: Facts,
     own: Own,

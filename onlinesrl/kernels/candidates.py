@@ -13,14 +13,14 @@ from onlinesrl.kernels.ground import (
     index_relations,
     next_binding,
 )
-from onlinesrl.kernels.jit import inlined, kernel
+from onlinesrl.kernels.jit import kernel
 from onlinesrl.kernels.network import Bytes
 
 TRIES = 100
 """So many bindings are tried for each atom that a world may have."""
 
 
-@inlined
+@kernel
 def _excluded(plans: Plans, batch: Batch, w: int, k: int, base: int, s: Scratch) -> bool:
     """Tell whether a hard clause makes the bound atom of candidates k false."""
     part = plans.found_part[k] + 1
@@ -42,7 +42,7 @@ def _excluded(plans: Plans, batch: Batch, w: int, k: int, base: int, s: Scratch)
     return False
 
 
-@inlined
+@kernel
 def _append(plans: Plans, batch: Batch, w: int, slot: int, other: int) -> bool:
     """Append the tuples of a relation whose constants the world has; False: no room."""
     arity = plans.arity[slot]
@@ -58,7 +58,7 @@ def _append(plans: Plans, batch: Batch, w: int, slot: int, other: int) -> bool:
     return True
 
 
-@inlined
+@kernel
 def _find(plans: Plans, batch: Batch, w: int, k: int, s: Scratch, max_atoms: int) -> int:
     """Write the open atoms of one predicate, and those that evidence gives.
 

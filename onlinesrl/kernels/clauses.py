@@ -14,11 +14,11 @@ in their order, inputs before outputs and ``d`` or ``!d`` first; then ``!d v li`
 from __future__ import annotations
 
 from itertools import accumulate, chain
-from typing import NamedTuple
 
 import numpy as np
 
-from onlinesrl.kernels.jit import inlined
+from onlinesrl.kernels.frames import Frame
+from onlinesrl.kernels.jit import kernel
 from onlinesrl.kernels.network import Bytes, Floats, Ints32
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -34,7 +34,7 @@ def generator(seed: int, record: int = 0, chain: int = 0) -> Generator:
     return np.asarray(mixed, np.uint64)
 
 
-@inlined
+@kernel
 def uniform(rng: Generator) -> float:
     """Draw from [0, 1): splitmix64 (Steele, Lea & Flood 2014)."""
     rng[0] += GOLDEN
@@ -44,20 +44,20 @@ def uniform(rng: Generator) -> float:
     return float((z ^ (z >> S31)) >> S11) * 2.0**-53
 
 
-@inlined
+@kernel
 def below(rng: Generator, n: int) -> int:
     """Draw from 0 .. n - 1."""
     return int(uniform(rng) * n)
 
 
-@inlined
+@kernel
 def copy(source: Floats | Bytes, target: Floats | Bytes) -> None:
     """Copy one array into another; numba's own assignment may allocate."""
     for i in range(len(source)):
         target[i] = source[i]
 
 
-class Clauses(NamedTuple):
+class Clauses(Frame):
     """Clauses in compressed rows, and for each literal the clauses that have it."""
 
     var_of: Ints32  # [atom]

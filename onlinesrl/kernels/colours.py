@@ -7,15 +7,14 @@ other parts give the sums to it (Paige & Tarjan 1987; Valmari & Franceschinis 20
 looked at O(log n) times.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
-from onlinesrl.kernels.jit import inlined, kernel
+from onlinesrl.kernels.frames import Frame
+from onlinesrl.kernels.jit import kernel
 from onlinesrl.kernels.network import Bytes, Floats, Ints, Ints32
 
 
-class Graph(NamedTuple):
+class Graph(Frame):
     """Undirected: every edge is stored at both its ends."""
 
     start: Ints  # [node + 1]
@@ -23,7 +22,7 @@ class Graph(NamedTuple):
     weight: Floats  # [edge end]
 
 
-class Partition(NamedTuple):
+class Partition(Frame):
     """The colours, and memory to split them; a colour's nodes stand together in ``node``."""
 
     colour: Ints  # [node]
@@ -62,7 +61,7 @@ def partition(colour: Ints) -> Partition:
     )
 
 
-@inlined
+@kernel
 def _swap(p: Partition, a: int, b: int) -> None:
     """Exchange the nodes at two places."""
     u, v = p.node[a], p.node[b]
@@ -70,7 +69,7 @@ def _swap(p: Partition, a: int, b: int) -> None:
     p.place[u], p.place[v] = b, a
 
 
-@inlined
+@kernel
 def _sink(p: Partition, low: int, root: int, n: int) -> None:
     """Restore the heap of n nodes from place low on, largest sum first, below one of them."""
     while 2 * root + 1 < n:
@@ -133,7 +132,7 @@ def _gather(p: Partition, n: int) -> int:
     return n_split
 
 
-@inlined
+@kernel
 def _end(p: Partition, low: int, high: int) -> int:
     """Return where the run of equal sums that starts at place low ends."""
     end = low + 1

@@ -4,12 +4,11 @@ A clause takes part where its ``required`` is above 0; groups always do. What fo
 fixed with it; ``undo`` takes back the last ones fixed.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from onlinesrl.kernels.clauses import Clauses
-from onlinesrl.kernels.jit import inlined, kernel
+from onlinesrl.kernels.frames import Frame
+from onlinesrl.kernels.jit import kernel
 from onlinesrl.kernels.network import FALSE, OPEN, TRUE, Bytes, Floats, Ints32
 
 COMPLETE, CONTRADICTION, GIVEN_UP = 0, 1, 2
@@ -17,7 +16,7 @@ BY_GAIN = 2
 """A preference: true where that satisfies more soft weight than false does."""
 
 
-class Trail(NamedTuple):
+class Trail(Frame):
     """Scratch memory: what is fixed, in the order of fixing, and each clause's literals so far."""
 
     size: Ints32  # atoms fixed, of them propagated, decisions
@@ -48,7 +47,7 @@ def trail(atoms: int, clauses: int, stop: Bytes | None = None) -> Trail:
     )
 
 
-@inlined
+@kernel
 def clear(t: Trail) -> None:
     """Unfix every atom."""
     t.size[:] = 0
@@ -57,7 +56,7 @@ def clear(t: Trail) -> None:
     t.n_false[:] = 0
 
 
-@inlined
+@kernel
 def fix(t: Trail, atom: int, value: int) -> bool:
     """Fix an atom to FALSE or TRUE; False: it is the other already."""
     if t.fixed[atom] == OPEN:
@@ -68,13 +67,13 @@ def fix(t: Trail, atom: int, value: int) -> bool:
     return t.fixed[atom] == value
 
 
-@inlined
+@kernel
 def fix_literal(t: Trail, literal: int) -> bool:
     """Make a literal true."""
     return fix(t, literal >> 1, FALSE if literal & 1 else TRUE)
 
 
-@inlined
+@kernel
 def _settle_group(cl: Clauses, t: Trail, atom: int) -> bool:
     """Fix what the atom, just fixed, says of the others of its variable."""
     v = cl.var_of[atom]
@@ -94,7 +93,7 @@ def _settle_group(cl: Clauses, t: Trail, atom: int) -> bool:
     return left > 1 or (left == 1 and fix(t, candidate, TRUE))
 
 
-@inlined
+@kernel
 def _settle_clause(cl: Clauses, t: Trail, c: int) -> bool:
     """Make the last open literal of a clause true; False: there is none."""
     if t.n_false[c] < cl.start[c + 1] - cl.start[c] - 1:
@@ -126,7 +125,7 @@ def propagate(cl: Clauses, t: Trail, required: Floats) -> bool:
     return consistent
 
 
-@inlined
+@kernel
 def _undo(cl: Clauses, t: Trail, place: int) -> None:
     """Unfix the atoms fixed at this place and after."""
     while t.size[FIXED] > place:
@@ -143,7 +142,7 @@ def _undo(cl: Clauses, t: Trail, place: int) -> None:
         t.fixed[atom] = OPEN
 
 
-@inlined
+@kernel
 def units(cl: Clauses, t: Trail, required: Floats) -> bool:
     """Fix what required clauses of one literal and groups of one atom say, before propagation."""
     for c in range(len(cl.weight)):
@@ -156,7 +155,7 @@ def units(cl: Clauses, t: Trail, required: Floats) -> bool:
     return True
 
 
-@inlined
+@kernel
 def gain_of_truth(cl: Clauses, t: Trail, atom: int) -> float:
     """Soft weight of the clauses not yet satisfied that true satisfies, less that of false."""
     gain = 0.0
@@ -169,7 +168,7 @@ def gain_of_truth(cl: Clauses, t: Trail, atom: int) -> float:
     return gain
 
 
-@inlined
+@kernel
 def _backtrack(cl: Clauses, t: Trail, required: Floats, limit: int) -> int:
     """Reverse the last decision whose other side is not contradictory; returns how many it took.
 

@@ -6,11 +6,10 @@ tables from the weights, eliminates, and reads the maximising state back. Ties g
 (none, then atoms in their order) of the variable that is decided.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
-from onlinesrl.kernels.jit import inlined, kernel
+from onlinesrl.kernels.frames import Frame
+from onlinesrl.kernels.jit import kernel
 from onlinesrl.kernels.network import (
     ATOMS,
     FALSE,
@@ -31,7 +30,7 @@ MAX_CELLS = 1 << 24
 UNARY, GENERIC, PAIRS = -1, -2, -3
 
 
-class Structure(NamedTuple):
+class Structure(Frame):
     """Scratch memory for an elimination order and its tables."""
 
     size: Ints  # arcs, clique members, generic clauses, table cells
@@ -113,12 +112,12 @@ def structure_memory(
     )
 
 
-@inlined
+@kernel
 def _values(net: Network, v: int) -> int:
     return net.var_start[v + 1] - net.var_start[v] + 1
 
 
-@inlined
+@kernel
 def _find_edge(st: Structure, a: int, b: int) -> int:
     if st.length[a] > st.length[b]:
         a, b = b, a
@@ -130,7 +129,7 @@ def _find_edge(st: Structure, a: int, b: int) -> int:
     return -1
 
 
-@inlined
+@kernel
 def _edge(net: Network, st: Structure, a: int, b: int) -> int:
     """Return the edge between two variables, made if need be; -WIDE, -TABLES_FULL: there is none."""
     edge = _find_edge(st, a, b)
@@ -155,7 +154,7 @@ def _edge(net: Network, st: Structure, a: int, b: int) -> int:
     return arc >> 1
 
 
-@inlined
+@kernel
 def _connect(net: Network, st: Structure, row: int, k: int) -> int:
     """Connect all variables of a clause pairwise; SOLVED, WIDE or TABLES_FULL."""
     start, stop = net.lit_start[row], net.lit_start[row + 1]
@@ -169,7 +168,7 @@ def _connect(net: Network, st: Structure, row: int, k: int) -> int:
     return SOLVED
 
 
-@inlined
+@kernel
 def _add_generic(st: Structure, row: int, k: int) -> bool:
     g = st.size[GENERICS]
     if g == len(st.generic_row):
@@ -179,7 +178,7 @@ def _add_generic(st: Structure, row: int, k: int) -> bool:
     return True
 
 
-@inlined
+@kernel
 def _classify(net: Network, st: Structure, row: int) -> int:
     """Say how a row enters the tables, and add its edges; SOLVED, WIDE or TABLES_FULL."""
     start = net.lit_start[row]
@@ -219,7 +218,7 @@ def _classify(net: Network, st: Structure, row: int) -> int:
     return SOLVED
 
 
-@inlined
+@kernel
 def _enqueue(st: Structure, entries: int, v: int) -> int:
     degree = st.degree[v]
     if degree > MAX_DEGREE:
@@ -232,7 +231,7 @@ def _enqueue(st: Structure, entries: int, v: int) -> int:
     return entries + 1
 
 
-@inlined
+@kernel
 def _next_variable(st: Structure) -> int:
     """Pop a variable of least degree; -1: none of at most MAX_DEGREE is left."""
     for degree in range(MAX_DEGREE + 1):
@@ -245,7 +244,7 @@ def _next_variable(st: Structure) -> int:
     return -1
 
 
-@inlined
+@kernel
 def _order(net: Network, st: Structure) -> int:
     """Eliminate by least degree, adding fill edges."""
     n = net.size[VARIABLES]
@@ -293,7 +292,7 @@ def _order(net: Network, st: Structure) -> int:
     return SOLVED
 
 
-@inlined
+@kernel
 def _attach(net: Network, st: Structure) -> None:
     """Hang messages and generic clauses on the variable where they are next needed."""
     n = net.size[VARIABLES]
@@ -340,7 +339,7 @@ def structure(net: Network, st: Structure) -> int:
     return status
 
 
-@inlined
+@kernel
 def _forbid(net: Network, st: Structure) -> None:
     """Give the values that groups and evidence exclude a score of minus infinity."""
     for v in range(net.size[VARIABLES]):
@@ -381,7 +380,7 @@ def _hard_row(net: Network, st: Structure, row: int) -> None:
                     st.table[table + cell] = -np.inf
 
 
-@inlined
+@kernel
 def _fill(net: Network, st: Structure, weights: Floats, cu: float, cv: float) -> None:
     """Add sign * weight * [clause true] of the clauses on one or two variables, up to constants."""
     unary, table = st.unary, st.table
@@ -430,7 +429,7 @@ def _fill(net: Network, st: Structure, weights: Floats, cu: float, cv: float) ->
             b += b_step
 
 
-@inlined
+@kernel
 def _pass_leaf(net: Network, st: Structure, v: int, u: int) -> None:
     """Eliminate a variable with one neighbour: its message is a unary of the neighbour."""
     nv, nu = _values(net, v), _values(net, u)
@@ -447,7 +446,7 @@ def _pass_leaf(net: Network, st: Structure, v: int, u: int) -> None:
         st.unary[slot_u + y] += best
 
 
-@inlined
+@kernel
 def _generic(net: Network, st: Structure, v: int, weights: Floats, cu: float, cv: float) -> float:
     """Score the generic clauses decided at v under ``st.value``, up to constants."""
     total = 0.0
@@ -471,7 +470,7 @@ def _generic(net: Network, st: Structure, v: int, weights: Floats, cu: float, cv
     return total
 
 
-@inlined
+@kernel
 def _message_cell(net: Network, st: Structure, v: int) -> int:
     """Return the cell of v's message for the values of its clique in ``st.value``."""
     cell = 0
@@ -480,7 +479,7 @@ def _message_cell(net: Network, st: Structure, v: int) -> int:
     return st.message[v] + cell
 
 
-@inlined
+@kernel
 def _local(net: Network, st: Structure, v: int, weights: Floats, cu: float, cv: float) -> float:
     """Score v and its clique, all with their value in ``st.value``."""
     x = st.value[v]
@@ -497,7 +496,7 @@ def _local(net: Network, st: Structure, v: int, weights: Floats, cu: float, cv: 
     return s + _generic(net, st, v, weights, cu, cv)
 
 
-@inlined
+@kernel
 def _pass_clique(
     net: Network, st: Structure, v: int, weights: Floats, cu: float, cv: float
 ) -> float:

@@ -6,8 +6,6 @@ by counting and atoms are numbered by mixed radix. Work is proportional to the t
 written.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from onlinesrl.kernels.background import (
@@ -18,7 +16,8 @@ from onlinesrl.kernels.background import (
     shared_beside,
     without_facts,
 )
-from onlinesrl.kernels.jit import inlined, kernel
+from onlinesrl.kernels.frames import Frame
+from onlinesrl.kernels.jit import kernel
 from onlinesrl.kernels.network import (
     ATOMS,
     DEFINED,
@@ -56,7 +55,7 @@ LITERALS_EACH = 8
 """So many literals, and bindings of existentials, count as one more ground clause against the limit."""
 
 
-class Plans(NamedTuple):
+class Plans(Frame):
     """The compiled rules. A term is coded as its variable's slot, or -1 - constant."""
 
     # query predicates; arguments in radix order: the grouped ones last
@@ -116,11 +115,11 @@ class Plans(NamedTuple):
     declared: Ints32  # [type] number of declared constants
 
 
-class Batch(NamedTuple):
+class Batch(Frame):
     """Packed worlds: relations of integers, row after row."""
 
     start: Ints  # [world, slot] into data
-    count: Ints  # type: ignore[assignment]  # [world, slot]; not the tuple's method
+    count: Ints  # [world, slot]
     data: Ints32
     domain: Ints32  # [world, type] number of constants
     member_start: Ints  # [world, type] into member, -1: the type is not numbered by world
@@ -137,7 +136,7 @@ class Batch(NamedTuple):
     own: Own
 
 
-class Scratch(NamedTuple):
+class Scratch(Frame):
     """Working memory of grounding, reused from world to world."""
 
     query_base: Ints  # [query + 1] first atom
@@ -261,7 +260,7 @@ def localise(
     return at, next_id
 
 
-@inlined
+@kernel
 def _same_tuple(batch: Batch, start: int, arity: int, i: int, j: int) -> bool:
     for k in range(arity):
         if batch.data[start + i * arity + k] != batch.data[start + j * arity + k]:
@@ -341,7 +340,7 @@ def index_relations(plans: Plans, batch: Batch, w: int, s: Scratch) -> int:
     return OK
 
 
-@inlined
+@kernel
 def radix_key(plans: Plans, batch: Batch, w: int, q: int, slot: int, i: int, s: Scratch) -> int:
     """Return the number of tuple i of a relation among all groundings of query predicate q."""
     key = 0
@@ -351,7 +350,7 @@ def radix_key(plans: Plans, batch: Batch, w: int, q: int, slot: int, i: int, s: 
     return key
 
 
-@inlined
+@kernel
 def find_atom(batch: Batch, w: int, q: int, key: int, net: Network, s: Scratch) -> int:
     """Return the atom of a radix key, -1 where the world does not list it."""
     if not batch.listed[w]:
@@ -366,7 +365,7 @@ def find_atom(batch: Batch, w: int, q: int, key: int, net: Network, s: Scratch) 
     return low if low < s.query_base[q + 1] and net.key[low] == key else -1
 
 
-@inlined
+@kernel
 def _list_keys(plans: Plans, batch: Batch, w: int, q: int, net: Network, s: Scratch) -> None:
     """Write the sorted keys of the listed atoms of q."""
     first, slot = s.query_base[q], plans.query_listed[q]
@@ -375,7 +374,7 @@ def _list_keys(plans: Plans, batch: Batch, w: int, q: int, net: Network, s: Scra
     sort(net.key, first, first + batch.count[w, slot])
 
 
-@inlined
+@kernel
 def _place_variables(plans: Plans, batch: Batch, w: int, q: int, net: Network, s: Scratch) -> None:
     """Put the atoms of q in variables: the values of a grouped argument in one, else one each."""
     group, stop = plans.query_group[q], plans.query_start[q + 1]
@@ -397,7 +396,7 @@ def _place_variables(plans: Plans, batch: Batch, w: int, q: int, net: Network, s
     net.size[VARIABLES] = v
 
 
-@inlined
+@kernel
 def _fix(plans: Plans, batch: Batch, w: int, q: int, net: Network, s: Scratch) -> None:
     for slot, value in ((plans.query_false[q], FALSE), (plans.query_evidence[q], TRUE)):
         for i in range(batch.count[w, slot]):
@@ -405,7 +404,7 @@ def _fix(plans: Plans, batch: Batch, w: int, q: int, net: Network, s: Scratch) -
             net.fixed[atom] = value
 
 
-@inlined
+@kernel
 def number_atoms(
     plans: Plans, batch: Batch, w: int, net: Network, s: Scratch, max_atoms: int
 ) -> int:
@@ -436,12 +435,12 @@ def number_atoms(
     return OK
 
 
-@inlined
+@kernel
 def _value(s: Scratch, term: int) -> int:
     return s.variable[term] if term >= 0 else -1 - term
 
 
-@inlined
+@kernel
 def _shared(batch: Batch, w: int, kind: int, number: int) -> int:
     """Return the shared number of a world's constant, -1 - its place among its own if it has none."""
     if batch.facts.constants[kind] > 0:
@@ -450,7 +449,7 @@ def _shared(batch: Batch, w: int, kind: int, number: int) -> int:
     return number if number < shared else shared - 1 - number
 
 
-@inlined
+@kernel
 def _open(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> None:
     """Set the cursor of a step to its first candidate."""
     op = plans.op[step]
@@ -469,7 +468,7 @@ def _open(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch)
             _open_facts(plans, batch, w, step, depth, s)
 
 
-@inlined
+@kernel
 def _open_facts(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> None:
     """Let the candidates among facts come before those of the world's own tuples."""
     x, facts = plans.probe[step], batch.facts
@@ -484,7 +483,7 @@ def _open_facts(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Sc
     s.cursor[depth], s.stop[depth] = first, stop
 
 
-@inlined
+@kernel
 def _matches(plans: Plans, batch: Batch, w: int, step: int, i: int, s: Scratch) -> bool:
     """Compare a tuple with the bound terms of a step, and bind the others."""
     slot = plans.slot[step]
@@ -500,7 +499,7 @@ def _matches(plans: Plans, batch: Batch, w: int, step: int, i: int, s: Scratch) 
     return True
 
 
-@inlined
+@kernel
 def _next_match(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> bool:
     """Move to a relation's next tuple that matches, first among facts; False: there is none."""
     if s.own_cursor[depth] >= 0:
@@ -531,7 +530,7 @@ def _next_match(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Sc
     return False
 
 
-@inlined
+@kernel
 def _constant_number(plans: Plans, batch: Batch, w: int, kind: int, constant: int) -> int:
     """Return the whole number that a world's constant is, or NO_NUMBER."""
     shared = _shared(batch, w, kind, constant)
@@ -540,7 +539,7 @@ def _constant_number(plans: Plans, batch: Batch, w: int, kind: int, constant: in
     return batch.number[batch.member_start[w, kind] - 1 - shared]
 
 
-@inlined
+@kernel
 def _number(plans: Plans, batch: Batch, w: int, p: int, s: Scratch) -> int:
     """Return the whole number that a term stands for."""
     term = plans.term[p]
@@ -551,7 +550,7 @@ def _number(plans: Plans, batch: Batch, w: int, p: int, s: Scratch) -> int:
     return _constant_number(plans, batch, w, plans.term_type[p], s.variable[term])
 
 
-@inlined
+@kernel
 def _find_number(plans: Plans, batch: Batch, w: int, kind: int, number: int) -> int:
     """Return the world's constant of a type that is a whole number, or -1."""
     shared = batch.shared[kind]
@@ -568,7 +567,7 @@ def _find_number(plans: Plans, batch: Batch, w: int, kind: int, number: int) -> 
     return -1
 
 
-@inlined
+@kernel
 def _compute(op: int, a: int, b: int) -> int:
     """Return a op b, NO_NUMBER where there is none (division by zero, overflow)."""
     if NO_NUMBER in (a, b):
@@ -608,7 +607,7 @@ def _holds(plans: Plans, batch: Batch, w: int, step: int, s: Scratch) -> bool:
     return constant >= 0
 
 
-@inlined
+@kernel
 def _advance(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> bool:
     """Move a step to its next match; False: there is none."""
     op = plans.op[step]
@@ -636,7 +635,7 @@ def _advance(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scrat
     return False
 
 
-@inlined
+@kernel
 def _emit_literals(
     plans: Plans, batch: Batch, w: int, c: int, run: int, net: Network, s: Scratch
 ) -> int:
@@ -664,7 +663,7 @@ def _emit_literals(
     return at - first
 
 
-@inlined
+@kernel
 def _literal_atom(plans: Plans, batch: Batch, w: int, x: int, net: Network, s: Scratch) -> int:
     """Return the atom of a query literal for the bound variables, -1: it is not open."""
     q, key = plans.literal_query[x], 0
@@ -674,7 +673,7 @@ def _literal_atom(plans: Plans, batch: Batch, w: int, x: int, net: Network, s: S
     return find_atom(batch, w, q, key, net, s)
 
 
-@inlined
+@kernel
 def _conjunction(
     plans: Plans, batch: Batch, w: int, e: int, at: int, net: Network, s: Scratch
 ) -> int:
@@ -696,7 +695,7 @@ def _conjunction(
     return n
 
 
-@inlined
+@kernel
 def _append_binding(plans: Plans, batch: Batch, w: int, e: int, net: Network, s: Scratch) -> int:
     """Append an existential's binding to a row; OK, SATISFIED, GROW_ROWS, GROW_ATOMS.
 
@@ -724,7 +723,7 @@ def _append_binding(plans: Plans, batch: Batch, w: int, e: int, net: Network, s:
     return OK
 
 
-@inlined
+@kernel
 def _define(plans: Plans, batch: Batch, w: int, c: int, e: int, net: Network, s: Scratch) -> int:
     """Write the rows that define the next atom, if an existential's binding has one; OK, GROW_ROWS.
 
@@ -800,7 +799,7 @@ def _each_binding(
     return OK
 
 
-@inlined
+@kernel
 def _each_existential(
     plans: Plans,
     batch: Batch,
@@ -819,7 +818,7 @@ def _each_existential(
     return OK
 
 
-@inlined
+@kernel
 def _emit_key(plans: Plans, batch: Batch, w: int, c: int, run: int, row: int, s: Scratch) -> None:
     """Write the template constants of a row: the key of its weights, and its offset in the block."""
     s.row_offset[row] = 0
@@ -867,7 +866,7 @@ def next_binding(
     return False
 
 
-@inlined
+@kernel
 def _undone(plans: Plans, batch: Batch, w: int, c: int, depth: int, s: Scratch) -> bool:
     """Tell whether a clause without a literal has lost it to hard rules: they contradict each other."""
     if batch.listed[w] != FOUND:
@@ -880,7 +879,7 @@ def _undone(plans: Plans, batch: Batch, w: int, c: int, depth: int, s: Scratch) 
     return bool(lost)
 
 
-@inlined
+@kernel
 def _emit(
     plans: Plans,
     batch: Batch,
@@ -927,7 +926,7 @@ def _emit(
     return OK
 
 
-@inlined
+@kernel
 def _may_run(plans: Plans, batch: Batch, w: int, c: int, step: int) -> bool:
     """Tell whether the last DOMAIN step may become a run: a template one only over declared constants."""
     if not plans.run[step]:
@@ -942,7 +941,7 @@ def _may_run(plans: Plans, batch: Batch, w: int, c: int, step: int) -> bool:
     return True
 
 
-@inlined
+@kernel
 def ground_clause(
     plans: Plans, batch: Batch, w: int, c: int, net: Network, s: Scratch, limit: int
 ) -> int:
@@ -978,7 +977,7 @@ def ground_clause(
     return OK
 
 
-@inlined
+@kernel
 def ground_world(
     plans: Plans, batch: Batch, w: int, net: Network, s: Scratch, max_atoms: int, limit: int
 ) -> tuple[int, int]:

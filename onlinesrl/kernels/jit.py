@@ -1,32 +1,76 @@
 """How kernels are compiled: cached on disk, numpy's division, and no reference counting.
 
-Kernels get arrays, allocate none and return numbers, so the counting that numba would do for every
-array of every argument at every call is switched off; with it the same code is about thirty times
-slower. ``inlined`` is for what runs once for each atom, row or table cell: a call passes every array
-of every argument by value, which costs more than most of these functions do.
+Kernels get frames, arrays and numbers, allocate nothing and return numbers, so the counting that numba
+would do for every array at every call is switched off; with it the same code is about thirty times
+slower. What Python calls is optimised as a whole, and cached. What a kernel calls is linked into it
+first, and neither optimised nor turned to machine code by itself.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from numba import types
 from numba.core import event
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _compile(function: F, forceinline: bool) -> F:
-    njit: Any = numba.njit  # its stubs do not know _nrt
-    compiled: F = njit(cache=True, error_model="numpy", _nrt=False, forceinline=forceinline)(
-        function
-    )
-    return compiled
+def _wide(kind: Any) -> Any:
+    """Return the type that an argument is compiled for: a literal or short integer is an integer."""
+    kind = types.unliteral(kind)
+    if isinstance(kind, types.Integer) and kind is not types.uint64:
+        return types.int64
+    if isinstance(kind, types.Float):
+        return types.float64
+    if isinstance(kind, types.Array) and not kind.mutable:
+        return kind.copy(readonly=False)
+    return kind
+
+
+def _compiled(function: Callable[..., Any], **options: Any) -> Any:
+    """Return numba's dispatcher of a function, which knows frames once it compiles."""
+    njit: Any = numba.njit  # its types do not know _nrt
+    dispatcher = njit(error_model="numpy", _nrt=False, **options)(function)
+    either, anew = dispatcher.compile, dispatcher._compiler.compile
+
+    def compile_anew(kinds: Any, returned: Any) -> Any:
+        import onlinesrl.kernels.lowering  # noqa: F401 - for what it registers
+
+        return anew(kinds, returned)
+
+    dispatcher.compile = lambda kinds: either(tuple(map(_wide, kinds)))
+    dispatcher._compiler.compile = compile_anew
+    return dispatcher
+
+
+@cache
+def _sources() -> tuple[tuple[str, int, int], ...]:
+    """Return name, time and size of all kernels' files: each may be a part of what is in the cache."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    return tuple((file.name, (at := file.stat()).st_mtime_ns, at.st_size) for file in files)
 
 
 def kernel(function: F) -> F:
-    """Compile a function of arrays."""
-    return _compile(function, forceinline=False)
+    """Compile a function of frames, arrays and numbers."""
+
+    @cache
+    def part() -> Any:
+        from onlinesrl.kernels.lowering import PartCompiler
+
+        wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+        return _compiled(function, pipeline_class=PartCompiler, **wrappers)
+
+    compiled = _compiled(function, cache=True)
+    file = compiled._cache._cache_file
+    file._source_stamp = file._source_stamp, _sources()
+    compiled.get_call_template = lambda kinds, names: part().get_call_template(kinds, names)
+    compiled.get_overload = lambda signature: part().get_overload(signature)
+    result: F = compiled
+    return result
 
 
 class _Once(event.Listener):
@@ -51,8 +95,3 @@ def told_of_compiling(tell: Callable[[str], None]) -> Iterator[None]:
     """Tell, once, when a function is compiled here: not when it is loaded from the cache."""
     with event.install_listener("numba:compile", _Once(tell)):
         yield
-
-
-def inlined(function: F) -> F:
-    """Compile a function of arrays into its callers."""
-    return _compile(function, forceinline=True)

@@ -7,11 +7,10 @@ Relations are arrays of columns; an index of one lists its rows by a hash of the
 argument is a slot of the binding where it is 0 or more, else the constant ``-1 - argument``.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
-from onlinesrl.kernels.jit import inlined, kernel
+from onlinesrl.kernels.frames import Frame
+from onlinesrl.kernels.jit import kernel
 from onlinesrl.kernels.network import Bytes, Floats, Ints, Ints32
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
@@ -24,7 +23,7 @@ FINE, MISSING, TOO_MANY = 0, 1, 2
 """What became of a world: it has its rows; an open atom is not listed; it has too many rows."""
 
 
-class Relations(NamedTuple):
+class Relations(Frame):
     """The listed atoms of all predicates and their indexes."""
 
     data: Ints32  # [cell] column after column, relation after relation
@@ -43,7 +42,7 @@ class Relations(NamedTuple):
     text: Ints32  # [constant] its place among all constants as texts
 
 
-class Code(NamedTuple):
+class Code(Frame):
     """A rule's plan. Probes match atoms by key columns: those of steps, lookups and conditions."""
 
     probe_index: Ints32  # [probe]
@@ -64,7 +63,7 @@ class Code(NamedTuple):
     whole: bool  # rows without targets are wanted, too
 
 
-class Loops(NamedTuple):
+class Loops(Frame):
     """Where the nested loops stand. Step 0 is the worlds'; slot 0 is the world."""
 
     depth: Ints32  # [2] the step, -1 at the end; whether it is to be begun
@@ -78,12 +77,12 @@ class Loops(NamedTuple):
     missing: Ints32  # [world, slot] and its binding
 
 
-@inlined
+@kernel
 def _hashed(seed: np.uint64, constant: int) -> np.uint64:
     return (seed ^ np.uint64(np.int64(constant))) * MULTIPLIER
 
 
-@inlined
+@kernel
 def _bucket(hashed: np.uint64, mask: int) -> int:
     return int(np.int64(hashed >> np.uint64(32)) & mask)
 
@@ -111,12 +110,12 @@ def build(data: Ints32, offset: int, n: int, keys: Ints32, bucket: Ints32, row: 
     bucket[mask + 1] = n
 
 
-@inlined
+@kernel
 def _argument(argument: int, binding: Ints32, constant: Ints32) -> int:
     return int(binding[argument] if argument >= 0 else constant[-1 - argument])
 
 
-@inlined
+@kernel
 def _range(
     relations: Relations, code: Code, probe: int, binding: Ints32, constant: Ints32
 ) -> tuple[int, int]:
@@ -130,7 +129,7 @@ def _range(
     return first + relations.bucket[b], first + relations.bucket[b + 1]
 
 
-@inlined
+@kernel
 def _matches(
     relations: Relations, code: Code, probe: int, i: int, binding: Ints32, constant: Ints32
 ) -> bool:
@@ -143,7 +142,7 @@ def _matches(
     return True
 
 
-@inlined
+@kernel
 def _found(relations: Relations, code: Code, probe: int, binding: Ints32, constant: Ints32) -> int:
     """Return the atom that a probe of all columns finds, or -1."""
     place, stop = _range(relations, code, probe, binding, constant)
@@ -155,14 +154,14 @@ def _found(relations: Relations, code: Code, probe: int, binding: Ints32, consta
     return -1
 
 
-@inlined
+@kernel
 def _before(relations: Relations, left: int, right: int) -> bool:
     if relations.number[left] >= 0 and relations.number[right] >= 0:
         return relations.number[left] < relations.number[right]
     return relations.text[left] < relations.text[right]
 
 
-@inlined
+@kernel
 def _holds(relations: Relations, code: Code, c: int, binding: Ints32, constant: Ints32) -> bool:
     """Tell whether a condition holds."""
     kind, positive = code.condition[c, 0], code.condition[c, 1] != 0
@@ -177,7 +176,7 @@ def _holds(relations: Relations, code: Code, c: int, binding: Ints32, constant: 
     return _before(relations, left, right) == positive
 
 
-@inlined
+@kernel
 def _checked(
     relations: Relations, code: Code, step: int, binding: Ints32, constant: Ints32
 ) -> bool:
@@ -197,7 +196,7 @@ def _checked(
     return True
 
 
-@inlined
+@kernel
 def _bound(relations: Relations, code: Code, step: int, i: int, binding: Ints32) -> bool:
     """Bind a step's variables to row i; false where it has two constants for one of them."""
     r = relations.index_relation[code.probe_index[code.step_probe[step]]]
@@ -211,7 +210,7 @@ def _bound(relations: Relations, code: Code, step: int, i: int, binding: Ints32)
     return True
 
 
-@inlined
+@kernel
 def _advance(relations: Relations, code: Code, loops: Loops, step: int, constant: Ints32) -> bool:
     """Go on to a step's next row that matches; tell whether there is one."""
     probe = code.step_probe[step]
@@ -232,13 +231,13 @@ def _advance(relations: Relations, code: Code, loops: Loops, step: int, constant
     return False
 
 
-@inlined
+@kernel
 def _satisfies(relations: Relations, atom: int, value: float) -> bool:
     """Tell whether an atom is observed with this value."""
     return relations.variable[atom] < 0 and relations.value[atom] == value
 
 
-@inlined
+@kernel
 def _look_up(relations: Relations, code: Code, loops: Loops, constant: Ints32) -> bool:
     """Find the atoms of all lookups; tell whether there is a row, or a problem."""
     steps, missing = len(code.step_probe), -1

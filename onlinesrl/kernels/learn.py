@@ -3,11 +3,10 @@
 The weights are read and written by number only; nothing here depends on how many there are.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from onlinesrl.kernels.elimination import SOLVED, TABLES_FULL, Structure, eliminate, structure
+from onlinesrl.kernels.frames import Frame
 from onlinesrl.kernels.ground import (
     FOUND,
     GROW_ATOMS,
@@ -19,7 +18,7 @@ from onlinesrl.kernels.ground import (
     ground_world,
     radix_key,
 )
-from onlinesrl.kernels.jit import inlined, kernel
+from onlinesrl.kernels.jit import kernel
 from onlinesrl.kernels.network import (
     ATOMS,
     DEFINED,
@@ -51,7 +50,7 @@ ELIMINATION, ILP = 0, 1
 HITS, FALSE_ALARMS, MISSES, UNITS, RIGHT_UNITS, HAMMING, EXACT = 0, 1, 2, 3, 4, 5, 6
 
 
-class Weights(NamedTuple):
+class Weights(Frame):
     """The weights, and the hash table from template constants to blocks of them."""
 
     value: Floats  # [weight, 3] base, u, v: the mean of w_2 .. w_{T+1} is base + (S u - v) / T
@@ -72,7 +71,7 @@ class Weights(NamedTuple):
 T, S, NORM, DUAL, PRIMAL, LOSS = 0, 1, 2, 3, 4, 5
 
 
-class Settings(NamedTuple):
+class Settings(Frame):
     """What a run fixes."""
 
     rule: int
@@ -87,7 +86,7 @@ class Settings(NamedTuple):
     margins: bool  # how far ahead of every other state the prediction is
 
 
-class Output(NamedTuple):
+class Output(Frame):
     """What is said of each world."""
 
     status: Ints32  # [world]
@@ -106,7 +105,7 @@ class Output(NamedTuple):
     begun: Ints  # the numbers of weights and of blocks before the world that was begun last
 
 
-class State(NamedTuple):
+class State(Frame):
     """Scratch states of one world, [atom]."""
 
     truth: Bytes
@@ -115,7 +114,7 @@ class State(NamedTuple):
     bonus: Floats
 
 
-@inlined
+@kernel
 def _hash(key: Ints32, c: int) -> np.uint64:
     h = np.uint64(14695981039346656037) ^ np.uint64(c)
     for k in key:
@@ -124,7 +123,7 @@ def _hash(key: Ints32, c: int) -> np.uint64:
     return h
 
 
-@inlined
+@kernel
 def _same_key(weights: Weights, block: int, c: int, key: Ints32) -> bool:
     if weights.key[block, 0] != c:
         return False
@@ -134,7 +133,7 @@ def _same_key(weights: Weights, block: int, c: int, key: Ints32) -> bool:
     return True
 
 
-@inlined
+@kernel
 def find_slot(weights: Weights, c: int, key: Ints32) -> int:
     """Return the slot that holds the block of a key, or the free one where it would go."""
     mask = len(weights.slot) - 1
@@ -144,7 +143,7 @@ def find_slot(weights: Weights, c: int, key: Ints32) -> int:
     return at
 
 
-@inlined
+@kernel
 def add_block(weights: Weights, at: int, c: int, key: Ints32) -> int:
     """Append the block of a new key; returns its first weight, -1: no room."""
     n, block = weights.size[0], weights.size[1]
@@ -172,7 +171,7 @@ def rehash(weights: Weights) -> None:
         weights.slot[find_slot(weights, c, weights.key[block, 1:])] = block
 
 
-@inlined
+@kernel
 def assign_weights(
     plans: Plans, net: Network, s: Scratch, weights: Weights, learning: bool
 ) -> bool:
@@ -199,7 +198,7 @@ def assign_weights(
     return True
 
 
-@inlined
+@kernel
 def mean(weights: Weights) -> tuple[float, float]:
     """Return (cu, cv): the averaged weight is base + cu u + cv v."""
     t = weights.scalar[T]
@@ -208,7 +207,7 @@ def mean(weights: Weights) -> tuple[float, float]:
     return weights.scalar[S] / t, -1.0 / t
 
 
-@inlined
+@kernel
 def _named_atom(
     plans: Plans, batch: Batch, w: int, q: int, slot: int, i: int, net: Network, s: Scratch
 ) -> int:
@@ -220,7 +219,7 @@ def _named_atom(
     return find_atom(batch, w, q, radix_key(plans, batch, w, q, slot, i, s), net, s)
 
 
-@inlined
+@kernel
 def read_truth(
     plans: Plans, batch: Batch, w: int, net: Network, s: Scratch, truth: Bytes
 ) -> tuple[int, int]:
@@ -276,7 +275,7 @@ def prepare(
     return (OK, -1) if found == SOLVED else (EXTERNAL, -1)
 
 
-@inlined
+@kernel
 def set_bonus(net: Network, state: State, augmented: bool) -> None:
     """Make the Hamming loss, up to its constant, a bonus an atom; or no bonus."""
     for a in range(net.size[ATOMS]):
@@ -285,7 +284,7 @@ def set_bonus(net: Network, state: State, augmented: bool) -> None:
             state.bonus[a] = -1.0 if state.truth[a] else 1.0
 
 
-@inlined
+@kernel
 def _gap(net: Network, weights: Weights, truth: Bytes, rival: Bytes) -> int:
     """Accumulate Delta = f(truth) - f(rival) in ``delta``; returns how many weights it touched."""
     n = 0
@@ -311,7 +310,7 @@ def _gap(net: Network, weights: Weights, truth: Bytes, rival: Bytes) -> int:
     return n
 
 
-@inlined
+@kernel
 def _in_range(weights: Weights, n: int, c: float) -> bool:
     """Tell whether a step of ``c`` along ``delta`` leaves the touched weights finite."""
     value, delta, s = weights.value, weights.delta, weights.scalar[S]
@@ -372,12 +371,12 @@ def learn_world(
     return loss
 
 
-@inlined
+@kernel
 def _radix_of(batch: Batch, w: int, net: Network, s: Scratch, q: int, a: int) -> int:
     return net.key[a] if batch.listed[w] else a - s.query_base[q]
 
 
-@inlined
+@kernel
 def _record_atoms(
     plans: Plans,
     batch: Batch,
@@ -413,7 +412,7 @@ def _record_atoms(
     return True
 
 
-@inlined
+@kernel
 def _closed_units(plans: Plans, batch: Batch, w: int, net: Network, s: Scratch) -> int:
     """Return how many units hard rules have closed, each of which is right.
 
@@ -441,7 +440,7 @@ def _closed_units(plans: Plans, batch: Batch, w: int, net: Network, s: Scratch) 
     return units
 
 
-@inlined
+@kernel
 def _count(net: Network, state: State, count: Ints) -> None:
     """Count atoms and units (variables with an open atom), right and wrong."""
     count[:] = 0
@@ -492,7 +491,7 @@ def record(
     return True
 
 
-@inlined
+@kernel
 def _solve(
     net: Network,
     st: Structure,
@@ -514,7 +513,7 @@ def _solve(
     return True
 
 
-@inlined
+@kernel
 def _without(net: Network, v: int, state: Bytes) -> tuple[int, int]:
     """Forbid the value that a variable has in a state; returns what ``_again`` needs to undo it."""
     for a in range(net.var_start[v], net.var_start[v + 1]):
@@ -527,7 +526,7 @@ def _without(net: Network, v: int, state: Bytes) -> tuple[int, int]:
     return -1, old
 
 
-@inlined
+@kernel
 def _again(net: Network, v: int, atom: int, old: int) -> None:
     if atom >= 0:
         net.fixed[atom] = old

@@ -1,7 +1,6 @@
 """Ground rows to linear forms: atoms become variables or numbers, trivial forms go."""
 
-from typing import NamedTuple
-
+from onlinesrl.kernels.frames import Frame
 from onlinesrl.kernels.jit import kernel
 from onlinesrl.kernels.network import Floats, Ints, Ints32
 
@@ -9,7 +8,7 @@ ACTIVE = 1e-7
 """A hinge or inequality whose form can be no larger is never active."""
 
 
-class Rows(NamedTuple):
+class Rows(Frame):
     """Ground rows; of atom -1 the value is 0."""
 
     start: Ints  # [row + 1]
@@ -19,7 +18,7 @@ class Rows(NamedTuple):
     world: Ints32  # [row]
 
 
-class Forms(NamedTuple):
+class Forms(Frame):
     """Linear forms; ``start`` begins with 0."""
 
     start: Ints  # [row + 1]

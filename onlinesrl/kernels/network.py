@@ -15,12 +15,11 @@ for: ``d <=> l1 ^ ... ^ ln`` as hard clauses. The key of ``d`` is the row of ``d
 They take no part in losses, counts and predictions.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
-from onlinesrl.kernels.jit import inlined, kernel
+from onlinesrl.kernels.frames import Frame
+from onlinesrl.kernels.jit import kernel
 
 Ints = npt.NDArray[np.int64]
 Ints32 = npt.NDArray[np.int32]
@@ -30,7 +29,7 @@ Floats = npt.NDArray[np.float64]
 OPEN, FALSE, TRUE, DEFINED = 0, 1, 2, 3
 
 
-class Network(NamedTuple):
+class Network(Frame):
     """Scratch memory for one world's ground network; ``size`` says how much of it is in use."""
 
     size: Ints  # atoms, variables, rows, literals, ground clauses, atoms with their definitions
@@ -75,7 +74,7 @@ def network(atoms: int, rows: int, literals: int) -> Network:
     )
 
 
-@inlined
+@kernel
 def clause_true(net: Network, row: int, k: int, state: Bytes) -> bool:
     """Tell whether clause ``k`` of a row holds in a state."""
     for p in range(net.lit_start[row], net.lit_start[row + 1]):
@@ -84,7 +83,7 @@ def clause_true(net: Network, row: int, k: int, state: Bytes) -> bool:
     return False
 
 
-@inlined
+@kernel
 def define(net: Network, state: Bytes) -> None:
     """Give the defined atoms the values that follow from the others."""
     for a in range(net.size[ATOMS] - 1, -1, -1):

@@ -1,15 +1,14 @@
 """The energy of potentials that have a slope: what TRON and SGD read of a hinge-loss model."""
 
-from typing import NamedTuple
-
-from onlinesrl.kernels.jit import inlined, kernel
+from onlinesrl.kernels.frames import Frame
+from onlinesrl.kernels.jit import kernel
 from onlinesrl.kernels.network import Bytes, Floats, Ints, Ints32
 
 HINGE, PLAIN, AT_MOST, EQUAL = 0, 1, 2, 3
 """The kinds of a row: potentials max(l, 0)^p and l^p, constraints l <= 0 and l = 0."""
 
 
-class Rows(NamedTuple):
+class Rows(Frame):
     """The energy; row i adds w max(l, 0)^p, or w l^p without hinge."""
 
     start: Ints | Ints32  # [row + 1]
@@ -23,7 +22,7 @@ class Rows(NamedTuple):
     ridge: float
 
 
-class Range(NamedTuple):
+class Range(Frame):
     """A micrograph: its variables low .. high - 1, its rows first .. last - 1."""
 
     low: int
@@ -32,7 +31,7 @@ class Range(NamedTuple):
     last: int
 
 
-@inlined
+@kernel
 def dot(a: Floats, b: Floats, g: Range) -> float:
     """Return a . b over the micrograph's variables."""
     total = 0.0
@@ -41,7 +40,7 @@ def dot(a: Floats, b: Floats, g: Range) -> float:
     return total
 
 
-@inlined
+@kernel
 def form(rows: Rows, i: int, y: Floats) -> float:
     """Return the linear part q . y of row i."""
     total = 0.0
@@ -50,13 +49,13 @@ def form(rows: Rows, i: int, y: Floats) -> float:
     return total
 
 
-@inlined
+@kernel
 def within(x: float) -> float:
     """Return the nearest number in [0, 1]."""
     return min(max(x, 0.0), 1.0)
 
 
-@inlined
+@kernel
 def slope(rows: Rows, i: int, at: float) -> float:
     """Return w phi'(l) of row i at l; 0 at the kink of a hinge."""
     if at <= 0.0 and rows.hinge[i] != 0:

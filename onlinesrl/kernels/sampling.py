@@ -7,13 +7,13 @@ it is and leads from mode to mode.
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from onlinesrl.kernels.clauses import Clauses, Generator, below, copy, uniform
 from onlinesrl.kernels.completion import Trail, clear, fix_literal, propagate, units
-from onlinesrl.kernels.jit import inlined, kernel
+from onlinesrl.kernels.frames import Frame
+from onlinesrl.kernels.jit import kernel
 from onlinesrl.kernels.network import OPEN, TRUE, Bytes, Floats, Ints32
 from onlinesrl.kernels.walksat import (
     HARD,
@@ -38,7 +38,7 @@ TEMPERATURE, NOISE, ANY_STEP = 0.5 * REQUIRED, 0.5, 1 << 62
 """SampleSAT's: of its annealing moves, and of its WalkSAT moves."""
 
 
-@inlined
+@kernel
 def _resample_atom(
     cl: Clauses, s: Search, v: int, share: float, probability: Floats, rng: Generator
 ) -> None:
@@ -50,7 +50,7 @@ def _resample_atom(
         flip(cl, s, atom)
 
 
-@inlined
+@kernel
 def _resample_group(
     cl: Clauses,
     s: Search,
@@ -88,7 +88,7 @@ def _resample_group(
         flip(cl, s, chosen)
 
 
-@inlined
+@kernel
 def _resample(
     cl: Clauses,
     s: Search,
@@ -125,7 +125,7 @@ def resample(
     _resample(cl, s, v, share, probability, score, rng)
 
 
-@inlined
+@kernel
 def _add_draw(cl: Clauses, s: Search, probability: Floats, total: Floats, square: Floats) -> None:
     """Add a draw and its square to their sums, of defined atoms the values; clears the draw."""
     for atom in range(len(cl.var_of)):
@@ -136,7 +136,7 @@ def _add_draw(cl: Clauses, s: Search, probability: Floats, total: Floats, square
         probability[atom] = 0.0
 
 
-class Blocks(NamedTuple):
+class Blocks(Frame):
     """Sets of atoms to flip as one, such as those that two states differ in."""
 
     start: Ints32  # [block + 1]
@@ -144,7 +144,7 @@ class Blocks(NamedTuple):
     proposals: int  # after each draw
 
 
-@inlined
+@kernel
 def _top(parent: Ints32, atom: int) -> int:
     """Return what stands for an atom's class."""
     while parent[atom] != atom:
@@ -153,7 +153,7 @@ def _top(parent: Ints32, atom: int) -> int:
     return atom
 
 
-@inlined
+@kernel
 def _join(parent: Ints32, one: int, other: int) -> None:
     """Unite two classes; the lower atom stands for both."""
     one, other = _top(parent, one), _top(parent, other)
@@ -185,7 +185,7 @@ def connect(cl: Clauses, differs: Bytes, parent: Ints32) -> None:
         parent[atom] = _top(parent, atom)
 
 
-@inlined
+@kernel
 def _in_groups(cl: Clauses, s: Search, blocks: Blocks, k: int) -> bool:
     """Tell whether the variables of a block have as many true atoms as they may."""
     for p in range(blocks.start[k], blocks.start[k + 1]):
@@ -198,7 +198,7 @@ def _in_groups(cl: Clauses, s: Search, blocks: Blocks, k: int) -> bool:
     return True
 
 
-@inlined
+@kernel
 def _flip_block(cl: Clauses, s: Search, blocks: Blocks, k: int) -> float:
     """Flip a block, which may leave the groups; returns the gain."""
     gained = 0.0
@@ -208,7 +208,7 @@ def _flip_block(cl: Clauses, s: Search, blocks: Blocks, k: int) -> float:
     return gained
 
 
-@inlined
+@kernel
 def _flip_blocks(cl: Clauses, s: Search, blocks: Blocks, rng: Generator) -> None:
     """Flip random blocks, each with the probability of Metropolis."""
     for _ in range(blocks.proposals):
@@ -246,7 +246,7 @@ def gibbs(
         _flip_blocks(cl, s, blocks, rng)
 
 
-@inlined
+@kernel
 def _slice(cl: Clauses, s: Search, t: Trail, rng: Generator) -> None:
     """Draw the clauses that must stay as they are; the others have 0 in ``s.weight``.
 
@@ -266,7 +266,7 @@ def _slice(cl: Clauses, s: Search, t: Trail, rng: Generator) -> None:
                 fix_literal(t, cl.literal[p] ^ 1)
 
 
-@inlined
+@kernel
 def _tied(cl: Clauses, s: Search, t: Trail, v: int) -> int:
     """Say how free propagation left a variable: 0 fixed, 1 free of every clause, 2 neither."""
     open_ = False
@@ -282,7 +282,7 @@ def _tied(cl: Clauses, s: Search, t: Trail, v: int) -> int:
     return 1
 
 
-@inlined
+@kernel
 def _any_value(cl: Clauses, t: Trail, s: Search, v: int, rng: Generator) -> None:
     """Give a variable that is not fixed a random one of the values that are left to it."""
     values = 0 if cl.exactly[v] else 1
@@ -296,7 +296,7 @@ def _any_value(cl: Clauses, t: Trail, s: Search, v: int, rng: Generator) -> None
             chosen -= 1
 
 
-@inlined
+@kernel
 def _place(cl: Clauses, s: Search, t: Trail, jumps: bool, tied: Ints32, rng: Generator) -> int:
     """Set what propagation fixed, and draw what it left free of every clause.
 
@@ -317,7 +317,7 @@ def _place(cl: Clauses, s: Search, t: Trail, jumps: bool, tied: Ints32, rng: Gen
     return n_tied
 
 
-@inlined
+@kernel
 def _anneal(cl: Clauses, s: Search, v: int, temperature: float, rng: Generator) -> None:
     """Give a variable a random other value, or with the probability of Metropolis."""
     off = true_atom(cl, s, v)
@@ -333,7 +333,7 @@ def _anneal(cl: Clauses, s: Search, v: int, temperature: float, rng: Generator) 
         apply(cl, s, off, on)
 
 
-@inlined
+@kernel
 def _sample_sat(
     cl: Clauses,
     s: Search,

@@ -3,11 +3,10 @@
 The thesis' 4.4 and 4.5: y <- clip(y - rate w_i grad phi_i), the weight once (printed, it comes twice).
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
-from onlinesrl.kernels.jit import inlined, kernel
+from onlinesrl.kernels.frames import Frame
+from onlinesrl.kernels.jit import kernel
 from onlinesrl.kernels.network import Floats, Ints
 from onlinesrl.kernels.potentials import Rows, form, slope, within
 
@@ -15,7 +14,7 @@ FIRST_DECAY, SECOND_DECAY, SMALL = 0.9, 0.999, 1e-8
 """beta_1, beta_2 and epsilon of Adam (Kingma & Ba 2014, Algorithm 1)."""
 
 
-class Moments(NamedTuple):
+class Moments(Frame):
     """Adam's state; a variable's moments change where a row that has it is visited."""
 
     first: Floats  # [variable]
@@ -74,7 +73,7 @@ def descend_adagrad(rows: Rows, order: Ints, y: Floats, rate: float, squares: Fl
     return energy
 
 
-@inlined
+@kernel
 def _project(rows: Rows, i: int, at: float, y: Floats) -> None:
     """Move to the nearest values for which row i is 0, where the box lets them."""
     norm = SMALL

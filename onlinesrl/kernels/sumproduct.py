@@ -19,11 +19,11 @@ from onlinesrl.kernels.elimination import (
     _message_cell,
     _values,
 )
-from onlinesrl.kernels.jit import inlined, kernel
+from onlinesrl.kernels.jit import kernel
 from onlinesrl.kernels.network import ATOMS, VARIABLES, Floats, Network
 
 
-@inlined
+@kernel
 def _first_cell(net: Network, st: Structure, v: int) -> int:
     """Give every member of v's clique its first value; returns the number of assignments."""
     cells = 1
@@ -33,7 +33,7 @@ def _first_cell(net: Network, st: Structure, v: int) -> int:
     return cells
 
 
-@inlined
+@kernel
 def _next_cell(net: Network, st: Structure, v: int) -> None:
     """Give the members of v's clique their next values, the last member fastest."""
     start = st.clique_start[st.place[v]]
@@ -45,7 +45,7 @@ def _next_cell(net: Network, st: Structure, v: int) -> None:
         st.value[u] = 0
 
 
-@inlined
+@kernel
 def _edge_cell(net: Network, st: Structure, a: int, b: int) -> int:
     """Return the table cell of an edge for the values of its variables."""
     low, high = min(a, b), max(a, b)
@@ -68,7 +68,7 @@ def _log_sum(net: Network, st: Structure, v: int, weights: Floats, cu: float, cv
     return top + math.log(total) if total > 0 else -np.inf
 
 
-@inlined
+@kernel
 def _send(net: Network, st: Structure, v: int, message: float) -> None:
     """Add one cell of v's message to where ``elimination`` keeps it."""
     start, stop = st.clique_start[st.place[v]], st.clique_start[st.place[v] + 1]
@@ -81,7 +81,7 @@ def _send(net: Network, st: Structure, v: int, message: float) -> None:
         st.unary[net.var_start[u] + u + st.value[u]] += message
 
 
-@inlined
+@kernel
 def _received(net: Network, st: Structure, v: int, unary: Floats, table: Floats) -> float:
     """Return the derivative of log Z with respect to one cell of v's message."""
     start, stop = st.clique_start[st.place[v]], st.clique_start[st.place[v] + 1]
@@ -95,7 +95,7 @@ def _received(net: Network, st: Structure, v: int, unary: Floats, table: Floats)
     return 1.0
 
 
-@inlined
+@kernel
 def _spread(
     net: Network, st: Structure, v: int, share: float, unary: Floats, table: Floats
 ) -> None:

@@ -7,11 +7,10 @@ box by a projected search; ``radius`` bounds it. All of it works on one microgra
 and rows of two ranges.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
-from onlinesrl.kernels.jit import inlined, kernel
+from onlinesrl.kernels.frames import Frame
+from onlinesrl.kernels.jit import kernel
 from onlinesrl.kernels.network import Bytes, Floats, Ints
 from onlinesrl.kernels.potentials import Range, Rows, dot, energy, form, slope, within
 
@@ -28,7 +27,7 @@ ROUNDING = 1e-12
 """Energies closer than this, relative to them, may differ by rounding: the step is taken."""
 
 
-class Memory(NamedTuple):
+class Memory(Frame):
     """What one micrograph after another works in."""
 
     active: Bytes  # [row] in the Hessian
@@ -74,7 +73,7 @@ def multiply(rows: Rows, m: Memory, g: Range, x: Floats, out: Floats) -> None:
                 out[rows.variable[e]] += scale * rows.coefficient[e]
 
 
-@inlined
+@kernel
 def _optimality(m: Memory, g: Range, y: Floats) -> float:
     """Return the largest move of the projected gradient step."""
     worst = 0.0
@@ -103,7 +102,7 @@ def _cauchy(rows: Rows, m: Memory, g: Range, y: Floats, radius: float) -> None:
         alpha *= 0.5
 
 
-@inlined
+@kernel
 def _to_radius(m: Memory, g: Range, radius: float) -> float:
     """Return t >= 0 with |step + inner + t direction| = radius."""
     a, b, c = 0.0, 0.0, -radius * radius

@@ -8,12 +8,11 @@ how much a move gains is read from these counts in the lists of the atoms that i
 Atoms that others define are never flipped on their own: with an atom, what follows from it is flipped.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from onlinesrl.kernels.clauses import Clauses, Generator, below, copy, uniform
-from onlinesrl.kernels.jit import inlined, kernel
+from onlinesrl.kernels.frames import Frame
+from onlinesrl.kernels.jit import kernel
 from onlinesrl.kernels.network import OPEN, Bytes, Floats, Ints, Ints32
 
 HARD, SOFT = 0, 1
@@ -23,7 +22,7 @@ TIE = 1e-9
 """Costs closer than this are equal: they differ by rounding."""
 
 
-class Search(NamedTuple):
+class Search(Frame):
     """Scratch memory: a state, and what is broken in it."""
 
     state: Bytes  # [atom]
@@ -62,13 +61,13 @@ def search(cl: Clauses, stop: Bytes | None = None) -> Search:
     )
 
 
-@inlined
+@kernel
 def literal_true(s: Search, literal: int) -> bool:
     """Tell whether a literal is true in the state."""
     return s.state[literal >> 1] != (literal & 1)
 
 
-@inlined
+@kernel
 def _update(cl: Clauses, s: Search, c: int) -> None:
     """Put a clause on its list of broken ones or take it off."""
     kind = HARD if c < cl.hard else SOFT
@@ -86,7 +85,7 @@ def _update(cl: Clauses, s: Search, c: int) -> None:
         s.place[c] = NONE
 
 
-@inlined
+@kernel
 def compute(cl: Clauses, s: Search) -> None:
     """Give the defined atoms the values that follow from the others."""
     for gate in range(cl.gates):
@@ -97,7 +96,7 @@ def compute(cl: Clauses, s: Search) -> None:
         s.state[literal >> 1] = true == (literal & 1 == 0)
 
 
-@inlined
+@kernel
 def count(cl: Clauses, s: Search) -> None:
     """Count the true literals and list the broken clauses of ``s.state`` from nothing."""
     compute(cl, s)
@@ -110,7 +109,7 @@ def count(cl: Clauses, s: Search) -> None:
         _update(cl, s, c)
 
 
-@inlined
+@kernel
 def _tilt(cl: Clauses, s: Search, atom: int) -> None:
     """Flip one atom in the state and the counts, not in the lists of broken clauses."""
     s.state[atom] ^= 1
@@ -122,7 +121,7 @@ def _tilt(cl: Clauses, s: Search, atom: int) -> None:
         s.n_true[cl.occ[p]] -= 1
 
 
-@inlined
+@kernel
 def _follower(cl: Clauses, s: Search, atom: int) -> int:
     """Return an atom that flips because this one and others did, or NONE.
 
@@ -154,7 +153,7 @@ def flip(cl: Clauses, s: Search, atom: int) -> None:
         atom = _follower(cl, s, atom)
 
 
-@inlined
+@kernel
 def _own_gain(cl: Clauses, s: Search, atom: int) -> float:
     """Weight that becomes true less weight that becomes false when one atom is flipped."""
     total = 0.0
@@ -169,7 +168,7 @@ def _own_gain(cl: Clauses, s: Search, atom: int) -> float:
     return total
 
 
-@inlined
+@kernel
 def _turn_back(cl: Clauses, s: Search, atom: int) -> None:
     """Flip an atom and what follows from it, not in the lists of broken clauses."""
     while atom != NONE:
@@ -177,7 +176,7 @@ def _turn_back(cl: Clauses, s: Search, atom: int) -> None:
         atom = _follower(cl, s, atom)
 
 
-@inlined
+@kernel
 def _turn(cl: Clauses, s: Search, atom: int) -> float:
     """Do as ``_turn_back``, and return the gain."""
     total = 0.0
@@ -195,13 +194,13 @@ def _gain_of_turn(cl: Clauses, s: Search, atom: int) -> float:
     return total
 
 
-@inlined
+@kernel
 def gain(cl: Clauses, s: Search, atom: int) -> float:
     """Weight that becomes true less weight that becomes false when an atom is flipped."""
     return _own_gain(cl, s, atom) if cl.gates == 0 else _gain_of_turn(cl, s, atom)
 
 
-@inlined
+@kernel
 def _move_gain(cl: Clauses, s: Search, off: int, on: int) -> float:
     if off < 0 or on < 0:
         return gain(cl, s, max(off, on))
@@ -217,7 +216,7 @@ def move_gain(cl: Clauses, s: Search, off: int, on: int) -> float:
     return _move_gain(cl, s, off, on)
 
 
-@inlined
+@kernel
 def true_atom(cl: Clauses, s: Search, v: int) -> int:
     """Return the true atom of a variable, or NONE."""
     for atom in range(cl.var_start[v], cl.var_start[v + 1]):
@@ -226,7 +225,7 @@ def true_atom(cl: Clauses, s: Search, v: int) -> int:
     return NONE
 
 
-@inlined
+@kernel
 def apply(cl: Clauses, s: Search, off: int, on: int) -> None:
     """Make a move."""
     if off >= 0:
@@ -290,7 +289,7 @@ def cost(cl: Clauses, s: Search) -> float:
     return total
 
 
-@inlined
+@kernel
 def pick_broken(cl: Clauses, s: Search, rng: Generator) -> int:
     """Return one of the broken hard clauses, where there is none one of the broken soft ones."""
     if s.size[HARD] > 0:

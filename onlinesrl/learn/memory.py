@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from onlinesrl import interrupt
@@ -74,7 +76,7 @@ class Memory:
                 self.grow(status)
         listed = np.where(found, np.uint8(ground.FOUND), batch.listed)
         listed.flags.writeable = False  # as it was: another type of array would be compiled for
-        return batch._replace(listed=listed)
+        return replace(batch, listed=listed)
 
     def begin(self, batch: ground.Batch, settings: k.Settings) -> None:
         """Make room for what will be said of the worlds of a batch."""
@@ -108,7 +110,8 @@ class Memory:
             self.weights.grow()
         elif code == k.GROW_OUTPUT:
             pad = np.zeros(len(self.out.true_key), np.int64)
-            self.out = self.out._replace(
+            self.out = replace(
+                self.out,
                 true_query=np.concatenate([self.out.true_query, pad.astype(np.int32)]),
                 true_key=np.concatenate([self.out.true_key, pad]),
                 true_mark=np.concatenate([self.out.true_mark, pad.astype(np.uint8)]),
@@ -121,7 +124,7 @@ class Memory:
 def _with_room(batch: ground.Batch) -> ground.Batch:
     """Return a batch with twice the room for tuples."""
     more = np.zeros(len(batch.data) + 1024, np.int32)
-    return batch._replace(data=np.concatenate([batch.data, more]))
+    return replace(batch, data=np.concatenate([batch.data, more]))
 
 
 _ROOM = {

@@ -237,7 +237,7 @@ class OnlineLearner:
     def predict(self, items: Sequence[Item]) -> list[Outcome]:
         """Predict between two steps, with margins; learning goes on as if nothing had been asked."""
         seen, settings = self.seen, self.settings
-        self.settings = settings._replace(margins=True)
+        self.settings = replaced(settings, margins=True)
         try:
             return self.step(items, learning=False)[0]
         finally:

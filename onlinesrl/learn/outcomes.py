@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -61,11 +62,12 @@ class Taken(NamedTuple):
             return self
         classes = out.class_start[: n + 1]
         whole = {"true_query", "true_key", "true_mark", "true_start", "class_start", "by_class"}
-        columns = {name: getattr(out, name)[:n] for name in out._fields if name not in whole}
+        columns = {name: getattr(out, name)[:n] for name in out._names if name not in whole}
         return Taken(
-            batch._replace(labelled=batch.labelled[:n], domain=batch.domain[:n]),
+            replace(batch, labelled=batch.labelled[:n], domain=batch.domain[:n]),
             self.worlds[:n],
-            out._replace(
+            replace(
+                out,
                 **columns,
                 true_start=out.true_start[: n + 1],
                 class_start=classes,

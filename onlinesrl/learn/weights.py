@@ -8,7 +8,7 @@ updating are in ``kernels.learn``; here are growth, dropping, and the passage to
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -104,7 +104,8 @@ class WeightTable:
         def twice(x: Any) -> Any:
             return np.concatenate([x, np.zeros_like(x)])
 
-        self.arrays = a._replace(
+        self.arrays = replace(
+            a,
             value=twice(a.value),
             uses=twice(a.uses),
             delta=twice(a.delta),

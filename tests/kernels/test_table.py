@@ -1,5 +1,7 @@
 """The hash table from template constants to blocks of weights, against a dict."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -52,7 +54,7 @@ def test_the_table_is_a_dict(added, rehashed_after):
             at = learn.find_slot(weights, key[0], row)
             assert learn.add_block(weights, at, key[0], row) == expected[key]
         if n == rehashed_after:
-            weights = weights._replace(slot=np.full(512, -1, np.int32))
+            weights = replace(weights, slot=np.full(512, -1, np.int32))
             learn.rehash(weights)
 
     assert weights.size.tolist() == [sum(int(SIZES[c]) for c, _, _ in expected), len(expected)]
