@@ -1,5 +1,7 @@
 """The energy of potentials that have a slope: what TRON and SGD read of a hinge-loss model."""
 
+from typing import NamedTuple
+
 from onlinesrl.kernels.frames import Frame
 from onlinesrl.kernels.jit import kernel
 from onlinesrl.kernels.network import Bytes, Floats, Ints, Ints32
@@ -22,7 +24,7 @@ class Rows(Frame):
     ridge: float
 
 
-class Range(Frame):
+class Range(NamedTuple):
     """A micrograph: its variables low .. high - 1, its rows first .. last - 1."""
 
     low: int

@@ -474,7 +474,7 @@ def learns_as_without_closing(case: Case) -> str:
             assert found == expected
             continue
         assert found.prediction.margin == pytest.approx(expected.prediction.margin, abs=1e-9)
-        if (found.prediction.margin or 1.0) < 1e-9:
+        if found.prediction.margin is not None and found.prediction.margin < 1e-9:
             return "a tie"
         assert found.prediction.predicted == expected.prediction.predicted
         assert found.prediction.hamming == expected.prediction.hamming
