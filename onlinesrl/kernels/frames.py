@@ -11,12 +11,30 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Hashable
+from ctypes import c_ssize_t
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 import numpy as np
 from numba import from_dtype, types
+
+
+_HEAD = object.__basicsize__
+
+
+def _slow_address(value: np.ndarray[Any, Any]) -> int:
+    return value.ctypes.data
+
+
+def _address(value: np.ndarray[Any, Any]) -> int:
+    """Return where an array's data begin: the first word of the object behind Python's own."""
+    return c_ssize_t.from_address(id(value) + _HEAD).value
+
+
+if _address(_PROBE := np.empty(1)) != _slow_address(_PROBE):
+    _address = (
+        _slow_address  # a Python or numpy that has it elsewhere; this way takes ten times as long
+    )
 
 
 class FrameType(types.Type):
@@ -43,41 +61,51 @@ class Frame:
         _address: ClassVar[int]
         _numba_type_: ClassVar[FrameType]
     _names: ClassVar[tuple[str, ...]]
-    _types: ClassVar[dict[Hashable, FrameType]]
+    _types: ClassVar[dict[tuple[Any, ...], FrameType]]
 
     def __init_subclass__(cls) -> None:
-        dataclass(frozen=True, eq=False)(cls)
+        dataclass(init=False, frozen=True, eq=False)(cls)
         cls._names = tuple(field.name for field in fields(cls))  # type: ignore[arg-type]
         cls._types = {}
 
-    def __post_init__(self) -> None:
+    def __init__(self, *values: Any, **named: Any) -> None:
+        given = {**dict(zip(self._names, values, strict=False)), **named}
+        if len(values) + len(named) != len(given) or len(given) != len(self._names):
+            raise TypeError(f"{type(self).__name__} has the fields {', '.join(self._names)}")
         kinds: list[Any] = []
         words: list[int] = []
         for name in self._names:
-            value = getattr(self, name)
+            value = given[name]
             if isinstance(value, np.ndarray) and value.flags.c_contiguous:
-                kinds.append((value.dtype, value.ndim))
-                words += value.ctypes.data, *value.shape
-            elif isinstance(value, Frame):
-                kinds.append(value._numba_type_)
-                words.append(value._address)
-            elif isinstance(value, bool | np.bool_ | int | np.integer):
-                kinds.append(types.boolean if isinstance(value, bool | np.bool_) else types.int64)
-                words.append(int(value))
-            elif isinstance(value, float):
-                kinds.append(types.float64)
-                words += struct.unpack("q", struct.pack("d", value))
+                kinds += value.dtype, value.ndim
+                words.append(_address(value))
+                words += value.shape
             else:
-                raise TypeError(f"{type(self).__name__}.{name}: no contiguous array or number")
+                kind, word = self._number(name, value)
+                kinds += kind, -1
+                words.append(word)
         table = array("q", words)
         known = self._types.get(tuple(kinds)) or self._learn(kinds)
-        self.__dict__.update(_table=table, _address=table.buffer_info()[0], _numba_type_=known)
+        given.update(_table=table, _address=table.buffer_info()[0], _numba_type_=known)
+        self.__dict__.update(given)
+
+    def _number(self, name: str, value: Any) -> tuple[Any, int]:
+        """Return the type and the word of what is no array."""
+        if isinstance(value, Frame):
+            return value._numba_type_, value._address
+        if isinstance(value, bool | np.bool_):
+            return types.boolean, int(value)
+        if isinstance(value, int | np.integer):
+            return types.int64, int(value)
+        if isinstance(value, float):
+            return types.float64, int(struct.unpack("q", struct.pack("d", value))[0])
+        raise TypeError(f"{type(self).__name__}.{name}: no contiguous array or number")
 
     def _learn(self, kinds: list[Any]) -> FrameType:
-        """Make the type of frames with such fields."""
+        """Make the type of frames with such fields: for each a type, or an array's and its dimensions."""
         members = tuple(
-            (name, types.Array(from_dtype(kind[0]), kind[1], "C") if type(kind) is tuple else kind)
-            for name, kind in zip(self._names, kinds, strict=True)
+            (name, kind if dimensions < 0 else types.Array(from_dtype(kind), dimensions, "C"))
+            for name, kind, dimensions in zip(self._names, kinds[::2], kinds[1::2], strict=True)
         )
         cls = type(self)
         made = self._types[tuple(kinds)] = FrameType(f"{cls.__module__}.{cls.__name__}", members)
