@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 import numpy as np
 from numba import from_dtype, types
 
-
 _HEAD = object.__basicsize__
 
 
