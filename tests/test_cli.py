@@ -440,7 +440,7 @@ def test_nothing_is_compiled_without_saying_so_and_loading_is_not_compiling(
     monkeypatch.syspath_prepend(tmp_path)
     said: list[str] = []
     learner: Any = SimpleNamespace()
-    for told in (["compiling the kernels, once: about a minute ..."], []):
+    for told in (["compiling the kernels, once: up to half a minute ..."], []):
         monkeypatch.delitem(sys.modules, "tiny", raising=False)
         learner.compile = importlib.import_module("tiny").f
         learner.compile = partial(learner.compile, 2)

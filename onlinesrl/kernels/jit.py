@@ -84,7 +84,7 @@ class _Once(event.Listener):
         """Numba has found nothing in its cache and begins to compile."""
         if not self.told:
             self.told = True
-            self.tell("compiling the kernels, once: about a minute ...")
+            self.tell("compiling the kernels, once: up to half a minute ...")
 
     def on_end(self, event: Any) -> None:
         """Numba has compiled a function."""
