@@ -68,7 +68,8 @@ def _without(values: Ints, first: int, count: int, n: int) -> int:
 
 
 @kernel
-def _number_beside(own: Own, member_start: Ints, w: int, kind: int, shared: int) -> int:
+def number_beside(own: Own, member_start: Ints, w: int, kind: int, shared: int) -> int:
+    """Return a world's number of a shared constant, of a type that facts have constants of."""
     first, count = own.early_start[w, kind], own.early_count[w, kind]
     before = _below(own.early, first, count, shared)
     if before < count and own.early[first + before] == shared:
@@ -77,7 +78,8 @@ def _number_beside(own: Own, member_start: Ints, w: int, kind: int, shared: int)
 
 
 @kernel
-def _shared_beside(own: Own, member_start: Ints, w: int, kind: int, number: int) -> int:
+def shared_beside(own: Own, member_start: Ints, w: int, kind: int, number: int) -> int:
+    """Return the shared number of such a world's constant, -1 - its place among its own if it has none."""
     first, count = member_start[w, kind], own.count[w, kind]
     before = _below(own.number, first, count, number)
     if before < count and own.number[first + before] == number:
@@ -85,18 +87,6 @@ def _shared_beside(own: Own, member_start: Ints, w: int, kind: int, number: int)
         return shared if shared >= 0 else -1 - before
     early = own.early_start[w, kind]
     return _without(own.early, early, own.early_count[w, kind], number - before)
-
-
-@kernel
-def number_beside(own: Own, member_start: Ints, w: int, kind: int, shared: int) -> int:
-    """Return a world's number of a shared constant, of a type that facts have constants of."""
-    return _number_beside(own, member_start, w, kind, shared)
-
-
-@kernel
-def shared_beside(own: Own, member_start: Ints, w: int, kind: int, number: int) -> int:
-    """Return the shared number of such a world's constant, -1 - its place among its own if it has none."""
-    return _shared_beside(own, member_start, w, kind, number)
 
 
 @kernel
@@ -127,7 +117,7 @@ def match_fact(
             value = facts.data[at + p]
             kind = facts.column_type[facts.column_start[slot] + p - first_term]
             if kind >= 0:
-                value = _number_beside(own, member_start, w, kind, value)
+                value = number_beside(own, member_start, w, kind, value)
             if binds[p]:
                 variable[term[p]] = value
             else:
@@ -233,7 +223,7 @@ def localise_beside(
                     elif stamp[c] == mark:
                         data[i] = place[c]
                     elif known >= 0:
-                        data[i] = _number_beside(own, member_start, w, kind, known)
+                        data[i] = number_beside(own, member_start, w, kind, known)
                     else:
                         data[i] = -2 - c
     return at, early_at, next_id
@@ -256,7 +246,7 @@ def _compare(
     for k in range(arity):
         kind, value = facts.column_type[facts.column_start[slot] + k], data[at + k]
         if kind >= 0:
-            value = _shared_beside(own, member_start, w, kind, value)
+            value = shared_beside(own, member_start, w, kind, value)
         if facts.data[fact + k] != value:
             return -1 if facts.data[fact + k] < value else 1
     return 0

@@ -21,19 +21,18 @@ from numba import from_dtype, types
 _HEAD = object.__basicsize__
 
 
-def _slow_address(value: np.ndarray[Any, Any]) -> int:
-    return value.ctypes.data
-
-
-def _address(value: np.ndarray[Any, Any]) -> int:
+def _data(value: np.ndarray[Any, Any]) -> int:
     """Return where an array's data begin: the first word of the object behind Python's own."""
     return c_ssize_t.from_address(id(value) + _HEAD).value
 
 
-if _address(_PROBE := np.empty(1)) != _slow_address(_PROBE):
-    _address = (
-        _slow_address  # a Python or numpy that has it elsewhere; this way takes ten times as long
-    )
+def _data_told(value: np.ndarray[Any, Any]) -> int:
+    return value.ctypes.data
+
+
+_PROBE = np.empty(1)
+if _data(_PROBE) != _data_told(_PROBE):  # another Python or numpy; asking takes some times as long
+    _data = _data_told
 
 
 class FrameType(types.Type):
@@ -77,7 +76,7 @@ class Frame:
             value = given[name]
             if isinstance(value, np.ndarray) and value.flags.c_contiguous:
                 kinds += value.dtype, value.ndim
-                words.append(_address(value))
+                words.append(_data(value))
                 words += value.shape
             else:
                 kind, word = self._number(name, value)

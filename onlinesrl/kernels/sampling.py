@@ -89,7 +89,7 @@ def _resample_group(
 
 
 @kernel
-def _resample(
+def resample(
     cl: Clauses,
     s: Search,
     v: int,
@@ -109,20 +109,6 @@ def _resample(
         _resample_atom(cl, s, v, share, probability, rng)
     else:
         probability[cl.var_start[v]] += share
-
-
-@kernel
-def resample(
-    cl: Clauses,
-    s: Search,
-    v: int,
-    share: float,
-    probability: Floats,
-    score: Floats,
-    rng: Generator,
-) -> None:
-    """Do as ``_resample``."""
-    _resample(cl, s, v, share, probability, score, rng)
 
 
 @kernel
@@ -241,7 +227,7 @@ def gibbs(
         for v in range(cl.drawn):
             if s.stop[0]:
                 return
-            _resample(cl, s, v, 1.0, probability, score, rng)
+            resample(cl, s, v, 1.0, probability, score, rng)
         _add_draw(cl, s, probability, total, square)
         _flip_blocks(cl, s, blocks, rng)
 
@@ -405,12 +391,12 @@ def mcsat(
             if s.stop[0]:
                 return failures
             for i in range(n_tied):
-                _resample(cl, s, tied[i], 0.0, probability, score, rng)
+                resample(cl, s, tied[i], 0.0, probability, score, rng)
         copy(cl.weight, s.weight)
         s.fixed[:] = OPEN
         count(cl, s)
         _flip_blocks(cl, s, blocks, rng)
         for v in range(cl.drawn):
-            _resample(cl, s, v, 1.0, probability, score, rng)
+            resample(cl, s, v, 1.0, probability, score, rng)
         _add_draw(cl, s, probability, total, square)
     return failures

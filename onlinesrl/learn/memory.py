@@ -75,7 +75,6 @@ class Memory:
             elif status != ground.OK:
                 self.grow(status)
         listed = np.where(found, np.uint8(ground.FOUND), batch.listed)
-        listed.flags.writeable = False  # as it was: another type of array would be compiled for
         return replace(batch, listed=listed)
 
     def begin(self, batch: ground.Batch, settings: k.Settings) -> None:
