@@ -381,9 +381,11 @@ def _world(  # noqa: PLR0913, PLR0917 - the options of two commands
     max_groundings: int | None,
 ) -> World:
     """Load a world; say which predicates are open because nothing was said of them."""
+    from dataclasses import replace
+
     from onlinesrl import inference
 
-    limits = inference.Limits(max_atoms, max_groundings or 1_000_000)
+    limits = replace(inference.LIMITS, atoms=max_atoms, groundings=max_groundings or 1_000_000)
     world = inference.load_world(model, evidence, query.split(","), reading, limits)
     if world.assumed:
         names = ",".join(world.assumed)
@@ -410,11 +412,11 @@ def _infer_mln(  # noqa: PLR0913, PLR0917 - the options of the command
     error: float | None,
     to_stdout: bool,
 ) -> dict[str, Any]:
-    from onlinesrl import inference
+    from onlinesrl import answers
     from onlinesrl.kernels.jit import told_of_compiling
 
     with told_of_compiling(_say):
-        lines, found = inference.infer(world, method, seed, error)
+        lines, found = answers.infer(world, method, seed, error)
     if output is not None or to_stdout:
         with _output(output) as stream:
             stream.write("".join(f"{line}\n" for line in lines).encode())
@@ -492,13 +494,13 @@ def ground(  # noqa: PLR0913, PLR0917 - the options of the command
         raise UsageError(
             f"{model} is a PSL model: its ground rules are no clauses; see infer --stats"
         )
-    from onlinesrl import inference
+    from onlinesrl import answers
     from onlinesrl.kernels.jit import told_of_compiling
 
     reading = _reading(closed, open_, dialect)
     world = _world(model, evidence, query, reading, max_atoms, max_groundings)
     with told_of_compiling(_say), _output(output) as stream:
-        stream.write("".join(f"{line}\n" for line in inference.network_lines(world)).encode())
+        stream.write("".join(f"{line}\n" for line in answers.network_lines(world)).encode())
 
 
 @app.command()

@@ -136,7 +136,7 @@ def _rule_sizes(learner: OnlineLearner, examples: Iterable[Example]) -> list[Ind
     sizes = []
     for example in examples:
         with suppress(ExampleError):
-            sizes.append(learner.rule_sizes(example))
+            sizes.append(learner.grounder.rule_sizes(example))
     return sizes
 
 

@@ -11,59 +11,32 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import combinations, product
+from itertools import pairwise, product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from onlinesrl.errors import DatabaseError, ExampleError, OnlinesrlError
-from onlinesrl.ground.model import ClauseModel, Floats, State
+from onlinesrl.ground.convert import clause_model, clause_weights
+from onlinesrl.ground.encode import Layout
+from onlinesrl.ground.grounder import Grounder, Limits
+from onlinesrl.ground.model import ClauseModel, Floats
 from onlinesrl.ground.pack import LimitKeys
 from onlinesrl.ground.plan import compile_program
-from onlinesrl.infer.diagnostics import DISAGREE, Diagnostics
-from onlinesrl.infer.engine import UNPROVEN, MapEngine, Marginals
-from onlinesrl.infer.ilp import Ilp
-from onlinesrl.infer.lp import Lp
-from onlinesrl.infer.marginals import marginals
-from onlinesrl.infer.mpe import Mpe
-from onlinesrl.infer.walksat import WalkSat
+from onlinesrl.kernels.network import FALSE, TRUE
 from onlinesrl.lang import mln
 from onlinesrl.lang.ast import Program
 from onlinesrl.lang.database import GroundAtom, Truth, load_db
 from onlinesrl.lang.dialect import ALCHEMY, Dialect
 from onlinesrl.lang.example import Atoms, Constant, Example, ValuedAtom
 from onlinesrl.lang.given import check_numbers, with_weights
-from onlinesrl.lang.text import quote
-from onlinesrl.learn.learner import Hyper
-from onlinesrl.learn.online import Ground, Inference, OnlineLearner
+from onlinesrl.lang.text import show_ground
+from onlinesrl.learn.weights import WeightTable
 
-SAMPLED = (
-    "the network is too wide for exact marginals: those of its wide parts are estimates, by "
-    "{found.route} with {found.samples} samples: R-hat {of.largest_r_hat:.3g}, standard errors up to "
-    "{of.largest_error:.2g}"
-)
-DISAGREED = (
-    "the {of.chains} chains disagree, so that the estimates may be far off: R-hat {of.largest_r_hat:.3g} "
-    "of {atom} (more than {limit}), standard errors up to {of.largest_error:.2g}; --error E samples until "
-    "they agree"
-)
-NOT_REACHED = (
-    "the wanted error of {error:g} was not reached in {found.samples} samples: standard errors up to "
-    "{of.largest_error:.2g}, R-hat {of.largest_r_hat:.3g}"
-)
-MAP_METHODS = ("mpe", "lp", "walksat")
-MARGINAL_METHODS = ("exact", "mcsat", "gibbs")
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The most open atoms and ground clauses that a world may have."""
-
-    atoms: int = 1_000_000
-    groundings: int = 1_000_000
+LIMITS = Limits(keys=LimitKeys("--max-atoms", "--max-groundings", "add"))
+"""The default limits of a world."""
 
 
 class QueryError(OnlinesrlError):
@@ -78,12 +51,13 @@ class World:
 
     Behind them ``model`` has the atoms that stand for conjunctions an existential quantifier asks for.
     Atoms that evidence fixes are hard unit clauses of ``model`` and in no other one; ``soft`` has the
-    weights of all soft clauses by their literals, those of fixed atoms too. ``assumed`` are the predicates
+    weights of all soft clauses by their literals, those of fixed atoms too. ``weight`` is float64[clauses].
+    ``assumed`` are the predicates
     that are open only because no database has an atom of them.
     """
 
     model: ClauseModel
-    weights: Floats
+    weight: Floats
     atoms: list[tuple[str, list[Constant]]]
     fixed: dict[int, bool]
     soft: dict[tuple[int, ...], float]
@@ -110,7 +84,7 @@ def load_world(
     evidence: Sequence[Path],
     query: Sequence[str],
     reading: Reading = Reading(),
-    limits: Limits = Limits(),
+    limits: Limits = LIMITS,
 ) -> World:
     """Read and ground a model with databases.
 
@@ -130,18 +104,18 @@ def load_world(
     assumed = _assumed(program, given, query, reading)
     loaded = time.perf_counter()
     wholly = tuple(dict.fromkeys([*query, *reading.opened, *assumed]))
-    ground, soft = _ground(program, given, wholly, limits)
-    unsaid = assumed if reading.dialect.opened == "unmentioned" else ()
-    clause_model, weights = _with_soft(ground, soft)
-    shown = [
-        number
-        for number, (name, _) in enumerate(ground.atoms)
-        if name in query and number not in ground.fixed
-    ]
-    seconds = {"load": loaded - clock, "ground": time.perf_counter() - loaded}
-    kept, fixed = folded(clause_model, ground.fixed), ground.fixed
-    soft_weights = soft_clauses(clause_model, weights)
-    return World(kept, weights, ground.atoms, fixed, soft_weights, shown, unsaid, seconds)
+    world = _ground(program, given, wholly, limits)
+    ground = time.perf_counter() - loaded
+    return replace(
+        world,
+        shown=[
+            number
+            for number, (name, _) in enumerate(world.atoms)
+            if name in query and number not in world.fixed
+        ],
+        assumed=assumed if reading.dialect.opened == "unmentioned" else (),
+        seconds={"load": loaded - clock, "ground": ground},
+    )
 
 
 def _given(program: Program, evidence: Sequence[Path], dialect: Dialect) -> list[GroundAtom]:
@@ -154,7 +128,7 @@ def _given(program: Program, evidence: Sequence[Path], dialect: Dialect) -> list
             here = (atom.value, f"{path}:{atom.line}")
             before, place = told.setdefault((atom.predicate, atom.arguments), here)
             if before != atom.value:
-                name = show_atom(atom.predicate, atom.arguments)
+                name = show_ground(atom.predicate, atom.arguments)
                 message = f"{name} has another value in {place}"
                 hint = "an atom is given once, or alike"
                 raise DatabaseError(message, file=str(path), line=atom.line, column=1, hint=hint)
@@ -201,11 +175,8 @@ def _assumed(
 
 def _ground(
     program: Program, given: Sequence[GroundAtom], wholly: tuple[str, ...], limits: Limits
-) -> tuple[Ground, dict[tuple[str, tuple[str, ...]], float]]:
-    """Ground a program with all atoms of some predicates open, and the soft and unknown ones.
-
-    Returns its network and the soft atoms with their probability.
-    """
+) -> World:
+    """Ground a program with all atoms of some predicates open, and the soft and unknown ones."""
     soft = {
         (a.predicate, a.arguments): float(a.value) if a.value is not None else 0.5
         for a in given
@@ -213,17 +184,24 @@ def _ground(
     }
     partly = {name for name, _ in soft if name not in wholly}
     opened = (*wholly, *sorted(partly))
-    plan = compile_program(_with_constants(program, soft), opened)
-    inference = Inference(
-        Ilp(),
-        Mpe(Ilp()),
-        max_groundings=limits.groundings,
-        max_atoms=limits.atoms,
-        keys=LimitKeys("--max-atoms", "--max-groundings", "add"),
-    )
-    learner = OnlineLearner(plan, Hyper(), inference)
-    example = _example(program, given, opened, partly, soft, limits)
-    return learner.ground_network(example), soft
+    layout = Layout(compile_program(_with_constants(program, soft), opened))
+    table = WeightTable(layout)
+    grounder = Grounder(layout, table.stream, limits)
+    batch = grounder.ground_one(_example(program, given, opened, partly, soft, limits))
+    net = grounder.net
+    table.number(net, learning=False)
+    of_ground = table.of(net, averaged=True)
+    atoms = [(name, args) for name, _, rows in grounder.atoms(batch, 0) for args in rows]
+    values = net.fixed[: len(atoms)].tolist()
+    whole, place = clause_model(net, folded=False)
+    units = _soft_units(atoms, soft)
+    total = soft_clauses(whole, clause_weights(whole, place, of_ground))
+    for literal, gain in units:
+        total[literal,] = total.get((literal,), 0.0) + gain
+    model, place = clause_model(net)
+    model, weight = _with_units(model, clause_weights(model, place, of_ground), units)
+    fixed = {n: v == TRUE for n, v in enumerate(values) if v in {FALSE, TRUE}}
+    return World(model, weight, atoms, fixed, total, [], (), {})
 
 
 def _with_constants(program: Program, atoms: Iterable[tuple[str, tuple[str, ...]]]) -> Program:
@@ -276,230 +254,43 @@ def _all_atoms(
     return [list(row) for row in product(*columns)]
 
 
-def _with_soft(
-    ground: Ground, soft: dict[tuple[str, tuple[str, ...]], float]
-) -> tuple[ClauseModel, Floats]:
-    """Add a unit clause of weight log(p / (1 - p)) for every softly given atom."""
-    units = [
+def _soft_units(
+    atoms: Sequence[tuple[str, Sequence[Constant]]], soft: dict[tuple[str, tuple[str, ...]], float]
+) -> list[tuple[int, float]]:
+    """Return a literal and the weight log(p / (1 - p)) for every softly given atom."""
+    return [
         (number, math.log(p / (1.0 - p)))
-        for number, (name, args) in enumerate(ground.atoms)
+        for number, (name, args) in enumerate(atoms, start=1)
         if (p := soft.get((name, tuple(map(str, args))), 0.5)) != 0.5
     ]
-    if not units:
-        return ground.model, ground.weights
-    m, n = ground.model, len(units)
-    first = int(m.start[-1])
-    model = ClauseModel(
-        n_atoms=m.n_atoms,
-        start=np.concatenate([m.start, first + 1 + np.arange(n)]),
-        literals=np.concatenate([m.literals, np.asarray([a + 1 for a, _ in units], np.int32)]),
-        weight_index=np.concatenate([m.weight_index, len(ground.weights) + np.arange(n)]),
-        sign=np.concatenate([m.sign, np.ones(n)]),
-        group=m.group,
-        exactly=m.exactly,
-    )
-    return model, np.concatenate([ground.weights, [w for _, w in units]])
 
 
-# what comes out -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class MergedClause:
-    """A ground clause as written: identical ones merged; ``weight`` None: hard."""
-
-    literals: tuple[int, ...]
-    weight: float | None
-
-
-def merged(model: ClauseModel, weights: Floats) -> list[MergedClause]:
-    """Merge identical clauses: weights add up, a hard one wins, zero ones are dropped."""
-    soft, clauses = soft_clauses(model, weights), _clauses(model)
-    hard = {clauses[c] for c in np.flatnonzero(model.weight_index < 0).tolist()}
-    return [
-        MergedClause(key, None if key in hard else soft[key])
-        for key in dict.fromkeys(clauses)
-        if key in hard or soft[key] != 0.0
-    ]
-
-
-def soft_clauses(model: ClauseModel, weights: Floats) -> dict[tuple[int, ...], float]:
-    """Return the weights of the soft clauses, of identical ones added up."""
-    value, soft = model.clause_weights(weights).tolist(), (model.weight_index >= 0).tolist()
-    total: dict[tuple[int, ...], float] = {}
-    for c, literals in enumerate(_clauses(model)):
-        if soft[c]:
-            total[literals] = total.get(literals, 0.0) + value[c]
-    return total
-
-
-def _clauses(model: ClauseModel) -> list[tuple[int, ...]]:
-    literals, start = model.literals.tolist(), model.start.tolist()
-    return [
-        tuple(sorted(literals[start[c] : start[c + 1]], key=abs)) for c in range(model.n_clauses)
-    ]
-
-
-def folded(model: ClauseModel, fixed: dict[int, bool]) -> ClauseModel:
-    """Fold in the atoms that evidence fixes: literals they make false go, clauses they make true too."""
-    rows: list[tuple[int, ...]] = []
-    kept: list[int] = []
-    for c, literals in enumerate(_clauses(model)):
-        unit = model.weight_index[c] < 0 and len(literals) == 1
-        if not unit and any(fixed.get(abs(x) - 1) == (x > 0) for x in literals):
-            continue
-        rest = literals if unit else tuple(x for x in literals if abs(x) - 1 not in fixed)
-        if rest or model.weight_index[c] < 0:
-            rows.append(rest)
-            kept.append(c)
-    return replace(
+def _with_units(
+    model: ClauseModel, weight: Floats, units: Sequence[tuple[int, float]]
+) -> tuple[ClauseModel, Floats]:
+    """Add soft clauses of one literal."""
+    n, first = len(units), int(model.start[-1])
+    literals = np.asarray([literal for literal, _ in units], np.int32)
+    model = replace(
         model,
-        start=np.cumsum([0, *map(len, rows)]).astype(np.int64),
-        literals=np.asarray([x for row in rows for x in row], np.int32),
-        weight_index=model.weight_index[kept],
-        sign=model.sign[kept],
+        start=np.concatenate([model.start, first + 1 + np.arange(n)]),
+        literals=np.concatenate([model.literals, literals]),
+        hard=np.concatenate([model.hard, np.zeros(n, np.bool_)]),
     )
+    return model, np.concatenate([weight, [gain for _, gain in units]])
 
 
-def _names(world: World) -> list[str]:
-    """Return the model's atoms as written; those that stand for conjunctions have no name of their own."""
-    names = [show_atom(*atom) for atom in world.atoms]
-    return names + [f"Some_{n}" for n in range(1, world.model.n_atoms - len(names) + 1)]
-
-
-def network_lines(world: World) -> Iterator[str]:
-    """Yield the ground network: ``weight literal v literal``, hard clauses with a final period."""
-    names = _names(world)
-    for clause in merged(world.model, world.weights):
-        if len(clause.literals) == 1 and abs(clause.literals[0]) - 1 in world.fixed:
-            continue
-        text = " v ".join(("" if x > 0 else "!") + names[abs(x) - 1] for x in clause.literals)
-        yield f"{text}." if clause.weight is None else f"{clause.weight:.10g} {text}"
-    for group in range(len(world.model.exactly)):
-        yield from _group_lines(world, group, names)
-
-
-def _group_lines(world: World, group: int, names: Sequence[str]) -> Iterator[str]:
-    """Yield the hard clauses that say how many atoms of a group are true."""
-    members = np.flatnonzero(world.model.group == group).tolist()
-    free = [names[atom] for atom in members if atom not in world.fixed]
-    if any(world.fixed.get(atom) for atom in members):
-        yield from (f"!{name}." for name in free)
-        return
-    yield from (f"!{first} v !{second}." for first, second in combinations(free, 2))
-    if free and world.model.exactly[group]:
-        yield f"{' v '.join(free)}."
-
-
-def show_atom(name: str, args: Sequence[Constant]) -> str:
-    """Return an atom in Alchemy's spelling."""
-    if not args:
-        return name
-    return f"{name}({','.join(quote(str(a)) for a in args)})"
-
-
-def infer(
-    world: World, method: str, seed: int, error: float | None = None
-) -> tuple[list[str], dict[str, Any]]:
-    """Answer a query; returns ``Atom(args) value`` lines, sorted, and statistics.
-
-    ``error`` is the standard error that sampled marginals are to have.
-    """
-    clock = time.process_time()
-    if error is not None and (method in MAP_METHODS or not error > 0):
-        raise QueryError(
-            f"--error is a number above 0 for {', '.join(MARGINAL_METHODS)}: the standard error that is "
-            f"wanted of sampled marginals, not {error:g} for {method}"
-        )
-    if method in MAP_METHODS:
-        values, found = _map(world, method, seed)
-    elif method in MARGINAL_METHODS:
-        values, found = _marginals(world, method, seed, error)
-    else:
-        known = ", ".join((*MAP_METHODS, *MARGINAL_METHODS))
-        raise QueryError(f"unknown method {method}; known are: {known}")
-    clauses = merged(world.model, world.weights)
-    stats = {
-        "method": method,
-        "atoms": len(world.atoms) - len(world.fixed),
-        "soft_clauses": sum(c.weight is not None for c in clauses),
-        "hard_clauses": sum(c.weight is None for c in clauses) - len(world.fixed),
-        **found,
-        "seconds": {**world.seconds, "infer_cpu": time.process_time() - clock},
-    }
-    order = sorted(world.shown, key=lambda n: _natural(world.atoms[n]))
-    return [f"{show_atom(*world.atoms[n])} {values[n]}" for n in order], stats
-
-
-def _natural(atom: tuple[str, Sequence[Constant]]) -> tuple[Any, ...]:
-    name, args = atom
-    return name, *((0, a, "") if isinstance(a, int) else (1, 0, a) for a in args)
-
-
-def _map(world: World, method: str, seed: int) -> tuple[list[str], dict[str, Any]]:
-    engines: dict[str, MapEngine] = {
-        "mpe": Mpe(Ilp()),
-        "lp": Lp(),
-        "walksat": WalkSat(seed=seed),
-    }
-    solution = engines[method].solve(world.model, world.weights)
-    found = cost(world, solution.state)
-    slack = solution.bound - solution.score
-    return [str(int(v)) for v in solution.state], {
-        "cost": found,
-        "bound": found - slack if math.isfinite(slack) else None,
-        "route": solution.route,
-        "certified": solution.certified,
-        "warnings": [] if solution.certified else [UNPROVEN],
-    }
-
-
-def cost(world: World, state: Sequence[int] | State) -> float:
-    """Return the weight of the false positive and the true negative soft clauses.
-
-    Those with an atom of an open predicate, that is, and no true literal of a closed one. What evidence gives
-    of open predicates counts like the rest of the state: giving an atom changes the cost of no state.
-    """
-    total = 0.0
-    for literals, weight in world.soft.items():
-        if any(state[abs(x) - 1] == (x > 0) for x in literals) == (weight < 0):
-            total += abs(weight)
+def soft_clauses(model: ClauseModel, weight: Floats) -> dict[tuple[int, ...], float]:
+    """Return the weights of the soft clauses, of identical ones added up."""
+    total: dict[tuple[int, ...], float] = {}
+    hard = model.hard.tolist()
+    for clause, is_hard, gain in zip(clauses(model), hard, weight.tolist(), strict=True):
+        if not is_hard:
+            total[clause] = total.get(clause, 0.0) + gain
     return total
 
 
-def _marginals(
-    world: World, method: str, seed: int, error: float | None
-) -> tuple[list[str], dict[str, Any]]:
-    found = marginals(world.model, world.weights, method, seed=seed, error=error)  # type: ignore[arg-type]
-    values = [f"{p:.10f}" for p in found.probability]
-    return values, {
-        "log_z": found.log_z,
-        "route": found.route,
-        "samples": found.samples,
-        **({} if found.diagnostics is None else _figures(found.diagnostics)),
-        "warnings": _doubts(world, method, found, error),
-    }
-
-
-def _figures(of: Diagnostics) -> dict[str, Any]:
-    """Return how far to trust the atom of which least is known."""
-    return {
-        "chains": of.chains,
-        "r_hat": of.largest_r_hat,
-        "ess": of.least_ess,
-        "standard_error": of.largest_error,
-    }
-
-
-def _doubts(world: World, method: str, found: Marginals, error: float | None) -> list[str]:
-    """Say where the marginals are not what was asked for, or not to be trusted."""
-    of = found.diagnostics
-    if of is None:
-        return []
-    said = [SAMPLED.format(found=found, of=of)] if method == "exact" else []
-    if error is not None and not of.reach(error):
-        said.append(NOT_REACHED.format(error=error, found=found, of=of))
-    if not of.agree:
-        atom = _names(world)[int(of.r_hat.argmax())]
-        said.append(DISAGREED.format(of=of, atom=atom, limit=DISAGREE))
-    return said
+def clauses(model: ClauseModel) -> list[tuple[int, ...]]:
+    """Return the clauses of a model as literals in the order of their atoms."""
+    literals = model.literals.tolist()
+    return [tuple(sorted(literals[i:j], key=abs)) for i, j in pairwise(model.start.tolist())]

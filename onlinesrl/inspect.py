@@ -15,8 +15,8 @@ from onlinesrl.lang.ast import Constant, Formula, Leaf, Program, Variable, terms
 from onlinesrl.lang.normal import plus_variables
 from onlinesrl.lang.text import show, show_leaf
 from onlinesrl.lang.weights import written
-from onlinesrl.learn.learner import Hyper
 from onlinesrl.learn.rule_weights import RuleWeights
+from onlinesrl.learn.updates import Cda2
 from onlinesrl.learn.weights import WeightTable
 from onlinesrl.session import load_checkpoint
 
@@ -91,7 +91,7 @@ def rows(path: Path) -> list[Row]:
     if path.suffix == ".mln":
         found = [*_of_file(mln.load(path))]
     elif path.suffix == ".psl":
-        found = [*_of_psl(RuleWeights(psl.load(path), Hyper()), counted=False)]
+        found = [*_of_psl(RuleWeights(psl.load(path), Cda2()), counted=False)]
     else:
         found = [*_of_checkpoint(path)]
     if not found:
@@ -103,7 +103,7 @@ def _of_checkpoint(path: Path) -> Iterator[Row]:
     saved = load_checkpoint(path)
     query, name = saved.header["fingerprint"]["query"], f"model of {saved.path}"
     if saved.header["learner"].get("language") == "psl":
-        rules = RuleWeights(psl.parse(saved.header["model"], name), Hyper())
+        rules = RuleWeights(psl.parse(saved.header["model"], name), Cda2())
         rules.restore(saved.arrays)
         yield from _of_psl(rules, counted=True)
         return

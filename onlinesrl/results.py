@@ -132,7 +132,7 @@ def weights_text(learner: Learner) -> str:
 
     That of Markov logic has its weights by influence, that of PSL has the rules in their order.
     """
-    updates, update = learner.weights.updates, learner.hyper.update
+    updates, update = learner.weights.updates, learner.update.name
     averaged = f"Averaged weights after {updates} updates ({update})"
     if isinstance(learner.weights, RuleWeights):
         header = f"// {averaged}; written by onlinesrl {__version__}.\n\n"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from onlinesrl.config import Config, mismatch
 from onlinesrl.errors import ModelError, StorageError
+from onlinesrl.ground.grounder import Limits
 from onlinesrl.ground.plan import compile_program
 from onlinesrl.infer.engine import MapEngine, MarginalEngine
 from onlinesrl.infer.ilp import Ilp
@@ -24,9 +25,11 @@ from onlinesrl.lang.ast import Program
 from onlinesrl.lang.dialect import dialect_of
 from onlinesrl.lang.psl_ast import PslProgram
 from onlinesrl.lang.weights import alchemy_text
-from onlinesrl.learn.learner import Hyper, Learner
-from onlinesrl.learn.online import Inference, OnlineLearner
+from onlinesrl.learn.learner import Learner
+from onlinesrl.learn.online import OnlineLearner
 from onlinesrl.learn.rule_weights import RuleWeights
+from onlinesrl.learn.updates import UPDATES, Update
+from onlinesrl.learn.worlds import Inference
 from onlinesrl.progress import Progress, Warn, acknowledge, warn
 from onlinesrl.results import read_summary, write_results
 from onlinesrl.sources import background, check_apart, kafka_sink, make_reader
@@ -78,10 +81,10 @@ def make_learner(
         if name not in program.predicates:
             known = ", ".join(sorted(program.predicates))
             raise config.error("query", f"{name} is not declared in the model, which has {known}")
-    hyper = Hyper(**config.learner.model_dump(exclude={"start"}))
+    update = _update(config)
     by, inference = _counted(config, program), config.inference
     if isinstance(program, PslProgram):
-        return _soft_learner(config, program, hyper, by)
+        return _soft_learner(config, program, update, by)
     facts = background(config, program)
     limits = {"max_nodes": inference.max_nodes, "max_work": inference.max_work}
     core: MapEngine = Ilp(inference.solver, **limits)
@@ -94,7 +97,7 @@ def make_learner(
     presolve = inference.presolve == "exact"
     return OnlineLearner(
         compile_program(program, config.query),
-        hyper,
+        update,
         Inference(
             whole=Ilp(inference.solver, **limits),
             exact=Mpe(core) if presolve else core,
@@ -103,13 +106,18 @@ def make_learner(
             fallback=WalkSat(seed=config.seed) if inference.unsolved == "fallback" else None,
             presolve=presolve,
             audit_every=inference.audit_every,
-            max_groundings=inference.max_groundings,
-            max_atoms=config.limits.max_atoms,
+            limits=Limits(config.limits.max_atoms, inference.max_groundings),
         ),
         by,
         margins,
         facts,
     )
+
+
+def _update(config: Config) -> Update:
+    learner = config.learner
+    made = UPDATES[learner.update]
+    return made(learner.loss, learner.sigma, learner.eta, learner.max_weights)
 
 
 def _marginals(config: Config) -> MarginalEngine | None:
@@ -124,7 +132,7 @@ def _marginals(config: Config) -> MarginalEngine | None:
 
 
 def _soft_learner(
-    config: Config, program: PslProgram, hyper: Hyper, by: tuple[str, int] | None
+    config: Config, program: PslProgram, update: Update, by: tuple[str, int] | None
 ) -> Learner:
     from onlinesrl.infer.admm import Admm
     from onlinesrl.learn.soft import SoftInference, SoftLearner
@@ -137,7 +145,7 @@ def _soft_learner(
         max_atoms=config.limits.max_atoms,
     )
     facts = background(config, program)
-    return SoftLearner(program, config.query, hyper, inference, by, facts)
+    return SoftLearner(program, config.query, update, inference, by, facts)
 
 
 def _counted(config: Config, program: Program | PslProgram) -> tuple[str, int] | None:

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from onlinesrl.errors import ExampleError
 from onlinesrl.ground.encode import Layout
 from onlinesrl.kernels.background import Facts, Own
-from onlinesrl.kernels.ground import Plans
 from onlinesrl.kernels.network import Ints, Ints32
+from onlinesrl.kernels.plans import Plans
 from onlinesrl.lang.database import GroundAtom
 from onlinesrl.lang.example import Atoms, Constant, Example, ValuedAtom
 

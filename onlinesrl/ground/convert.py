@@ -1,76 +1,78 @@
-"""Between the two forms of a ground network: kernel scratch (``Network``) and ``ClauseModel``."""
+"""Between the two forms of a ground network: runs of rows (``Network``) and clauses (``ClauseModel``)."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from onlinesrl.ground.model import ClauseModel, Indices
+from onlinesrl.ground.model import ClauseModel, Floats, Indices
 from onlinesrl.kernels import network as n
 
 
-def clause_model(net: n.Network) -> tuple[ClauseModel, Indices]:
-    """Return a world's ground network as a ClauseModel, and the weights its indices stand for.
+def clause_model(net: n.Network, folded: bool = True) -> tuple[ClauseModel, Indices]:
+    """Return a world's ground network as a ClauseModel, and the ground clause that each of its is.
 
-    Runs are written out, duplicate literals dropped, tautologies left out (they are constant); atoms
-    that evidence fixes become hard unit clauses.
+    Runs are written out, duplicate literals dropped, tautologies left out (they are constant). Atoms
+    that evidence fixes are hard unit clauses at the end, which are no ground clauses: -1. Where these
+    are ``folded`` in, literals that they make false are left out, and so are clauses that they make true
+    and soft ones that they make false.
     """
-    literals: list[int] = []
-    start, weight, sign = [0], [], []
-    for clause, first, sign_ in [*_ground_clauses(net), *_fixed(net)]:
-        if any(-x in clause for x in clause):
-            continue
-        literals += clause
-        start.append(len(literals))
-        weight.append(first)
-        sign.append(sign_)
-    used, index = np.unique(np.asarray(weight, np.int64), return_inverse=True)
-    hard = int(len(used) > 0 and used[0] < 0)
+    atoms, rows = int(net.size[n.ATOMS]), int(net.size[n.ROWS])
+    clause, code = _literals(net, rows)
+    order = np.unique(clause * (2 * atoms) + code)
+    clause, code = order // (2 * atoms or 1), order % (2 * atoms or 1)
+    same = (clause[1:] == clause[:-1]) & (code[1:] >> 1 == code[:-1] >> 1)
+    true = np.zeros(int(net.clause_start[rows]), np.bool_)
+    true[clause[1:][same]] = True
+    hard = np.repeat(net.row_weight[:rows] < 0, net.row_len[:rows])
+    if folded:
+        fixed = net.fixed[code >> 1]
+        value = np.where(code & 1, n.TRUE, n.FALSE)
+        true[clause[fixed == value]] = True
+        open_ = (fixed != n.TRUE) & (fixed != n.FALSE)
+        clause, code = clause[open_], code[open_]
+        true |= ~hard & (np.bincount(clause, minlength=len(true)) == 0)
+    kept = np.flatnonzero(~true)
+    length = np.bincount(clause, minlength=len(true))[kept]
+    code = code[~true[clause]]
+    units = np.flatnonzero((net.fixed[:atoms] == n.TRUE) | (net.fixed[:atoms] == n.FALSE))
+    code = np.concatenate([code, 2 * units + (net.fixed[units] == n.TRUE)])
     group, exactly = _groups(net)
     model = ClauseModel(
-        n_atoms=int(net.size[n.ATOMS]),
-        start=np.asarray(start, np.int64),
-        literals=np.asarray(literals, np.int32),
-        weight_index=index.astype(np.int64).reshape(-1) - hard,
-        sign=np.asarray(sign, np.float64),
+        n_atoms=atoms,
+        start=np.cumsum([0, *length, *np.ones_like(units)], dtype=np.int64),
+        literals=(((code >> 1) + 1) * np.where(code & 1, 1, -1)).astype(np.int32),
+        hard=np.concatenate([hard[kept], np.ones(len(units), np.bool_)]),
         group=group,
         exactly=exactly,
     )
-    return model, used[hard:]
+    return model, np.concatenate([kept, np.full(len(units), -1)])
 
 
-def _ground_clauses(net: n.Network) -> list[tuple[list[int], int, float]]:
-    found = []
-    for r in range(net.size[n.ROWS]):
-        for k in range(net.row_len[r]):
-            clause = {
-                int(
-                    (net.lit_atom[p] + k * net.lit_step[p] + 1) * (1 if net.lit_positive[p] else -1)
-                )
-                for p in range(net.lit_start[r], net.lit_start[r + 1])
-            }
-            first = int(net.row_weight[r])
-            weight = first + k * int(net.row_step[r]) if first >= 0 else -1
-            found.append((sorted(clause, key=abs), weight, float(net.row_sign[r])))
-    return found
+def clause_weights(model: ClauseModel, place: Indices, weight: Floats) -> Floats:
+    """Return the weights of a model's clauses, of those of all ground clauses; 0 for hard ones."""
+    return np.where(model.hard, 0.0, weight[np.maximum(place, 0)] if len(weight) else 0.0)
 
 
-def _fixed(net: n.Network) -> list[tuple[list[int], int, float]]:
-    return [
-        ([atom + 1 if net.fixed[atom] == n.TRUE else -atom - 1], -1, 1.0)
-        for atom in range(net.size[n.ATOMS])
-        if net.fixed[atom] in {n.FALSE, n.TRUE}
-    ]
+def _literals(net: n.Network, rows: int) -> tuple[Indices, Indices]:
+    """Return of every literal its ground clause, and 2 * atom, 1 more where it is positive."""
+    length = np.diff(net.lit_start[: rows + 1]).astype(np.int64)
+    row = np.repeat(np.arange(rows), net.row_len[:rows])
+    k = np.arange(len(row)) - net.clause_start[row]
+    count = length[row]
+    clause = np.repeat(np.arange(len(row)), count)
+    within = np.arange(len(clause)) - np.repeat(np.cumsum(count) - count, count)
+    p = net.lit_start[row[clause]] + within
+    atom = net.lit_atom[p] + k[clause] * net.lit_step[p]
+    return clause, 2 * atom + net.lit_positive[p]
 
 
 def _groups(net: n.Network) -> tuple[n.Ints32, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    group = np.full(net.size[n.ATOMS], -1, np.int32)
-    exactly: list[bool] = []
-    for v in range(net.size[n.VARIABLES]):
-        first, last = net.var_start[v], net.var_start[v + 1]
-        if last - first > 1 or net.exactly[v]:
-            group[first:last] = len(exactly)
-            exactly.append(bool(net.exactly[v]))
-    return group, np.asarray(exactly, np.bool_)
+    """Return the group of each atom, and of which groups one atom must be true."""
+    variables = int(net.size[n.VARIABLES])
+    size = np.diff(net.var_start[: variables + 1])
+    grouped = (size > 1) | (net.exactly[:variables] != 0)
+    number = np.where(grouped, np.cumsum(grouped) - 1, -1)
+    return np.repeat(number, size).astype(np.int32), net.exactly[:variables][grouped] != 0
 
 
 def network_of(model: ClauseModel) -> tuple[n.Network, Indices]:
@@ -93,8 +95,8 @@ def network_of(model: ClauseModel) -> tuple[n.Network, Indices]:
     net.exactly[: len(first)] = [g >= 0 and bool(model.exactly[g]) for g in grouped[first]]
     rows = model.n_clauses
     net.row_len[:rows] = 1
-    net.row_weight[:rows] = model.weight_index
-    net.row_sign[:rows] = model.sign
+    net.row_weight[:rows] = np.where(model.hard, -1, 0)
+    net.clause_start[: rows + 1] = np.arange(rows + 1)
     net.lit_start[: rows + 1] = model.start
     net.lit_atom[: len(model.literals)] = place[np.abs(model.literals) - 1]
     net.lit_positive[: len(model.literals)] = model.literals > 0

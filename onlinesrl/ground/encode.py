@@ -1,9 +1,10 @@
-"""Join plans as the arrays that ``kernels.ground`` runs, and the relations they read."""
+"""Join plans as the arrays that ``kernels.joins`` runs, and the relations they read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from onlinesrl.ground.plan import (
     block,
     leaves,
 )
-from onlinesrl.kernels import ground as k
+from onlinesrl.kernels import plans as k
 from onlinesrl.kernels.network import Bytes, Ints, Ints32
 from onlinesrl.lang.ast import Constant, Leaf, Variable
 from onlinesrl.lang.normal import Literal
@@ -62,6 +63,21 @@ class Layout:
             for name, p in program.predicates.items()
             if not opened.isdisjoint(p.types)
         }
+
+    @cached_property
+    def encoded(self) -> tuple[k.Plans, int]:
+        """The encoded plans and the number of weights that they reserve."""
+        return _encoded(self)
+
+    @property
+    def plans(self) -> k.Plans:
+        """The encoded plans."""
+        return self.encoded[0]
+
+    @property
+    def reserved(self) -> int:
+        """The number of weights that the plans reserve."""
+        return self.encoded[1]
 
     def arguments(self, name: str) -> tuple[str, ...]:
         """Return the argument types of a predicate."""
@@ -221,7 +237,7 @@ def block_layout(layout: Layout, plan: ClausePlan) -> tuple[list[int], int]:
     return strides[::-1], size
 
 
-def encode_plan(layout: Layout) -> tuple[k.Plans, int]:
+def _encoded(layout: Layout) -> tuple[k.Plans, int]:
     """Return the encoded plans and the number of weights that they reserve.
 
     A clause reserves a block for its own weight or those of its declared template constants, and with

@@ -1,9 +1,9 @@
 """The ground model of a Markov logic network: one example's clauses over its open atoms, as arrays.
 
-``score(y) = w . f(y)``: feature ``k`` counts, with signs, the satisfied groundings of the clauses
-whose weight has index ``k`` (Richardson & Domingos 2006, equation 2); hard clauses and groups of
-atoms say which states are possible at all. The model holds no weights, so one model serves every
-weight vector.
+``score(y) = w . f(y)``: the weights of the soft ground clauses that are true, added up (Richardson &
+Domingos 2006, equation 2); hard clauses and groups of atoms say which states are possible at all. The
+model holds no weights, so one model serves every weight vector; a weight is that of one ground clause,
+wherever it comes from.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class ClauseModel:
     """Ground clauses in compressed rows, over the atoms ``0 .. n_atoms - 1``.
 
     Clause ``c`` is the disjunction of ``literals[start[c]:start[c + 1]]``, each ``atom + 1`` or
-    ``-(atom + 1)``. With ``weight_index[c] >= 0`` it is soft and adds ``sign[c]`` times that weight
-    to the score of every state in which it is true; with ``-1`` it is hard and must be true.
+    ``-(atom + 1)``. Where ``hard[c]`` it must be true, else it adds its weight to the score of every state
+    in which it is.
     ``group[a]`` is the number of the atom's group, -1 for none: of group ``g`` exactly one atom is
     true where ``exactly[g]``, at most one elsewhere. ``validate`` says what else must hold.
     """
@@ -33,22 +33,14 @@ class ClauseModel:
     n_atoms: int
     start: Indices
     literals: NDArray[np.int32]
-    weight_index: Indices
-    sign: Floats
+    hard: NDArray[np.bool_]
     group: NDArray[np.int32]
     exactly: NDArray[np.bool_]
 
     @property
     def n_clauses(self) -> int:
         """The number of ground clauses, soft and hard."""
-        return len(self.weight_index)
-
-    def clause_weights(self, weights: Floats) -> Floats:
-        """Return what each clause adds where it is true, float64[n_clauses]; 0 for a hard one."""
-        soft = self.weight_index >= 0
-        result = np.zeros(self.n_clauses)
-        result[soft] = self.sign[soft] * weights[self.weight_index[soft]]
-        return result
+        return len(self.hard)
 
     def satisfied(self, state: State) -> NDArray[np.bool_]:
         """Which clauses are true in the state, bool[n_clauses]."""
@@ -56,36 +48,29 @@ class ClauseModel:
         count = np.concatenate(([0], np.cumsum(true)))
         return count[self.start[1:]] > count[self.start[:-1]]
 
-    def score(self, state: State, weights: Floats) -> float:
-        """``w . f(state)``: the soft part only, whether the state is feasible or not."""
-        return float(self.clause_weights(weights)[self.satisfied(state)].sum())
+    def score(self, state: State, weight: Floats) -> float:
+        """``w . f(state)``, whether the state is feasible or not.
+
+        ``weight`` is float64[n_clauses], 0 for hard clauses.
+        """
+        return float(weight[self.satisfied(state)].sum())
 
     def feasible(self, state: State) -> bool:
         """Whether every hard clause is true and every group has the true atoms it may have."""
         chosen = self.group[(state != 0) & (self.group >= 0)]
         count = np.bincount(chosen, minlength=len(self.exactly))
-        hard = self.weight_index < 0
         return bool(
-            np.all(self.satisfied(state)[hard])
+            np.all(self.satisfied(state)[self.hard])
             and np.all(count <= 1)
             and np.all(count[self.exactly] == 1)
         )
-
-    def features(self, state: State) -> tuple[Indices, Floats]:
-        """``f(state)`` as its sorted non-zero indices, int64[k], and their values, float64[k]."""
-        counted = self.satisfied(state) & (self.weight_index >= 0)
-        indices, position = np.unique(self.weight_index[counted], return_inverse=True)
-        values = np.bincount(position, self.sign[counted], minlength=len(indices))
-        values = values.astype(np.float64)
-        return indices[values != 0], values[values != 0]
 
 
 def validate(model: ClauseModel) -> None:
     """Check what every engine takes for granted; a contract check, not for the inner loop.
 
-    Raises ValueError where shapes or types do not fit, where a literal, weight index or group is
-    out of range, where a soft clause is empty, where a clause has an atom twice, or where a group
-    has no atom.
+    Raises ValueError where shapes or types do not fit, where a literal or a group is out of range, where a
+    soft clause is empty, where a clause has an atom twice, or where a group has no atom.
     """
     _check_shapes(model)
     length = np.diff(model.start)
@@ -96,9 +81,7 @@ def validate(model: ClauseModel) -> None:
     rules = {
         "a literal names no atom": np.all((atom >= 0) & (atom < model.n_atoms)),
         "a clause has an atom twice": len(seen) == len(atom),
-        "a soft clause has no literal": np.all(length[model.weight_index >= 0] > 0),
-        "a weight index is below -1": np.all(model.weight_index >= -1),
-        "a sign is not finite": np.all(np.isfinite(model.sign)),
+        "a soft clause has no literal": np.all(length[~model.hard] > 0),
         "a group number is below -1": np.all(model.group >= -1),
         "the groups are not 0 .. G-1, each with an atom": np.array_equal(
             np.unique(groups), np.arange(len(model.exactly))
@@ -114,8 +97,7 @@ def _check_shapes(model: ClauseModel) -> None:
     expected = {
         "start": (np.int64, model.n_clauses + 1),
         "literals": (np.int32, int(model.start[-1])),
-        "weight_index": (np.int64, model.n_clauses),
-        "sign": (np.float64, model.n_clauses),
+        "hard": (np.bool_, model.n_clauses),
         "group": (np.int32, model.n_atoms),
         "exactly": (np.bool_, len(model.exactly)),
     }

@@ -17,8 +17,9 @@ from onlinesrl.errors import ExampleError
 from onlinesrl.ground.background import Background, FactTables, NamesBeside
 from onlinesrl.ground.encode import Layout, number_of
 from onlinesrl.kernels.background import localise_beside
-from onlinesrl.kernels.ground import NO_NUMBER, Batch, Plans, localise
+from onlinesrl.kernels.localise import localise
 from onlinesrl.kernels.network import Ints, Ints32
+from onlinesrl.kernels.plans import NO_NUMBER, Batch
 from onlinesrl.lang.example import Atoms, Constant, Example, ValuedAtom, arguments
 
 KEPT_NAMES = 1 << 16
@@ -97,17 +98,15 @@ class Packer:
     types that the stream has shown. All worlds have the facts of ``background``, too.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what worlds are made of
+    def __init__(
         self,
         layout: Layout,
-        plans: Plans,
         stream: Mapping[str, Domain],
         max_atoms: int,
         keys: LimitKeys = KEYS,
         background: Background | None = None,
     ):
         self.layout = layout
-        self.plans = plans
         self.max_atoms = max_atoms
         self.keys = keys
         self.background = background or Background()
@@ -141,7 +140,7 @@ class Packer:
             names = self.shared[kind].names if local else layout.constants[kind]
             place[[self.constants[name] for name in names]] = np.arange(len(names))
             self.shared_place.append(place)
-        self.facts = FactTables(layout, self.plans, facts, self.local, self.shared_place)
+        self.facts = FactTables(layout, layout.plans, facts, self.local, self.shared_place)
         self.known = 0
         self.stamps = [np.zeros(0, np.int64) for _ in layout.types]
         self.places = [np.zeros(0, np.int32) for _ in layout.types]

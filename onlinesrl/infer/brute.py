@@ -20,11 +20,9 @@ class Brute:
     states the first in this order is returned.
     """
 
-    def solve(
-        self, model: ClauseModel, weights: Floats, *, bonus: Floats | None = None
-    ) -> Solution:
+    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """As ``MapEngine.solve``."""
-        best = _first_maximum(model, _scores(model, weights, bonus), weights, bonus)
+        best = _first_maximum(model, _scores(model, weight, bonus), weight, bonus)
         if best is None:
             raise Infeasible("no state satisfies the hard clauses and the groups")
         return best
@@ -32,24 +30,24 @@ class Brute:
     def second_best(
         self,
         model: ClauseModel,
-        weights: Floats,
+        weight: Floats,
         best_state: State,
         bonus: Floats | None = None,
     ) -> Solution | None:
         """Find the best feasible state other than ``best_state``; None where there is no other."""
-        scores = _scores(model, weights, bonus)
+        scores = _scores(model, weight, bonus)
         scores[_number(best_state)] = -np.inf
-        return _first_maximum(model, scores, weights, bonus)
+        return _first_maximum(model, scores, weight, bonus)
 
 
 def _first_maximum(
-    model: ClauseModel, scores: Floats, weights: Floats, bonus: Floats | None
+    model: ClauseModel, scores: Floats, weight: Floats, bonus: Floats | None
 ) -> Solution | None:
     maxima = _maxima(scores)
     if not len(maxima):
         return None
     state = _state(int(maxima[0]), model.n_atoms)
-    score = value(model, state, weights, bonus)
+    score = value(model, state, weight, bonus)
     return Solution(state, score, score, "brute", certified=True)
 
 
@@ -61,7 +59,7 @@ def _maxima(scores: Floats) -> NDArray[np.int64]:
     return np.flatnonzero(scores >= top - TIE * max(1.0, abs(top)))
 
 
-def _scores(model: ClauseModel, weights: Floats, bonus: Floats | None) -> Floats:
+def _scores(model: ClauseModel, weight: Floats, bonus: Floats | None) -> Floats:
     """Score every state, float64[2 ** n_atoms] by state number; -inf where infeasible."""
     n = model.n_atoms
     if n > MAX_ATOMS:
@@ -71,7 +69,7 @@ def _scores(model: ClauseModel, weights: Floats, bonus: Floats | None) -> Floats
     scores = np.zeros(1 << n)
     for atom_true, gain in zip(true, np.zeros(n) if bonus is None else bonus, strict=True):
         scores[atom_true] += gain
-    _add_clauses(model, model.clause_weights(weights), true, scores)
+    _add_clauses(model, weight, true, scores)
     for group, exactly in enumerate(model.exactly):
         count = sum((true[a] for a in np.flatnonzero(model.group == group)), np.zeros(1 << n, int))
         scores[(count > 1) | (exactly & (count == 0))] = -np.inf
@@ -86,7 +84,7 @@ def _add_clauses(
         satisfied = np.zeros(len(scores), np.bool_)
         for literal in model.literals[model.start[c] : model.start[c + 1]]:
             satisfied |= true[abs(literal) - 1] == (literal > 0)
-        if model.weight_index[c] < 0:
+        if model.hard[c]:
             scores[~satisfied] = -np.inf
         else:
             scores[satisfied] += weight[c]

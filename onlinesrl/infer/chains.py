@@ -45,9 +45,9 @@ class Chains(ABC):
     def _sampler(self, problem: Reduced, blocks: Blocks) -> Draw:
         """Return what draws samples of a problem."""
 
-    def marginals(self, model: ClauseModel, weights: Floats) -> Marginals:
+    def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
         """As ``MarginalEngine.marginals``; Unsolved where no first state is found."""
-        problem = reduced(model, weights)
+        problem = reduced(model, weight)
         found = starts(problem, self.seed, self.record)
         draw = self._sampler(problem, blocks(problem, found.annealed))
         states = [found.of(chain) for chain in range(self.chains)]

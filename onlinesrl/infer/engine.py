@@ -32,7 +32,7 @@ class Unsolved(OnlinesrlError):
 class Solution:
     """A feasible state and what is known of it.
 
-    ``score`` is ``value(model, state, weights, bonus)``, so it has the bonus in it; no feasible
+    ``score`` is ``value(model, state, weight, bonus)``, so it has the bonus in it; no feasible
     state has more than ``bound``; ``certified`` says that the engine proved the state optimal, and
     a learner takes only such a one for an MPE; ``route`` names what found it.
     """
@@ -47,12 +47,10 @@ class Solution:
 class MapEngine(Protocol):
     """Anything that finds a feasible state of high score; deterministic."""
 
-    def solve(
-        self, model: ClauseModel, weights: Floats, *, bonus: Floats | None = None
-    ) -> Solution:
+    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """Maximise ``w . f(state) + bonus . state`` over the feasible states.
 
-        ``weights`` is float64[W] with every weight index of the model below W; ``bonus`` is
+        ``weight`` is float64[n_clauses], 0 for hard clauses; ``bonus`` is
         float64[n_atoms] (loss augmentation: the Hamming loss is linear in the state). Raises
         Infeasible where there is no feasible state.
         """
@@ -65,7 +63,7 @@ class RankingEngine(MapEngine, Protocol):
     def second_best(
         self,
         model: ClauseModel,
-        weights: Floats,
+        weight: Floats,
         best_state: State,
         bonus: Floats | None = None,
     ) -> Solution | None:
@@ -92,8 +90,8 @@ class Marginals:
 class MarginalEngine(Protocol):
     """Anything that computes or estimates marginals; deterministic."""
 
-    def marginals(self, model: ClauseModel, weights: Floats) -> Marginals:
-        """Return the marginals, ``weights`` as in ``MapEngine.solve``.
+    def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
+        """Return the marginals, ``weight`` as in ``MapEngine.solve``.
 
         Raises Infeasible where there is no feasible state.
         """
@@ -157,7 +155,7 @@ class RelaxedEngine(Protocol):
         ...
 
 
-def value(model: ClauseModel, state: State, weights: Floats, bonus: Floats | None) -> float:
+def value(model: ClauseModel, state: State, weight: Floats, bonus: Floats | None) -> float:
     """``w . f(state) + bonus . state``, the number that every engine maximises and reports."""
-    score = model.score(state, weights)
+    score = model.score(state, weight)
     return score if bonus is None else score + float(bonus[state != 0].sum())

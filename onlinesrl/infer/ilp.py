@@ -50,27 +50,25 @@ class Ilp:
         self._merged: _Merged | None = None
         self._program: _Program | None = None
 
-    def solve(
-        self, model: ClauseModel, weights: Floats, *, bonus: Floats | None = None
-    ) -> Solution:
+    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """As ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
         merged = self._merge(model)
-        if self._program is None or not self._program.fits(weights):
-            self._program = _Program(merged, weights)
-        return self._optimise(self._program, weights, bonus)
+        if self._program is None or not self._program.fits(weight):
+            self._program = _Program(merged, weight)
+        return self._optimise(self._program, weight, bonus)
 
     def second_best(
         self,
         model: ClauseModel,
-        weights: Floats,
+        weight: Floats,
         best_state: State,
         bonus: Floats | None = None,
     ) -> Solution | None:
         """Find the best feasible state other than ``best_state``; None where there is no other."""
-        program = _Program(self._merge(model), weights)
+        program = _Program(self._merge(model), weight)
         program.forbid(best_state)
         try:
-            return self._optimise(program, weights, bonus)
+            return self._optimise(program, weight, bonus)
         except Infeasible:
             return None
 
@@ -79,10 +77,10 @@ class Ilp:
             self._merged, self._program = _Merged.of(model), None
         return self._merged
 
-    def _optimise(self, program: _Program, weights: Floats, bonus: Floats | None) -> Solution:
+    def _optimise(self, program: _Program, weight: Floats, bonus: Floats | None) -> Solution:
         """Solve the program for these weights; the score is counted anew from the rounded state."""
         model, problem = program.merged.model, program.problem
-        constant = program.set_objective(weights, bonus)
+        constant = program.set_objective(weight, bonus)
         problem.solve(self._solver)
         if problem.status == pulp.LpStatusInfeasible:
             raise Infeasible("no state satisfies the hard clauses and the groups")
@@ -92,7 +90,7 @@ class Ilp:
                 f"the solver found no feasible state ({status}, {self._limits}): "
                 "raise max_nodes and max_work or leave them out"
             )
-        score = value(model, state, weights, bonus)
+        score = value(model, state, weight, bonus)
         bound = max(score, self._solver.bound(problem) + constant)
         close = bound - score <= CERTIFIED * max(1.0, abs(bound))
         proven = problem.sol_status == pulp.LpSolutionOptimal
@@ -117,10 +115,9 @@ class _Merged:
         ]
         return cls(model, list(index), np.array(where, np.int64))
 
-    def weights(self, weights: Floats) -> Floats:
+    def weights(self, weight: Floats) -> Floats:
         """Sum the weight of each distinct clause, float64; 0 for one that is only hard."""
-        clause_weights = self.model.clause_weights(weights)
-        total = np.bincount(self.where, clause_weights, minlength=len(self.clauses))
+        total = np.bincount(self.where, weight, minlength=len(self.clauses))
         return total.astype(np.float64)
 
 
@@ -131,13 +128,13 @@ class _Program:
     weights and the bonus.
     """
 
-    def __init__(self, merged: _Merged, weights: Floats) -> None:
+    def __init__(self, merged: _Merged, weight: Floats) -> None:
         self.merged = merged
         self.problem = pulp.LpProblem("mpe", pulp.LpMaximize)
         length = np.array([len(clause) for clause in merged.clauses], np.int64)
         self._unit = np.flatnonzero(length == 1)
         self._unit_literal = np.array([merged.clauses[k][0] for k in self._unit], np.int64)
-        self._sign = np.where(length > 1, np.sign(merged.weights(weights)), 0)
+        self._sign = np.where(length > 1, np.sign(merged.weights(weight)), 0)
         self._long = np.flatnonzero(self._sign)
         add = self.problem.add_variable
         self._y = [add(f"y{a:07}", 0, 1, pulp.LpInteger) for a in range(merged.model.n_atoms)]
@@ -145,15 +142,15 @@ class _Program:
         for row in self._rows():
             self.problem.addConstraint(row)
 
-    def fits(self, weights: Floats) -> bool:
+    def fits(self, weight: Floats) -> bool:
         """Whether the rows are right for these weights too."""
-        sign = np.sign(self.merged.weights(weights))
+        sign = np.sign(self.merged.weights(weight))
         sign[self._unit] = 0
         return np.array_equal(sign, self._sign)
 
-    def set_objective(self, weights: Floats, bonus: Floats | None) -> float:
+    def set_objective(self, weight: Floats, bonus: Floats | None) -> float:
         """Maximise for these weights and bonus; returns the part of the score that is constant."""
-        merged_weights = self.merged.weights(weights)
+        merged_weights = self.merged.weights(weight)
         unit, negative = merged_weights[self._unit], self._unit_literal < 0
         atom = np.abs(self._unit_literal) - 1
         cost = np.zeros(len(self._y)) if bonus is None else bonus.copy()
@@ -176,7 +173,7 @@ class _Program:
 
     def _rows(self) -> Iterator[Any]:
         model, clauses = self.merged.model, self.merged.clauses
-        for k in np.unique(self.merged.where[model.weight_index < 0]):
+        for k in np.unique(self.merged.where[model.hard]):
             yield self._at_least(1, clauses[k])
         for members, exactly in zip(self._groups(), model.exactly, strict=True):
             sense = pulp.LpConstraintEQ if exactly else pulp.LpConstraintLE

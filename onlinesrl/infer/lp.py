@@ -28,26 +28,24 @@ class Lp:
     before a feasible state.
     """
 
-    def solve(
-        self, model: ClauseModel, weights: Floats, *, bonus: Floats | None = None
-    ) -> Solution:
+    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """As ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
-        truth, optimum = _relaxation(model, weights, bonus)
+        truth, optimum = _relaxation(model, weight, bonus)
         integral = bool(np.all(np.abs(truth - np.rint(truth)) < INTEGRAL))
         state = np.rint(truth).astype(np.uint8)
         if not (integral and model.feasible(state)):
-            state = rounded(model, weights, bonus, truth)
-        score = value(model, state, weights, bonus)
+            state = rounded(model, weight, bonus, truth)
+        score = value(model, state, weight, bonus)
         bound = max(score, optimum)
         close = bound - score <= CERTIFIED * max(1.0, abs(bound))
         return Solution(state, score, bound, "lp", certified=integral and close)
 
 
-def _relaxation(model: ClauseModel, weights: Floats, bonus: Floats | None) -> tuple[Floats, float]:
+def _relaxation(model: ClauseModel, weight: Floats, bonus: Floats | None) -> tuple[Floats, float]:
     """Return the atoms' values in an optimum of the relaxation, float64[n_atoms], and its value."""
-    program = _Program(_Merged.of(model), weights)
+    program = _Program(_Merged.of(model), weight)
     problem = program.problem
-    constant = program.set_objective(weights, bonus)
+    constant = program.set_objective(weight, bonus)
     columns = problem.variables()
     for column in columns:
         column.cat = pulp.LpContinuous
@@ -58,14 +56,14 @@ def _relaxation(model: ClauseModel, weights: Floats, bonus: Floats | None) -> tu
     return truth, float(problem.objective.valueOrDefault()) + constant
 
 
-def rounded(model: ClauseModel, weights: Floats, bonus: Floats | None, truth: Floats) -> State:
+def rounded(model: ClauseModel, weight: Floats, bonus: Floats | None, truth: Floats) -> State:
     """Round by ROUNDUP (Huynh & Mooney 2009, algorithm 1), kept within the hard clauses and groups.
 
     The integral atoms keep their value; the others, from the last to the first, get the value that
     satisfies more weight of the clauses not satisfied yet. What a value implies by the hard clauses
     is fixed with it, and values that lead to a contradiction are taken back.
     """
-    problem = reduced(model, weights, bonus)
+    problem = reduced(model, weight, bonus)
     left = truth[problem.kept]
     fractional = np.abs(left - np.rint(left)) >= INTEGRAL
     preferred = np.where(fractional, BY_GAIN, np.rint(left)).astype(np.uint8)

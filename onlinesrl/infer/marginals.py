@@ -12,9 +12,10 @@ from onlinesrl.infer.diagnostics import combined
 from onlinesrl.infer.engine import Infeasible, MarginalEngine, Marginals
 from onlinesrl.infer.gibbs import Gibbs
 from onlinesrl.infer.mcsat import McSat
-from onlinesrl.infer.mpe import Wide, _structured, components, restrict
+from onlinesrl.infer.mpe import Wide, components, restrict, structured
 from onlinesrl.infer.tables import Tables
-from onlinesrl.kernels import elimination, sumproduct
+from onlinesrl.kernels import sumproduct
+from onlinesrl.kernels.structure import GENERIC, Structure
 
 
 class Exact:
@@ -23,40 +24,38 @@ class Exact:
     Raises Wide where these would be too large as well.
     """
 
-    def marginals(self, model: ClauseModel, weights: Floats) -> Marginals:
+    def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
         """As ``MarginalEngine.marginals``; ``log_z`` is that of ``w . f``."""
         try:
-            return _by_clause(model, weights)
+            return _by_clause(model, weight)
         except Wide:
-            return Tables().marginals(model, weights)
+            return Tables().marginals(model, weight)
 
 
-def _by_clause(model: ClauseModel, weights: Floats) -> Marginals:
+def _by_clause(model: ClauseModel, weight: Floats) -> Marginals:
     """Eliminate with every atom or group as a variable, the defined atoms too."""
     net, order = network_of(model)
-    memory = _structured(net, model)
-    table = np.zeros((max(1, len(weights)), 3))
-    table[: len(weights), 0] = weights
+    memory = structured(net, model)
     unary, scratch = np.zeros(len(memory.unary)), np.zeros(len(memory.table))
-    log_z = sumproduct.sum_product(net, memory, table, 0.0, 0.0, unary, scratch)
+    log_z = sumproduct.sum_product(net, memory, weight, unary, scratch)
     if log_z == -np.inf or np.any(np.diff(model.start) == 0):
         raise Infeasible("no state satisfies the hard clauses and the groups")
     atoms = np.arange(model.n_atoms)
     probability = np.empty(model.n_atoms)
     probability[order] = unary[atoms + net.var_of[atoms] + 1]
-    log_z += _constant(model, weights, memory)
+    log_z += _constant(model, weight, memory)
     return Marginals(np.clip(probability, 0.0, 1.0), log_z, "exact", 0)
 
 
-def _constant(model: ClauseModel, weights: Floats, memory: elimination.Structure) -> float:
+def _constant(model: ClauseModel, weight: Floats, memory: Structure) -> float:
     """Sum what the tables leave out of the score.
 
     They hold a clause on one or two variables multiplied out without its constant, which is its
     value where all atoms are false, and any other clause as 0 where it is true.
     """
-    generic = memory.row_kind[: model.n_clauses] == elimination.GENERIC
+    generic = memory.row_kind[: model.n_clauses] == GENERIC
     left_out = generic | model.satisfied(np.zeros(model.n_atoms, np.uint8))
-    return float(model.clause_weights(weights)[left_out].sum())
+    return float(weight[left_out].sum())
 
 
 class Narrow:
@@ -69,14 +68,14 @@ class Narrow:
         self.core = core
         self.exact = Exact()
 
-    def marginals(self, model: ClauseModel, weights: Floats) -> Marginals:
+    def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
         """As ``MarginalEngine.marginals``; ``log_z`` where all of it is exact."""
-        live = (model.weight_index < 0) | (model.clause_weights(weights) != 0)
+        live = model.hard | (weight != 0)
         probability = np.empty(model.n_atoms)
         places, parts = [], []
         for atoms, clauses in components(model, live):
             places.append(atoms)
-            parts.append(self._part(restrict(model, atoms, clauses), weights))
+            parts.append(self._part(restrict(model, atoms, clauses), weight[clauses]))
             probability[atoms] = parts[-1].probability
         log_z = [part.log_z for part in parts]
         known = [z for z in log_z if z is not None]
@@ -89,11 +88,11 @@ class Narrow:
             combined(model.n_atoms, samples, places, [part.diagnostics for part in parts]),
         )
 
-    def _part(self, part: ClauseModel, weights: Floats) -> Marginals:
+    def _part(self, part: ClauseModel, weight: Floats) -> Marginals:
         try:
-            return self.exact.marginals(part, weights)
+            return self.exact.marginals(part, weight)
         except Wide:
-            return self.core.marginals(part, weights)
+            return self.core.marginals(part, weight)
 
 
 Method = Literal["exact", "mcsat", "gibbs"]
@@ -101,7 +100,7 @@ Method = Literal["exact", "mcsat", "gibbs"]
 
 def marginals(
     model: ClauseModel,
-    weights: Floats,
+    weight: Floats,
     method: Method = "exact",
     *,
     seed: int = 0,
@@ -117,4 +116,4 @@ def marginals(
         "mcsat": mcsat,
         "gibbs": Gibbs(seed=seed, error=error),
     }
-    return engines[method].marginals(model, weights)
+    return engines[method].marginals(model, weight)

@@ -9,7 +9,7 @@ from onlinesrl.errors import OnlinesrlError
 from onlinesrl.ground.convert import network_of
 from onlinesrl.ground.model import ClauseModel, Floats, Indices, State
 from onlinesrl.infer.engine import Infeasible, MapEngine, Solution, value
-from onlinesrl.kernels import elimination as kernel
+from onlinesrl.kernels import elimination, structure
 from onlinesrl.kernels.network import Network
 
 
@@ -20,36 +20,33 @@ class Wide(OnlinesrlError):
 class Elimination:
     """Max-sum variable elimination. Raises Wide where the tables would be too large."""
 
-    def solve(
-        self, model: ClauseModel, weights: Floats, *, bonus: Floats | None = None
-    ) -> Solution:
+    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; ties go to the first value of each variable."""
-        if np.any((np.diff(model.start) == 0) & (model.weight_index < 0)):  # an empty hard clause
+        if np.any((np.diff(model.start) == 0) & model.hard):  # an empty hard clause
             raise Infeasible("no state satisfies the hard rules")
         net, order = network_of(model)
-        memory = _structured(net, model)
+        memory = structured(net, model)
         bonus = np.zeros(model.n_atoms) if bonus is None else bonus
-        table = np.zeros((max(1, len(weights)), 3))
-        table[: len(weights), 0] = weights
         found = np.zeros(model.n_atoms + 1, np.uint8)
-        if kernel.eliminate(net, memory, table, 0.0, 0.0, bonus[order], found) == -np.inf:
+        if elimination.eliminate(net, memory, weight, bonus[order], found) == -np.inf:
             raise Infeasible("no state satisfies the hard rules")
         state = np.empty(model.n_atoms, np.uint8)
         state[order] = found[: model.n_atoms]
-        score = value(model, state, weights, bonus)
+        score = value(model, state, weight, bonus)
         return Solution(state, score, score, "elimination", certified=True)
 
 
-def _structured(net: Network, model: ClauseModel) -> kernel.Structure:
+def structured(net: Network, model: ClauseModel) -> structure.Structure:
+    """Return the tables of an elimination. Raises Wide where they would be too large."""
     arcs, cells = 64 + 8 * len(model.literals), 4096
     while True:
-        memory = kernel.structure_memory(
+        memory = structure.structure_memory(
             model.n_atoms + 1, model.n_clauses + 1, arcs, cells, interrupt.flag()
         )
-        status = kernel.structure(net, memory)
-        if status == kernel.SOLVED:
+        status = structure.structure(net, memory)
+        if status == structure.SOLVED:
             return memory
-        if status == kernel.WIDE:
+        if status == structure.WIDE:
             raise Wide("the induced width is too large for elimination")
         arcs, cells = 2 * arcs, 4 * cells
 
@@ -64,28 +61,26 @@ class Mpe:
         self.core = core
         self.elimination = Elimination()
 
-    def solve(
-        self, model: ClauseModel, weights: Floats, *, bonus: Floats | None = None
-    ) -> Solution:
+    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``."""
-        live = (model.weight_index < 0) | (model.clause_weights(weights) != 0)
+        live = model.hard | (weight != 0)
         state = np.zeros(model.n_atoms, np.uint8)
         bonus = np.zeros(model.n_atoms) if bonus is None else bonus
         parts = []
         for atoms, clauses in components(model, live):
             part = restrict(model, atoms, clauses)
-            parts.append(self._solve(part, weights, bonus[atoms]))
+            parts.append(self._solve(part, weight[clauses], bonus[atoms]))
             state[atoms] = parts[-1].state
-        score = value(model, state, weights, bonus)
+        score = value(model, state, weight, bonus)
         slack = sum(p.bound - p.score for p in parts)
         route = next((p.route for p in parts if p.route != "elimination"), "elimination")
         return Solution(state, score, score + slack, route, all(p.certified for p in parts))
 
-    def _solve(self, part: ClauseModel, weights: Floats, bonus: Floats) -> Solution:
+    def _solve(self, part: ClauseModel, weight: Floats, bonus: Floats) -> Solution:
         try:
-            return self.elimination.solve(part, weights, bonus=bonus)
+            return self.elimination.solve(part, weight, bonus=bonus)
         except Wide:
-            return self.core.solve(part, weights, bonus=bonus)
+            return self.core.solve(part, weight, bonus=bonus)
 
 
 def components(model: ClauseModel, live: State) -> list[tuple[Indices, Indices]]:
@@ -139,8 +134,7 @@ def restrict(model: ClauseModel, atoms: Indices, clauses: Indices) -> ClauseMode
         n_atoms=len(atoms),
         start=start,
         literals=(np.sign(literals) * (number[np.abs(literals) - 1] + 1)).astype(np.int32),
-        weight_index=model.weight_index[clauses],
-        sign=model.sign[clauses],
+        hard=model.hard[clauses],
         group=(group.reshape(-1) - free).astype(np.int32),
         exactly=model.exactly[groups[free:]],
     )

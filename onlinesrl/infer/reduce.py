@@ -50,43 +50,40 @@ class Reduced:
         return np.concatenate((values, 1 - values, zero, 1 - zero))[self.stands_for]
 
 
-def reduced(model: ClauseModel, weights: Floats, bonus: Floats | None = None) -> Reduced:
+def reduced(model: ClauseModel, weight: Floats, bonus: Floats | None = None) -> Reduced:
     """Simplify the model under these weights and this bonus, both as in ``MapEngine.solve``.
 
     Raises Infeasible where propagation alone finds the hard part to have no solution, ValueError
     where a weight is not finite.
     """
     names = _Names(model)
-    hard, soft = _split(model, weights, bonus)
+    hard, soft = _split(model, weight, bonus)
     names.propagate(hard)
     left = {clause for clause in map(names.rewrite, hard) if clause is not None}
     merged: dict[Literals, float] = {}
-    for clause, weight in soft.items():
+    for clause, gain in soft.items():
         if rewritten := names.rewrite(clause):
-            _add(merged, rewritten, weight)
+            _add(merged, rewritten, gain)
     _turn_negative_pairs(merged)
-    kept = {clause: weight for clause, weight in merged.items() if weight != 0}
+    kept = {clause: gain for clause, gain in merged.items() if gain != 0}
     return _assemble(model, names, sorted(left), kept)
 
 
 def _split(
-    model: ClauseModel, weights: Floats, bonus: Floats | None
+    model: ClauseModel, weight: Floats, bonus: Floats | None
 ) -> tuple[list[Literals], dict[Literals, float]]:
     """Return the hard clauses and the soft ones with their weights; the bonus as unit clauses."""
-    clause_weights = model.clause_weights(weights)
     bonus = np.zeros(0) if bonus is None else bonus
-    if not (np.all(np.isfinite(clause_weights)) and np.all(np.isfinite(bonus))):
+    if not (np.all(np.isfinite(weight)) and np.all(np.isfinite(bonus))):
         raise ValueError("the weights and the bonus must be finite")
     literals = model.literals.tolist()
     clauses = [tuple(sorted(literals[i:j])) for i, j in pairwise(model.start.tolist())]
     hard, soft = [], dict[Literals, float]()
-    for clause, index, weight in zip(
-        clauses, model.weight_index.tolist(), clause_weights.tolist(), strict=True
-    ):
-        if index < 0:
+    for clause, is_hard, gain in zip(clauses, model.hard.tolist(), weight.tolist(), strict=True):
+        if is_hard:
             hard.append(clause)
         else:
-            _add(soft, clause, weight)
+            _add(soft, clause, gain)
     for atom, gain in enumerate(bonus.tolist(), start=1):
         _add(soft, (atom,), gain)
     return list(dict.fromkeys(hard)), soft

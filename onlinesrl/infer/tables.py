@@ -33,7 +33,7 @@ A table's axes are a variable and these neighbours.
 class Tables:
     """Sum-product elimination on one table a clique. Raises Wide where they would be too large."""
 
-    def marginals(self, model: ClauseModel, weights: Floats) -> Marginals:
+    def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
         """As ``MarginalEngine.marginals``; ``log_z`` is that of ``w . f``."""
         world = _World(model)
         atoms = [(atom,) for atom in range(1, model.n_atoms + 1)]
@@ -47,7 +47,7 @@ class Tables:
             return () if first is None else (first, *cliques[first])
 
         constant = 0.0
-        for clause, gain in zip(world.clauses, _gains(model, weights), strict=True):
+        for clause, gain in zip(world.clauses, _gains(model, weight), strict=True):
             axes = clique(clause)
             score = np.where(world.true(clause, axes), *gain)
             if axes:
@@ -66,10 +66,10 @@ class Tables:
         return Marginals(np.clip(np.array(probability), 0.0, 1.0), log_z, "exact", 0)
 
 
-def _gains(model: ClauseModel, weights: Floats) -> Iterable[tuple[float, float]]:
+def _gains(model: ClauseModel, weight: Floats) -> Iterable[tuple[float, float]]:
     """Yield what each clause adds to the score where it is true and where it is false."""
-    for index, weight in zip(model.weight_index, model.clause_weights(weights), strict=True):
-        yield (0.0, -np.inf) if index < 0 else (float(weight), 0.0)
+    for hard, gain in zip(model.hard.tolist(), weight.tolist(), strict=True):
+        yield (0.0, -np.inf) if hard else (gain, 0.0)
 
 
 class _World:
@@ -78,7 +78,7 @@ class _World:
     def __init__(self, model: ClauseModel) -> None:
         literals, ends = model.literals.tolist(), pairwise(model.start.tolist())
         self.clauses: list[Literals] = [tuple(sorted(literals[i:j])) for i, j in ends]
-        hard = [c for c, k in zip(self.clauses, model.weight_index.tolist(), strict=True) if k < 0]
+        hard = [c for c, is_hard in zip(self.clauses, model.hard, strict=True) if is_hard]
         gates = definitions(hard, (model.group >= 0).tolist())
         self.gates = {abs(gate.literal): gate for gate in gates}
         self.sizes: list[int] = [0 if e else 1 for e in model.exactly]

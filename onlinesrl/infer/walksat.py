@@ -38,18 +38,16 @@ class WalkSat:
     seed: int = 0
     record: int = 0
 
-    def solve(
-        self, model: ClauseModel, weights: Floats, *, bonus: Floats | None = None
-    ) -> Solution:
+    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """As ``MapEngine.solve``; never certified, the bound is infinite."""
-        problem = reduced(model, weights, bonus)
+        problem = reduced(model, weight, bonus)
         state = problem.expand(self._search(problem))
         if not model.feasible(state):
             raise Unsolved(
                 f"MaxWalkSAT found no state that satisfies the hard clauses in {self.tries} tries "
                 f"of {self.flips} steps: raise flips or tries, or use an exact engine"
             )
-        score = value(model, state, weights, bonus)
+        score = value(model, state, weight, bonus)
         return Solution(state, score, np.inf, "walksat", certified=False)
 
     def _search(self, problem: Reduced) -> State:

@@ -1,6 +1,9 @@
 """The open atoms of worlds, where hard rules leave some only: found by joins, as lists of tuples."""
 
-from onlinesrl.kernels.ground import (
+from onlinesrl.kernels.jit import kernel
+from onlinesrl.kernels.joins import next_binding
+from onlinesrl.kernels.network import Bytes
+from onlinesrl.kernels.plans import (
     ALL,
     GROW_DATA,
     GROW_INDEX,
@@ -9,12 +12,8 @@ from onlinesrl.kernels.ground import (
     Batch,
     Plans,
     Scratch,
-    deduplicate,
-    index_relations,
-    next_binding,
 )
-from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import Bytes
+from onlinesrl.kernels.relations import deduplicate, index_relations
 
 TRIES = 100
 """So many bindings are tried for each atom that a world may have."""

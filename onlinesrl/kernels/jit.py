@@ -73,6 +73,12 @@ def kernel(function: F) -> F:
     return result
 
 
+def ready(function: Callable[..., Any], *arguments: Any) -> None:
+    """Compile a kernel for arguments such as these, or load it from the cache, without calling it."""
+    dispatcher: Any = function
+    dispatcher.compile(tuple(map(numba.typeof, arguments)))
+
+
 class _Once(event.Listener):
     """Tells of the first compilation."""
 

@@ -1,7 +1,8 @@
 """The ground network of one world, as arrays: what grounding fills and inference reads.
 
 A *row* is a run of ``row_len`` ground clauses that differ by a constant step: clause ``k`` of a row
-has the literals ``lit_atom + k * lit_step`` and the weight ``row_weight + k * row_step``. Rules with a
+has the literals ``lit_atom + k * lit_step`` and the weight ``row_weight + k * row_step``, of which
+``row_sign`` times counts where it is true. Rules with a
 template variable over a declared type ground to runs (one row for the three fields of a token); every
 other ground clause is a run of one.
 
@@ -38,11 +39,16 @@ class Network(Frame):
     exactly: Bytes  # [variable] 1: one of its atoms must be true
     fixed: Bytes  # [atom] OPEN; FALSE or TRUE by evidence; DEFINED by hard clauses on open atoms
     key: Ints  # [atom] its number among its predicate's groundings (listed worlds); see DEFINED
+    query_base: Ints  # [query predicate + 1] its first atom
+    query_stride: Ints  # [argument of a query predicate] how far its constants are apart in a key
     row_len: Ints32  # [row]
     row_clause: Ints32  # [row]
     row_weight: Ints  # [row] first weight, -1 for a hard clause
     row_step: Ints32  # [row] 1 where each clause of the run has a weight of its own
     row_sign: Floats  # [row]
+    row_key: Ints32  # [row, template variable] the constants that its weights are known by
+    row_offset: Ints32  # [row] and the place of the first among those of one key
+    clause_start: Ints  # [row + 1] its first ground clause
     lit_start: Ints32  # [row + 1]
     lit_atom: Ints32  # [literal]
     lit_step: Ints32  # [literal]
@@ -52,25 +58,36 @@ class Network(Frame):
 ATOMS, VARIABLES, ROWS, LITERALS, GROUNDINGS, SETTLED = 0, 1, 2, 3, 4, 5
 
 
-def network(atoms: int, rows: int, literals: int) -> Network:
-    """Return an empty network with room for so many atoms, rows and literals."""
+def network(
+    atoms: int, rows: int, literals: int, queries: int = 0, arguments: int = 0, keys: int = 0
+) -> Network:
+    """Return an empty network with room for so many atoms, rows and literals.
+
+    ``queries`` is the number of query predicates, ``arguments`` that of their arguments, and ``keys`` of
+    the constants that weights are known by.
+    """
     i32, u8 = np.int32, np.uint8
     return Network(
-        np.zeros(6, np.int64),
-        np.zeros(atoms, i32),
-        np.zeros(atoms + 1, i32),
-        np.zeros(atoms, u8),
-        np.zeros(atoms, u8),
-        np.zeros(atoms, np.int64),
-        np.zeros(rows, i32),
-        np.zeros(rows, i32),
-        np.zeros(rows, np.int64),
-        np.zeros(rows, i32),
-        np.zeros(rows),
-        np.zeros(rows + 1, i32),
-        np.zeros(literals, i32),
-        np.zeros(literals, i32),
-        np.zeros(literals, u8),
+        size=np.zeros(6, np.int64),
+        var_of=np.zeros(atoms, i32),
+        var_start=np.zeros(atoms + 1, i32),
+        exactly=np.zeros(atoms, u8),
+        fixed=np.zeros(atoms, u8),
+        key=np.zeros(atoms, np.int64),
+        query_base=np.zeros(queries + 1, np.int64),
+        query_stride=np.zeros(arguments + 1, np.int64),
+        row_len=np.zeros(rows, i32),
+        row_clause=np.zeros(rows, i32),
+        row_weight=np.zeros(rows, np.int64),
+        row_step=np.zeros(rows, i32),
+        row_sign=np.zeros(rows),
+        row_key=np.zeros((rows, keys), i32),
+        row_offset=np.zeros(rows, i32),
+        clause_start=np.zeros(rows + 1, np.int64),
+        lit_start=np.zeros(rows + 1, i32),
+        lit_atom=np.zeros(literals, i32),
+        lit_step=np.zeros(literals, i32),
+        lit_positive=np.zeros(literals, u8),
     )
 
 
@@ -117,20 +134,15 @@ def broken_group(net: Network, state: Bytes) -> int:
 
 
 @kernel
-def soft_score(net: Network, state: Bytes, weights: Floats, cu: float, cv: float) -> float:
-    """Return the sum of sign * weight over the soft clauses that hold.
-
-    A weight is read from a row of ``weights`` as ``base + cu * u + cv * v``.
-    """
+def soft_score(net: Network, state: Bytes, weight: Floats) -> float:
+    """Return the sum of the weights, [ground clause], of the soft clauses that hold."""
     total = 0.0
     for r in range(net.size[ROWS]):
-        weight = net.row_weight[r]
-        if weight < 0:
+        if net.row_weight[r] < 0:
             continue
         for k in range(net.row_len[r]):
             if clause_true(net, r, k, state):
-                i = weight + k * net.row_step[r]
-                total += net.row_sign[r] * (weights[i, 0] + cu * weights[i, 1] + cv * weights[i, 2])
+                total += weight[net.clause_start[r] + k]
     return total
 
 

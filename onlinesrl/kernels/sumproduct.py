@@ -10,17 +10,10 @@ import math
 
 import numpy as np
 
-from onlinesrl.kernels.elimination import (
-    Structure,
-    _fill,
-    _find_edge,
-    _forbid,
-    _local,
-    _message_cell,
-    _values,
-)
+from onlinesrl.kernels.elimination import fill, forbid, local_score, message_cell
 from onlinesrl.kernels.jit import kernel
 from onlinesrl.kernels.network import ATOMS, VARIABLES, Floats, Network
+from onlinesrl.kernels.structure import Structure, find_edge, values
 
 
 @kernel
@@ -29,7 +22,7 @@ def _first_cell(net: Network, st: Structure, v: int) -> int:
     cells = 1
     for i in range(st.clique_start[st.place[v]], st.clique_start[st.place[v] + 1]):
         st.value[st.clique[i]] = 0
-        cells *= _values(net, st.clique[i])
+        cells *= values(net, st.clique[i])
     return cells
 
 
@@ -40,7 +33,7 @@ def _next_cell(net: Network, st: Structure, v: int) -> None:
     for i in range(st.clique_start[st.place[v] + 1] - 1, start - 1, -1):
         u = st.clique[i]
         st.value[u] += 1
-        if st.value[u] < _values(net, u):
+        if st.value[u] < values(net, u):
             return
         st.value[u] = 0
 
@@ -49,17 +42,17 @@ def _next_cell(net: Network, st: Structure, v: int) -> None:
 def _edge_cell(net: Network, st: Structure, a: int, b: int) -> int:
     """Return the table cell of an edge for the values of its variables."""
     low, high = min(a, b), max(a, b)
-    cell = st.value[low] * _values(net, high) + st.value[high]
-    return st.edge_table[_find_edge(st, a, b)] + cell
+    cell = st.value[low] * values(net, high) + st.value[high]
+    return st.edge_table[find_edge(st, a, b)] + cell
 
 
 @kernel
-def _log_sum(net: Network, st: Structure, v: int, weights: Floats, cu: float, cv: float) -> float:
+def _log_sum(net: Network, st: Structure, v: int, weight: Floats) -> float:
     """Sum v out: log sum exp of its local scores, its clique at the values in ``st.value``."""
     top, total = -np.inf, 0.0
-    for x in range(_values(net, v)):
+    for x in range(values(net, v)):
         st.value[v] = x
-        s = _local(net, st, v, weights, cu, cv)
+        s = local_score(net, st, v, weight)
         if s > top:
             total = total * math.exp(top - s) + 1.0
             top = s
@@ -73,7 +66,7 @@ def _send(net: Network, st: Structure, v: int, message: float) -> None:
     """Add one cell of v's message to where ``elimination`` keeps it."""
     start, stop = st.clique_start[st.place[v]], st.clique_start[st.place[v] + 1]
     if stop - start > 2:
-        st.table[_message_cell(net, st, v)] = message
+        st.table[message_cell(net, st, v)] = message
     elif stop - start == 2:
         st.table[_edge_cell(net, st, st.clique[start], st.clique[start + 1])] += message
     elif stop - start == 1:
@@ -86,7 +79,7 @@ def _received(net: Network, st: Structure, v: int, unary: Floats, table: Floats)
     """Return the derivative of log Z with respect to one cell of v's message."""
     start, stop = st.clique_start[st.place[v]], st.clique_start[st.place[v] + 1]
     if stop - start > 2:
-        return table[_message_cell(net, st, v)]
+        return table[message_cell(net, st, v)]
     if stop - start == 2:
         return table[_edge_cell(net, st, st.clique[start], st.clique[start + 1])]
     if stop - start == 1:
@@ -105,7 +98,7 @@ def _spread(
         table[_edge_cell(net, st, v, st.clique[i])] += share
     sender = st.message_head[v]
     while sender >= 0:
-        table[_message_cell(net, st, sender)] += share
+        table[message_cell(net, st, sender)] += share
         sender = st.message_next[sender]
 
 
@@ -113,23 +106,21 @@ def _spread(
 def sum_product(
     net: Network,
     st: Structure,
-    weights: Floats,
-    cu: float,
-    cv: float,
+    weight: Floats,
     unary: Floats,
     table: Floats,
 ) -> float:
     """Write every variable's distribution to ``unary`` [value slot]; return log Z, -inf: infeasible.
 
-    ``elimination.structure`` has run on the network; ``weights`` is read as in ``network.soft_score``;
-    ``table`` is scratch as long as ``st.table``. The log Z is that of the score without the constants
-    that ``elimination.eliminate`` leaves out.
+    ``structure`` has run on the network; ``weight`` is [ground clause]; ``table`` is scratch as long as
+    ``st.table``. The log Z is that of the score without the constants that ``elimination.eliminate`` leaves
+    out.
     """
     n, slots = net.size[VARIABLES], net.size[ATOMS] + net.size[VARIABLES]
     st.unary[:slots] = 0.0
     st.table[: len(table)] = 0.0
-    _forbid(net, st)
-    _fill(net, st, weights, cu, cv)
+    forbid(net, st)
+    fill(net, st, weight)
     log_z = 0.0
     for place in range(n):
         if st.stop[0]:
@@ -137,7 +128,7 @@ def sum_product(
         v = st.order[place]
         message = 0.0
         for _ in range(_first_cell(net, st, v)):
-            message = _log_sum(net, st, v, weights, cu, cv)
+            message = _log_sum(net, st, v, weight)
             _send(net, st, v, message)
             _next_cell(net, st, v)
         if st.clique_start[place + 1] == st.clique_start[place]:
@@ -153,10 +144,10 @@ def sum_product(
         for _ in range(_first_cell(net, st, v)):
             received = _received(net, st, v, unary, table)
             if received > 0:
-                message = _log_sum(net, st, v, weights, cu, cv)
-                for x in range(_values(net, v)):
+                message = _log_sum(net, st, v, weight)
+                for x in range(values(net, v)):
                     st.value[v] = x
-                    s = _local(net, st, v, weights, cu, cv)
+                    s = local_score(net, st, v, weight)
                     _spread(net, st, v, received * math.exp(s - message), unary, table)
             _next_cell(net, st, v)
     return log_z

@@ -6,7 +6,7 @@ What is written here reads back as the same value.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from onlinesrl.lang.ast import (
     And,
@@ -93,6 +93,11 @@ def show_atom(atom: Atom, leaf: Callable[[Leaf], str] = show_leaf) -> str:
     if not atom.terms:
         return atom.predicate
     return f"{atom.predicate}({', '.join(show_term(each, leaf) for each in atom.terms)})"
+
+
+def show_ground(name: str, constants: Sequence[object]) -> str:
+    """Spell a ground atom."""
+    return show_atom(Atom(name, tuple(Constant(str(each)) for each in constants)))
 
 
 def show(formula: Formula, leaf: Callable[[Leaf], str] = show_leaf) -> str:

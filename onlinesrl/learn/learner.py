@@ -11,29 +11,10 @@ import msgspec
 from onlinesrl.confusion import Confusion, Pair
 from onlinesrl.errors import ExampleError
 from onlinesrl.ground.model import Indices
-from onlinesrl.kernels import updates
 from onlinesrl.lang.example import Constant, Example, ValuedAtom
 from onlinesrl.learn.slowest import Slowest
+from onlinesrl.learn.updates import Update
 from onlinesrl.ranking import Ranking
-
-UPDATES = {
-    "cda1": updates.CDA1,
-    "cda2": updates.CDA2,
-    "mira": updates.MIRA,
-    "subgradient": updates.SUBGRADIENT,
-    "perceptron": updates.PERCEPTRON,
-}
-
-
-@dataclass(frozen=True)
-class Hyper:
-    """The learner's hyper-parameters; ``loss`` is "pl" or "ml", ``max_weights`` None for no limit."""
-
-    update: str = "cda2"
-    loss: str = "ml"
-    sigma: float = 0.01
-    eta: float = 1.0
-    max_weights: int | None = None
 
 
 class Prediction(msgspec.Struct, omit_defaults=True):
@@ -181,7 +162,7 @@ class Weights(Protocol):
 class Learner(Protocol):
     """What a run asks of a learner: Markov logic's is ``online``, PSL's is ``soft``."""
 
-    hyper: Hyper
+    update: Update
     slowest: Slowest
 
     @property

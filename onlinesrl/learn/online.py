@@ -6,12 +6,8 @@ made. Micro-batches only share the overhead of a call: every size gives the same
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
-from dataclasses import replace as replaced
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import add
 from typing import Any
@@ -19,78 +15,21 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from onlinesrl.errors import ExampleError, OnlinesrlError
+from onlinesrl.errors import ExampleError
 from onlinesrl.ground.background import Background
-from onlinesrl.ground.convert import clause_model
 from onlinesrl.ground.encode import Layout
-from onlinesrl.ground.model import ClauseModel, Floats, Indices, State
-from onlinesrl.ground.pack import KEYS, NO_NEWS, LimitKeys, News, Packer, World
+from onlinesrl.ground.grounder import Grounder
+from onlinesrl.ground.pack import NO_NEWS, News, World
 from onlinesrl.ground.plan import Plan
-from onlinesrl.infer.diagnostics import Diagnostics
-from onlinesrl.infer.engine import (
-    Infeasible,
-    MapEngine,
-    MarginalEngine,
-    RankingEngine,
-    Solution,
-    Unsolved,
-)
-from onlinesrl.interrupt import Interrupted, leavable
-from onlinesrl.kernels import ground, network, updates
-from onlinesrl.kernels import learn as k
-from onlinesrl.lang.example import Constant, Example, ValuedAtom, arguments
-from onlinesrl.learn.learner import UPDATES, Answered, Hyper, Item, Outcome, Prediction, Tally
-from onlinesrl.learn.memory import Memory
-from onlinesrl.learn.outcomes import KINDS, ROUTES, UNSOLVED, Taken, Teller
-from onlinesrl.learn.slowest import Slowest
+from onlinesrl.interrupt import Interrupted
+from onlinesrl.kernels import outcome
+from onlinesrl.lang.example import Example
+from onlinesrl.learn.learner import Answered, Item, Outcome, Prediction, Tally
+from onlinesrl.learn.outcomes import Taken, Teller
 from onlinesrl.learn.together import TOO_LARGE, Together
+from onlinesrl.learn.updates import Update
 from onlinesrl.learn.weights import WeightTable
-from onlinesrl.ranking import Ranking
-
-AUDIT_TOLERANCE = 1e-6
-
-
-class AuditError(OnlinesrlError):
-    """Two exact engines disagree on the value of an example: a defect, never to be passed over."""
-
-
-@dataclass(frozen=True)
-class Inference:
-    """How MPE problems are solved and how large they may be.
-
-    ``whole`` is the engine for problems given to it whole (``presolve: none``, audits), ``exact`` the
-    one for worlds that the kernel's elimination finds too wide. Where a search of these ends at its
-    limit without proof, the example is bad; or, with ``fallback``, it is predicted with the best state
-    found, by this engine where there was none, and learned from only if its rival is proven.
-    With ``marginals`` worlds are predicted by their atoms' probabilities; rivals are found as ever. Where
-    answers need not be ``proven``, those of ``exact``, any engine then, are taken as they are: the bound
-    on the regret is none. ``keys`` are what the limits are set by.
-    """
-
-    whole: RankingEngine
-    exact: MapEngine
-    fallback: MapEngine | None = None
-    marginals: MarginalEngine | None = None
-    proven: bool = True
-    presolve: bool = True
-    audit_every: int = 0
-    max_groundings: int = 1_000_000
-    max_atoms: int = 1_000_000
-    keys: LimitKeys = KEYS
-
-
-@dataclass(frozen=True)
-class Ground:
-    """The ground network of one example: its model and weights, and what its atoms are.
-
-    ``atoms`` are (query predicate, arguments), [atom]; ``fixed`` holds those that evidence decides, which
-    the model has as hard unit clauses. Atoms that hard rules make false are among them.
-    """
-
-    model: ClauseModel
-    weights: Floats
-    atoms: list[tuple[str, list[Constant]]]
-    fixed: dict[int, bool]
+from onlinesrl.learn.worlds import Inference, Worlds, check_audits
 
 
 class OnlineLearner:
@@ -99,49 +38,32 @@ class OnlineLearner:
     def __init__(  # noqa: PLR0913, PLR0917 - what a learner is made of
         self,
         plan: Plan,
-        hyper: Hyper,
+        update: Update,
         inference: Inference,
         by: tuple[str, int] | None = None,
         margins: bool = False,
         background: Background | None = None,
     ):
         self.layout = Layout(plan)
-        self.weights = WeightTable(self.layout)
-        self.hyper = hyper
+        self.update = update
         self.inference = inference
-        self.by = by
-        self.settings = self._settings(margins)
-        table, limit = self.weights, (inference.max_atoms, inference.keys)
-        self.packer = Packer(self.layout, table.plans, table.stream, *limit, background)
-        self.memory = Memory(self.layout, self.weights)
-        self.teller = Teller(self.layout, self.weights, self.packer, self.settings)
+        self.weights = WeightTable(self.layout, update)
+        self.grounder = Grounder(self.layout, self.weights.stream, inference.limits, background)
+        self.packer = self.grounder.packer
+        self.by = self._by(by)
+        self.worlds = Worlds(self.grounder, self.weights, inference, self.by, margins)
+        self.slowest = self.worlds.slowest
+        self.teller = Teller(self.grounder, self.by)
         self.together = Together()
-        self.slowest = Slowest()
         self.seen = 0
-        self.audits: dict[int, float] = {}
-        self.unproven: set[int] = set()
-        self.unsolved: set[int] = set()
-        self.marginals: dict[int, dict[str, list[ValuedAtom]]] = {}
-        self.diagnostics: dict[int, Diagnostics] = {}
 
-    def _settings(self, margins: bool) -> k.Settings:
-        hyper, inference = self.hyper, self.inference
-        query, argument = -1, 0
-        if self.by is not None:
-            query = self.layout.plan.query.index(self.by[0])
-            argument = self.layout.radix_order(self.by[0]).index(self.by[1])
-        return k.Settings(
-            UPDATES[hyper.update],
-            hyper.loss == "ml",
-            float(hyper.sigma),
-            float(hyper.eta),
-            inference.max_atoms,
-            inference.max_groundings,
-            2**62 if hyper.max_weights is None else hyper.max_weights,
-            query,
-            argument,
-            margins,
-        )
+    def _by(self, by: tuple[str, int] | None) -> outcome.By:
+        """Return the query predicate and argument of which each value is counted by itself."""
+        if by is None:
+            return outcome.By(-1, 0)
+        query, argument = by
+        place = self.layout.radix_order(query).index(argument)
+        return outcome.By(self.layout.plan.query.index(query), place)
 
     @property
     def model_text(self) -> str:
@@ -160,88 +82,17 @@ class OnlineLearner:
         """Compile the kernels, or load them from the cache; returns the seconds it took."""
         started = time.perf_counter()
         self.packer.clear()
-        batch = self.packed(learning=True)
-        self.memory.begin(batch, self.settings)
-        self._call(batch, 0, np.zeros(0, np.uint8), True)
+        self.worlds.compile()
         return time.perf_counter() - started
-
-    def packed(self, learning: bool) -> ground.Batch:
-        """Return the worlds that have been packed, with what hard rules leave open of each."""
-        return self.memory.with_found(self.packer.batch(learning), self.settings)
-
-    def rule_sizes(self, example: Example) -> Indices:
-        """Return how many ground clauses each rule has in an example, int64[rules].
-
-        Of one beyond a limit, so many as have been made. Raises ExampleError where none can be.
-        """
-        self.packer.clear()
-        self.packer.add(example, 0)
-        batch = self.packed(learning=False)
-        self.memory.begin(batch, self.settings)
-        self._prepare(batch)
-        net, rules = self.memory.net, self.layout.plan.program.rules
-        rows = int(net.size[network.ROWS])
-        rule = np.array([clause.rule for clause in self.weights.clauses], np.int64)
-        of = rule[net.row_clause[:rows]]
-        return np.bincount(of, net.row_len[:rows], minlength=len(rules)).astype(np.int64)
-
-    def ground_network(self, example: Example) -> Ground:
-        """Ground one example, without learning. Raises ExampleError for a bad one."""
-        self.packer.clear()
-        self.packer.add(example, 0)
-        batch = self.packer.batch(learning=False)
-        self.memory.begin(batch, self.settings)
-        status, detail = self._prepare(batch)
-        net, out = self.memory.net, self.memory.out
-        if status not in (ground.OK, k.EXTERNAL):
-            out.status[0], out.detail[0] = status, detail
-            reason = self.teller.reason(Taken(batch, self.packer.worlds, out, {}, (), ()), 0)
-            raise ExampleError(reason, KINDS[status])
-        model, used = clause_model(net)
-        atoms = [(name, args) for name, _, rows in self._atoms(batch, 0) for args in rows]
-        values = net.fixed[: len(atoms)].tolist()
-        fixed = {n: v == network.TRUE for n, v in enumerate(values) if v != network.OPEN}
-        return Ground(model, self._current(used, *k.mean(self.weights.arrays)), atoms, fixed)
-
-    def _atoms(
-        self, batch: ground.Batch, w: int
-    ) -> Iterator[tuple[str, int, list[list[Constant]]]]:
-        """Yield the query predicates of the world just prepared: name, first atom, all arguments."""
-        for q, names in enumerate(self.teller.names):
-            first, last = self.memory.scratch.query_base[q : q + 2].tolist()
-            listed = batch.listed[w]
-            keys = self.memory.net.key[first:last].tolist() if listed else range(last - first)
-            domains = [self.packer.names(batch, w, kind) for kind in names.kinds]
-            yield names.name, first, list(names.constants(keys, domains))
-
-    def _prepare(self, batch: ground.Batch) -> tuple[int, int]:
-        """Prepare the only world of a batch, with as much room as it takes."""
-        while True:
-            memory = self.memory
-            status, detail = k.prepare(
-                self.weights.plans,
-                batch,
-                0,
-                memory.net,
-                memory.scratch,
-                memory.structure,
-                memory.state,
-                self.weights.arrays,
-                self.settings,
-                False,
-            )
-            if not ground.GROW_ATOMS <= status <= k.GROW_OUTPUT:
-                return status, detail
-            self.memory.grow(status)
 
     def predict(self, items: Sequence[Item]) -> list[Outcome]:
         """Predict between two steps, with margins; learning goes on as if nothing had been asked."""
-        seen, settings = self.seen, self.settings
-        self.settings = replaced(settings, margins=True)
+        seen, margins = self.seen, self.worlds.margins
+        self.worlds.margins = True
         try:
             return self.step(items, learning=False)[0]
         finally:
-            self.seen, self.settings = seen, settings
+            self.seen, self.worlds.margins = seen, margins
 
     # the step ------------------------------------------------------------------------------
 
@@ -339,69 +190,91 @@ class OnlineLearner:
     ) -> list[Outcome]:
         """Take examples in turn, as far as memory allows; see ``Together``."""
         known, dropped = self.packer.stream_sizes(), self.weights.dropped
-        outcomes, bad = self._pack(items)
-        worlds, batch = self.packer.worlds, self._prepared(learning)
-        done, enough = (0, False) if batch is None else self._run(batch, worlds, learning)
-        if batch is None or not enough:
-            self._give_back(batch)
-            if batch is None or worlds[done].place == 0:
+        outcomes, bad, served = self._pack(items)
+        worlds = self.packer.worlds
+        taken = self._prepared(served, learning)
+        done, enough = (0, False) if taken is None else self._run(taken, learning)
+        if taken is None or not enough:
+            self.grounder.allocate()
+            self.worlds.allocate()
+            if taken is None or worlds[done].place == 0:
                 self.packer.forget(known)
                 raise MemoryError
-        self.audits.pop(done, None)
-        self._check_audits(worlds)
-        out = self.memory.out
-        taken = Taken(batch, worlds, out, self.served, self.unproven, self.unsolved).first(done)
-        ranking = dict[str, Ranking]()
-        for w, outcome in enumerate(self.teller.outcomes(taken)):
-            outcomes[worlds[w].place] = outcome
-            if outcome.prediction is not None:
-                if w in self.marginals:
-                    self._add_marginals(outcome.prediction, w)
-                _rank(outcome.prediction, worlds[w].example, ranking)
+        taken = taken.first(done)
+        check_audits(taken)
+        told = self.teller.outcomes(taken)
+        for world, outcome_ in zip(taken.worlds, told, strict=True):
+            outcomes[world.place] = outcome_
         end = worlds[done].place if done < len(worlds) else len(items)
         errors = [kind for place, kind in bad.items() if place < end]
-        tally = self.teller.tally(taken, errors, len(self.audits))
-        tallies.append(replaced(tally, ranking=ranking))
+        tallies.append(self.teller.tally(taken, told, errors))
         self.seen += done
         self.packer.clear()
         if not enough:
-            self._number_again(worlds[:done], known, learning)
+            self._number_again(taken.worlds, known, learning)
         if self.weights.dropped > dropped:
             self._forget()
         return [outcome for outcome in outcomes[:end] if outcome is not None]
 
-    def _pack(self, items: Sequence[Item]) -> tuple[list[Outcome | None], dict[int, str]]:
-        """Pack the good examples; returns the outcomes of the bad ones, and by place their kinds."""
+    def _pack(
+        self, items: Sequence[Item]
+    ) -> tuple[list[Outcome | None], dict[int, str], dict[int, Prediction]]:
+        """Pack the good examples.
+
+        Returns the outcomes of the bad ones, by place their kinds, and by world what was given out.
+        """
         outcomes = [Outcome(None, str(e)) if isinstance(e, ExampleError) else None for e in items]
         bad = {n: e.kind for n, e in enumerate(items) if isinstance(e, ExampleError)}
+        served: dict[int, Prediction] = {}
         self.packer.clear()
-        self.served = dict[int, Prediction]()
         for place, item in enumerate(items):
-            if not isinstance(item, ExampleError):
-                try:
-                    self._add(item, place)
-                except ExampleError as error:
-                    outcomes[place] = Outcome(None, str(error))
-                    bad[place] = error.kind
-        return outcomes, bad
+            if isinstance(item, ExampleError):
+                continue
+            try:
+                self.packer.add(item.example if isinstance(item, Answered) else item, place)
+            except ExampleError as error:
+                outcomes[place] = Outcome(None, str(error))
+                bad[place] = error.kind
+            else:
+                if isinstance(item, Answered):
+                    served[len(self.packer) - 1] = item.prediction
+        return outcomes, bad, served
 
-    def _prepared(self, learning: bool) -> ground.Batch | None:
-        """Return the packed worlds as arrays, with room for what will be said of them; None: no memory."""
-        self.audits.clear()
-        self.unproven, self.unsolved = set(), set()
-        self.marginals, self.diagnostics = {}, {}
+    def _prepared(self, served: dict[int, Prediction], learning: bool) -> Taken | None:
+        """Return the packed worlds, with room for what will be said of them; None: no memory."""
         try:
-            batch = self.packed(learning)
-            self.memory.begin(batch, self.settings)
+            batch = self.grounder.batch(learning)
+            classes = np.zeros(len(batch.listed) + 1, np.int64)
+            if self.by.query >= 0:
+                code = self.layout.plans
+                kind = code.query_type[code.query_start[self.by.query] + self.by.argument]
+                np.cumsum(batch.domain[:, kind], out=classes[1:])
+            out = self.worlds.output(len(batch.listed), classes)
         except MemoryError:
             return None
-        return batch
+        return Taken(batch, self.packer.worlds, out, served)
 
-    def _give_back(self, batch: ground.Batch | None) -> None:
-        """Give back what memory a world took that there was not enough for, and its weights."""
-        if batch is not None:
-            self.weights.cut(*self.memory.out.begun.tolist())
-        self.memory.allocate()
+    def _run(self, taken: Taken, learning: bool) -> tuple[int, bool]:
+        """Take worlds in turn; returns how many, and whether there was the memory for them.
+
+        They are fewer where there was not, or where a signal asked to stop.
+        """
+        most, every = self.update.max_weights, self.inference.audit_every
+        for w in range(len(taken.worlds)):
+            begun, updates = self.weights.arrays.size.tolist(), self.weights.updates
+            audit = every > 0 and (self.seen + 1 + w) % every == 0 and w not in taken.served
+            try:
+                self.worlds.take(taken, w, learning, audit)
+            except Interrupted:
+                return w, True
+            except MemoryError:
+                if self.weights.updates > updates:
+                    raise
+                self.weights.cut(*begun)
+                return w, False
+            if most is not None and len(self.weights) > most:
+                self.weights.drop_least(most)
+        return len(taken.worlds), True
 
     def _number_again(
         self, worlds: Sequence[World], known: Mapping[str, int], learning: bool
@@ -413,282 +286,15 @@ class OnlineLearner:
         self.packer.batch(learning)
         self.packer.clear()
 
-    def _add(self, item: Example | Answered, place: int) -> None:
-        """Pack an example, and note what was given out for it."""
-        self.packer.add(item.example if isinstance(item, Answered) else item, place)
-        if isinstance(item, Answered):
-            self.served[len(self.packer) - 1] = item.prediction
-
-    def _run(
-        self, batch: ground.Batch, worlds: Sequence[World], learning: bool
-    ) -> tuple[int, bool]:
-        """Take worlds in turn; returns how many, and whether there was the memory for them.
-
-        They are fewer where there was not, or where a signal asked to stop.
-        """
-        external = self._external(len(worlds))
-        w, begun = 0, self.memory.out.begun
-        begun[:] = self.weights.arrays.size
-        with suppress(Interrupted):
-            while w < len(worlds):
-                w, code = self._call(batch, w, external, learning)
-                if code == k.STOPPED:
-                    break
-                if code not in (k.OVER_LIMIT, ground.OK):
-                    if not self._helped(batch, w, code, external, learning):
-                        return w, False
-                    if code != k.EXTERNAL:
-                        continue
-                w += 1
-                if len(self.weights) > self.settings.max_weights:
-                    self.weights.drop_least(self.settings.max_weights)
-                begun[:] = self.weights.arrays.size
-        return min(w, len(worlds)), True
-
-    def _helped(
-        self, batch: ground.Batch, w: int, code: int, external: network.Bytes, learning: bool
-    ) -> bool:
-        """Do what the kernel has stopped for; False: there is not the memory."""
-        updates = self.weights.updates
-        try:
-            if code == k.AUDIT:
-                self._audit(w)
-                external[w] = self._route()
-            elif code == k.EXTERNAL:
-                with self._timing(w):
-                    self._solve_outside(batch, w, learning)
-            else:
-                self.memory.grow(code)
-        except MemoryError:
-            if self.weights.updates > updates:
-                raise
-            return False
-        return True
-
-    def _timing(self, w: int) -> AbstractContextManager[None]:
-        """Time what is done for the world that the kernel has just prepared."""
-        net, out = self.memory.net, self.memory.out
-        atoms = int(np.sum(net.fixed[: net.size[network.ATOMS]] == network.OPEN))
-
-        def route() -> str:
-            return ROUTES[int(out.route[w])] if out.status[w] == ground.OK else "unsolved"
-
-        return self.slowest.timing(self.packer.worlds[w].example.id, atoms, route)
-
-    def _call(
-        self, batch: ground.Batch, first: int, external: network.Bytes, learning: bool
-    ) -> tuple[int, int]:
-        stopped: tuple[int, int] = k.run_batch(
-            self.weights.plans,
-            batch,
-            first,
-            external,
-            self.memory.net,
-            self.memory.scratch,
-            self.memory.structure,
-            self.memory.state,
-            self.weights.arrays,
-            self.settings,
-            learning,
-            self.memory.out,
-        )
-        return stopped
-
-    def _route(self) -> int:
-        """Return EXTERNAL where inference is never the kernel's, else 0."""
-        inside = self.inference.presolve and self.inference.marginals is None
-        return 0 if inside else k.EXTERNAL
-
-    def _external(self, worlds: int) -> network.Bytes:
-        """Mark the worlds that are audited, and those whose inference is not the kernel's."""
-        external = np.full(worlds, self._route(), np.uint8)
-        every = self.inference.audit_every
-        if every:
-            external[(self.seen + 1 + np.arange(worlds)) % every == 0] = k.AUDIT
-            external[list(self.served)] = self._route()  # nothing is predicted that an audit checks
-        return external
-
-    # inference outside the kernel ------------------------------------------------------------
-
-    def _solve_outside(self, batch: ground.Batch, w: int, learning: bool) -> None:
-        """Predict and learn from the world that the kernel has just prepared."""
-        with leavable():
-            model, used = clause_model(self.memory.net)
-        try:
-            if self._predict_outside(batch, w, model, used) and learning and batch.labelled[w]:
-                self._learn_outside(model, used, w)
-        except Infeasible:
-            self.memory.out.status[w] = k.INFEASIBLE
-
-    def _predict_outside(
-        self, batch: ground.Batch, w: int, model: ClauseModel, used: Indices
-    ) -> bool:
-        """Predict a world, unless it has been; False: it is left unsolved."""
-        route, memory = k.ILP, self.memory
-        if w not in self.served:
-            weights = self._current(used, *k.mean(self.weights.arrays))
-            if self.inference.marginals is not None:
-                predicted = self._likeliest(batch, w, model, weights, self.inference.marginals)
-            else:
-                predicted = self._solve(w, model, weights)
-            if predicted is None:
-                return False
-            memory.state.predicted[: model.n_atoms] = predicted.state
-            if predicted.certified:
-                self._margin(model, used, predicted, w)
-            else:
-                self.unproven.add(w)
-            numbers = {name: number for number, name in ROUTES.items()}
-            route = numbers.get(predicted.route, k.ELIMINATION)
-        while not k.record(
-            self.weights.plans,
-            batch,
-            w,
-            memory.net,
-            memory.scratch,
-            memory.state,
-            self.weights.arrays,
-            self.settings,
-            route,
-            memory.out,
-        ):
-            memory.grow(k.GROW_OUTPUT)
-        return True
-
-    def _likeliest(
-        self,
-        batch: ground.Batch,
-        w: int,
-        model: ClauseModel,
-        weights: Floats,
-        engine: MarginalEngine,
-    ) -> Solution | None:
-        """Predict each atom, or group, by its likeliest value; None: no state was found to start from."""
-        try:
-            with leavable():
-                marginals = engine.marginals(model, weights)
-        except Unsolved:
-            self.unsolved.add(w)
-            self.memory.out.status[w] = UNSOLVED
-            return None
-        net = self.memory.net
-        state = _values(model, marginals.probability)
-        network.define(net, state)
-        values = np.round(marginals.probability, 6).tolist()
-        if marginals.diagnostics is not None:
-            self.diagnostics[w] = marginals.diagnostics
-        self.marginals[w] = {
-            name: [
-                ValuedAtom(args, values[n])
-                for n, args in enumerate(atoms, first)
-                if net.fixed[n] == network.OPEN
-            ]
-            for name, first, atoms in self._atoms(batch, w)
-        }
-        return Solution(state, 0.0, math.inf, "mcsat", certified=False)
-
-    def _add_marginals(self, prediction: Prediction, w: int) -> None:
-        """Say the marginals of a world, and how far to trust them where they were sampled."""
-        prediction.marginals = self.marginals[w]
-        if w in self.diagnostics:
-            prediction.r_hat = round(self.diagnostics[w].largest_r_hat, 4)
-            prediction.ess = round(self.diagnostics[w].least_ess, 1)
-
-    def _solve(
-        self, w: int, model: ClauseModel, weights: Floats, bonus: Floats | None = None
-    ) -> Solution | None:
-        """Solve a world, or fall back; None, with the world's status set, where it is left."""
-        whole = self.inference.proven and not self.inference.presolve
-        engine = self.inference.whole if whole else self.inference.exact
-        fallback = self.inference.fallback
-        try:
-            with leavable():
-                found = engine.solve(model, weights, bonus=bonus)
-            if found.certified or not self.inference.proven:
-                return found
-        except Unsolved:
-            found = None
-        self.unsolved.add(w)
-        if fallback is not None:
-            with suppress(Unsolved), leavable():
-                return found or fallback.solve(model, weights, bonus=bonus)
-        self.memory.out.status[w] = UNSOLVED
-        return None
-
-    def _current(self, used: Indices, cu: float, cv: float) -> Floats:
-        value = self.weights.arrays.value[used]
-        return value[:, 0] + cu * value[:, 1] + cv * value[:, 2]
-
-    def _learn_outside(self, model: ClauseModel, used: Indices, w: int) -> None:
-        arrays, settings = self.weights.arrays, self.settings
-        k.set_bonus(self.memory.net, self.memory.state, settings.augmented)
-        scale = updates.scale(settings.rule, self.weights.updates + 1)
-        bonus = self.memory.state.bonus[: model.n_atoms].copy()
-        rival = self._solve(w, model, self._current(used, scale, 0.0), bonus)
-        if rival is None or not (rival.certified or not self.inference.proven):
-            return
-        self.memory.state.rival[: model.n_atoms] = rival.state
-        self.memory.out.loss[w] = k.learn_world(
-            self.memory.net, arrays, self.memory.state.truth, self.memory.state.rival, settings
-        )
-        if math.isnan(self.memory.out.loss[w]):
-            self.memory.out.status[w] = k.OVERFLOW
-
-    def _audit(self, w: int) -> None:
-        """Solve a world whole by the ILP, with the averaged weights; see ``_check_audits``."""
-        with leavable():
-            model, used = clause_model(self.memory.net)
-        mean, none = k.mean(self.weights.arrays), np.zeros(self.memory.net.size[0], np.uint8)
-        weights = self._current(used, *mean)
-        constant = network.soft_score(self.memory.net, none, self.weights.arrays.value, *mean)
-        try:
-            with leavable():
-                whole = self.inference.whole.solve(model, weights)
-        except Infeasible:
-            self.audits[w] = -math.inf
-        except Unsolved:
-            return
-        else:
-            if whole.certified:
-                self.audits[w] = whole.score + constant - model.score(none, weights)
-
-    def _check_audits(self, worlds: Sequence[World]) -> None:
-        """Compare the values that the worlds got with those of the ILP. Raises AuditError."""
-        out = self.memory.out
-        for w, value in self.audits.items():
-            found = float(out.score[w]) if out.status[w] == ground.OK else -math.inf
-            if not math.isclose(found, value, rel_tol=AUDIT_TOLERANCE, abs_tol=AUDIT_TOLERANCE):
-                raise AuditError(
-                    f"audit of example {worlds[w].example.id}: {ROUTES[int(out.route[w])]} "
-                    f"gives {found!r}, the whole ILP {value!r}"
-                )
-
-    def _margin(self, model: ClauseModel, used: Indices, best: Solution, w: int) -> None:
-        if self.settings.margins:
-            weights = self._current(used, *k.mean(self.weights.arrays))
-            with suppress(Unsolved), leavable():
-                second = self.inference.whole.second_best(model, weights, best.state)
-                if second is not None:
-                    self.memory.out.margin[w] = best.score - second.score
-
     # certificate and checkpoint ----------------------------------------------------------------
 
     def certificate(self) -> dict[str, float | None]:
         """Return the mean loss, the dual value D_T and the bound it gives on the regret.
 
-        CDA2, subgradient: an upper bound on the regret. CDA1: on the excess of the summed loss over
-        the least regularised one. None for MIRA and the perceptron, and once weights were dropped. Of
-        rivals that need not be proven the loss is too low, so that there is no bound.
+        Of rivals that need not be proven the loss is too low, so that there is no bound.
         """
-        scalar, rule = self.weights.arrays.scalar, self.settings.rule
-        t, sigma = float(scalar[k.T]), self.settings.sigma
-        loss = float(scalar[k.LOSS]) / t if t else None
-        if rule in (updates.MIRA, updates.PERCEPTRON) or self.weights.dropped or not t:
-            return {"loss": loss, "dual": None, "regret_bound": None}
-        scale = sigma / (2.0 * t) if updates.shrinks(rule) else sigma / 2.0
-        dual = float(scalar[k.DUAL]) - scale * float(scalar[k.NORM])
-        bound = float(scalar[k.PRIMAL]) - dual if self.inference.proven else None
-        return {"loss": loss, "dual": dual, "regret_bound": bound}
+        found = self.weights.certificate()
+        return found if self.inference.proven else {**found, "regret_bound": None}
 
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return header and arrays of a checkpoint."""
@@ -713,30 +319,3 @@ class OnlineLearner:
 def _predicted(outcomes: Sequence[Outcome]) -> Prediction | None:
     """Return the prediction of the only example, if it was taken and is good."""
     return outcomes[0].prediction if outcomes else None
-
-
-def _values(model: ClauseModel, probability: Floats) -> State:
-    """Return the likeliest value of each group, which may be none of its atoms, and of other atoms."""
-    state = (probability > 0.5).astype(np.uint8)
-    for group, exactly in enumerate(model.exactly.tolist()):
-        members = np.flatnonzero(model.group == group)
-        best = members[np.argmax(probability[members])]
-        none = 0.0 if exactly else 1.0 - float(probability[members].sum())
-        state[members] = 0
-        state[best] = exactly or probability[best] > none
-    return state
-
-
-def _rank(prediction: Prediction, example: Example, ranking: dict[str, Ranking]) -> None:
-    """Count the probabilities of the true and of the false atoms, by predicate, where both are known."""
-    if prediction.marginals is None or example.truth is None:
-        return
-    for name, atoms in prediction.marginals.items():
-        true = {
-            tuple(map(str, arguments(atom)))
-            for atom in example.truth.get(name, ())
-            if not isinstance(atom, ValuedAtom) or atom.value
-        }
-        scores = np.array([atom.value for atom in atoms], np.float64)
-        is_true = np.array([tuple(map(str, atom.args)) in true for atom in atoms], np.bool_)
-        ranking.setdefault(name, Ranking()).add(scores, is_true)

@@ -4,56 +4,67 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
 
 from onlinesrl.confusion import Confusion, Pair, pairs
 from onlinesrl.errors import printable
-from onlinesrl.ground.encode import Layout
+from onlinesrl.ground import reasons
+from onlinesrl.ground.grounder import Grounder
 from onlinesrl.ground.model import Indices
-from onlinesrl.ground.pack import AtomNames, Packer, World, show_atom
-from onlinesrl.kernels import ground, network
-from onlinesrl.kernels import learn as k
+from onlinesrl.ground.pack import World
+from onlinesrl.infer.diagnostics import Diagnostics
+from onlinesrl.kernels import network, plans
+from onlinesrl.kernels import outcome as k
+from onlinesrl.kernels.plans import INFEASIBLE
 from onlinesrl.lang.example import Constant, ValuedAtom, arguments
-from onlinesrl.lang.normal import Clause
-from onlinesrl.lang.text import quote
 from onlinesrl.learn.learner import Outcome, Prediction, Tally
 from onlinesrl.learn.marks import SAID, Marks
-from onlinesrl.learn.weights import WeightTable
+from onlinesrl.ranking import Ranking
 
 ROUTES = dict(enumerate(("elimination", "ilp", "walksat", "lp", "mcsat")))
-UNSOLVED = 32
-"""The status of a world that was left because a search ended at its limit; see kernels.learn."""
+ELIMINATION, ILP = 0, 1
+OVERFLOW, UNSOLVED = 24, 32
+"""The status of a world whose update is beyond the range of numbers; whose search ended at its limit."""
+_REASONS = {
+    INFEASIBLE: "no state satisfies the hard rules",
+    OVERFLOW: (
+        "its update is beyond the range of numbers: learner.sigma is too small, or the weights are too "
+        "large"
+    ),
+    UNSOLVED: (
+        "the search ended at its limit (inference.max_work, max_nodes) without a proven answer"
+    ),
+}
 KINDS = {
-    k.TRUTH_NOT_OPEN: "not_open",
-    k.TRUTH_BREAKS_GROUP: "hard_rule",
-    k.TRUTH_BREAKS_RULE: "hard_rule",
-    k.INFEASIBLE: "infeasible",
-    ground.EVIDENCE_BREAKS_RULE: "hard_rule",
-    ground.TOO_MANY_ATOMS: "limit",
-    ground.TOO_MANY_GROUNDINGS: "limit",
-    k.OVERFLOW: "overflow",
+    **reasons.KINDS,
+    INFEASIBLE: "infeasible",
+    OVERFLOW: "overflow",
     UNSOLVED: "unsolved",
 }
-"""What kind of ExampleError the kernel's statuses are."""
+"""What kind of ExampleError the statuses are."""
 
 _Atom: TypeAlias = tuple[str, tuple[str, ...]]
 """A query predicate and the spelling of its arguments."""
 
 
-class Taken(NamedTuple):
-    """Worlds that have been taken, and what was written of them."""
+@dataclass(eq=False)
+class Taken:
+    """The worlds of a batch, and what was written of those that have been taken."""
 
-    batch: ground.Batch
+    batch: plans.Batch
     worlds: Sequence[World]
     out: k.Output
     served: Mapping[int, Prediction]  # by world, what was given out before its truth came
-    unproven: Collection[int]  # the worlds whose prediction is not certified
-    unsolved: Collection[int]  # the worlds of which a search ended at its limit
+    unproven: set[int] = field(default_factory=set)  # those whose prediction is not certified
+    unsolved: set[int] = field(default_factory=set)  # those of which a search ended at its limit
+    audits: dict[int, float] = field(default_factory=dict)  # the score that another engine found
+    marginals: dict[int, dict[str, list[ValuedAtom]]] = field(default_factory=dict)
+    diagnostics: dict[int, Diagnostics] = field(default_factory=dict)
 
     def first(self, n: int) -> Taken:
         """Return the first worlds only: the others have not been taken."""
@@ -63,37 +74,37 @@ class Taken(NamedTuple):
         classes = out.class_start[: n + 1]
         whole = {"true_query", "true_key", "true_mark", "true_start", "class_start", "by_class"}
         columns = {name: getattr(out, name)[:n] for name in out._names if name not in whole}
-        return Taken(
-            replace(batch, labelled=batch.labelled[:n], domain=batch.domain[:n]),
-            self.worlds[:n],
-            replace(
+        return replace(
+            self,
+            batch=replace(batch, labelled=batch.labelled[:n], domain=batch.domain[:n]),
+            worlds=self.worlds[:n],
+            out=replace(
                 out,
                 **columns,
                 true_start=out.true_start[: n + 1],
                 class_start=classes,
                 by_class=out.by_class[: classes[-1]],
             ),
-            {w: prediction for w, prediction in self.served.items() if w < n},
-            {w for w in self.unproven if w < n},
-            {w for w in self.unsolved if w < n},
+            served={w: prediction for w, prediction in self.served.items() if w < n},
+            unproven={w for w in self.unproven if w < n},
+            unsolved={w for w in self.unsolved if w < n},
+            audits={w: value for w, value in self.audits.items() if w < n},
         )
 
 
 class Teller:
     """Puts in words and counts what was written of worlds."""
 
-    def __init__(self, layout: Layout, weights: WeightTable, packer: Packer, settings: k.Settings):
-        self.layout = layout
-        self.weights = weights
-        self.packer = packer
-        self.settings = settings
-        self.names = [AtomNames(layout, name) for name in layout.plan.query]
+    def __init__(self, grounder: Grounder, by: k.By):
+        self.grounder = grounder
+        self.layout, self.packer, self.names = grounder.layout, grounder.packer, grounder.names
+        self.by = by
 
     def outcomes(self, taken: Taken) -> list[Outcome]:
         """Return the outcome of every world; its counts become those of what was given out."""
         out = taken.out
         for w in taken.served:
-            if out.status[w] == ground.OK:
+            if out.status[w] == plans.OK:
                 self._score_served(taken, w)
         said = out.true_mark[: out.true_start[-1]] & SAID != 0
         starts = np.append(0, np.cumsum(said))[out.true_start].tolist()
@@ -105,7 +116,7 @@ class Teller:
         margins = [m if math.isfinite(m) else None for m in out.margin.tolist()]
         outcomes = []
         for w, world in enumerate(taken.worlds):
-            if status[w] != ground.OK:
+            if status[w] != plans.OK:
                 reason = printable(self.reason(taken, w))
                 outcomes.append(Outcome(None, reason, status[w] == UNSOLVED))
                 continue
@@ -114,24 +125,25 @@ class Teller:
                 outcomes.append(Outcome(given))
                 continue
             example = world.example
-            outcomes.append(
-                Outcome(
-                    Prediction(
-                        example.id,
-                        self._atoms(taken.batch, w, slice(starts[w], starts[w + 1]), queries, keys),
-                        scores[w],
-                        w not in taken.unproven,
-                        example.group,
-                        hamming[w] if example.truth is not None else None,
-                        margins[w],
-                    )
-                )
+            prediction = Prediction(
+                example.id,
+                self._atoms(taken.batch, w, slice(starts[w], starts[w + 1]), queries, keys),
+                scores[w],
+                w not in taken.unproven,
+                example.group,
+                hamming[w] if example.truth is not None else None,
+                margins[w],
+                marginals=taken.marginals.get(w),
             )
+            if w in taken.diagnostics:
+                prediction.r_hat = round(taken.diagnostics[w].largest_r_hat, 4)
+                prediction.ess = round(taken.diagnostics[w].least_ess, 1)
+            outcomes.append(Outcome(prediction))
         return outcomes
 
     def _atoms(
         self,
-        batch: ground.Batch,
+        batch: plans.Batch,
         w: int,
         span: slice,
         queries: list[int],
@@ -156,7 +168,7 @@ class Teller:
         count[k.RIGHT_UNITS] = count[k.UNITS] - len(wrong)
         count[k.HAMMING] = len(true ^ said)
         count[k.EXACT] = not wrong
-        if self.settings.by_query >= 0:
+        if self.by.query >= 0:
             self._count_classes(taken, w, true, said)
 
     def _served_atoms(self, taken: Taken, w: int) -> tuple[set[_Atom], set[_Atom]]:
@@ -182,8 +194,8 @@ class Teller:
 
     def _count_classes(self, taken: Taken, w: int, true: set[_Atom], said: set[_Atom]) -> None:
         """Count hits, false alarms and misses for each value of the chosen argument."""
-        name = self.layout.plan.query[self.settings.by_query]
-        argument = self.layout.radix_order(name)[self.settings.by_argument]
+        name = self.layout.plan.query[self.by.query]
+        argument = self.layout.radix_order(name)[self.by.argument]
         kind = self.layout.type_number[self.layout.arguments(name)[argument]]
         names = map(str, self.packer.names(taken.batch, w, kind))
         number = {value: n for n, value in enumerate(names, taken.out.class_start.item(w))}
@@ -194,68 +206,15 @@ class Teller:
 
     def reason(self, taken: Taken, w: int) -> str:
         """Say why a world is bad."""
-        batch, detail, clauses = taken.batch, int(taken.out.detail[w]), self.weights.clauses
-        keys = self.packer.keys
-        reasons: dict[int, Callable[[], str]] = {
-            k.TRUTH_NOT_OPEN: lambda: self._not_open(batch, w, detail),
-            k.TRUTH_BREAKS_GROUP: lambda: (
-                "the truth breaks "
-                + " or ".join(sorted(g.show(q) for q, g in self.layout.plan.groups.items()))
-            ),
-            k.TRUTH_BREAKS_RULE: lambda: f"the truth breaks the hard rule {clauses[detail].text}",
-            k.INFEASIBLE: lambda: "no state satisfies the hard rules",
-            k.OVERFLOW: lambda: (
-                "its update is beyond the range of numbers: learner.sigma is too small, or the "
-                "weights are too large"
-            ),
-            UNSOLVED: lambda: (
-                "the search ended at its limit (inference.max_work, max_nodes) without a proven answer"
-            ),
-            ground.EVIDENCE_BREAKS_RULE: lambda: (
-                "the evidence breaks the hard rule " + clauses[detail].text
-            ),
-            ground.TOO_MANY_ATOMS: lambda: (
-                f"more query atoms than {keys.atoms} ({self.settings.max_atoms})"
-            ),
-            ground.TOO_MANY_GROUNDINGS: lambda: self._too_many(clauses[detail]),
-        }
-        return reasons[int(taken.out.status[w])]()
+        status, detail = int(taken.out.status[w]), int(taken.out.detail[w])
+        if status in _REASONS:
+            return _REASONS[status]
+        return self.grounder.reasons.of(taken.batch, w, status, detail)
 
-    def _too_many(self, clause: Clause) -> str:
-        """Say which rule has too many ground clauses, and what to do."""
-        keys, most = self.packer.keys, self.settings.max_groundings
-        line = self.layout.plan.program.rules[clause.rule].position.line
-        long = f", where {ground.LITERALS_EACH} literals more count as another one"
-        return (
-            f"more ground clauses than {keys.groundings} ({most}), reached in the rule {clause.text} "
-            f"(line {line}){long if clause.exists else ''}; {keys.advice} a condition that evidence "
-            f"decides to the rule, or a hard rule that decides atoms; or raise {keys.groundings}"
-        )
-
-    def _not_open(self, batch: ground.Batch, w: int, detail: int) -> str:
-        slot, row = detail >> 32, detail & 0xFFFFFFFF
-        name, told = self.layout.slot_predicates()[slot], self.packer.told(batch, slot, w, row)
-        atom = show_atom(name, [constant for constant, _ in told])
-        said = f"truth atom {atom} is not an open atom of the example: "
-        unknown = [(constant, kind) for constant, kind in told if kind is not None]
-        listed = batch.listed[w] == ground.LISTED
-        if not unknown or listed:
-            return (
-                said
-                + ("it is not in its `query`, or " if listed else "")
-                + ("evidence says otherwise")
-            )
-        constant, kind = unknown[0]
-        return said + (
-            f"only the truth names the {kind} {constant}; declare it in the model, `{kind} = "
-            f"{{{quote(str(constant))}, ...}}` (`...`: and what the stream brings), name it in the "
-            "evidence, or list the atoms to predict in `query`"
-        )
-
-    def tally(self, taken: Taken, bad: list[str], audited: int) -> Tally:
-        """Count a batch; ``bad`` are the kinds of those that did not come to the kernel."""
+    def tally(self, taken: Taken, outcomes: Sequence[Outcome], bad: list[str]) -> Tally:
+        """Count a batch and its outcomes; ``bad`` are the kinds of those that were not ground."""
         out, served = taken.out, taken.served
-        good = out.status == ground.OK
+        good = out.status == plans.OK
         new = good.copy()
         new[list(served)] = False
         routes = np.bincount(out.route[new], minlength=len(ROUTES))
@@ -265,14 +224,29 @@ class Teller:
             labelled=int(np.sum(taken.batch.labelled[good])),
             predicted=int(new.sum()),
             certified=int(new.sum()) - sum(bool(new[w]) for w in taken.unproven),
-            audited=audited,
+            audited=len(taken.audits),
             unsolved=sum(w not in served or served[w].certified for w in taken.unsolved),
-            routes={ROUTES[n]: int(routes[n]) for n in ROUTES if routes[n] or n <= k.ILP},
+            routes={ROUTES[n]: int(routes[n]) for n in ROUTES if routes[n] or n <= ILP},
             by_class=self._by_class(taken, good),
             errors=Counter(bad + [KINDS[status] for status in out.status[~good].tolist()]),
             predicates=self._by_predicate(taken, marks, good),
             pairs=self._pairs(taken, marks, good),
+            ranking=self._ranking(taken, outcomes),
         )
+
+    def _ranking(self, taken: Taken, outcomes: Sequence[Outcome]) -> dict[str, Ranking]:
+        """Count the probabilities of true and of false atoms, by predicate, where both are known."""
+        found: dict[str, Ranking] = {}
+        for world, outcome in zip(taken.worlds, outcomes, strict=True):
+            prediction = outcome.prediction
+            if prediction is None or not prediction.marginals or world.example.truth is None:
+                continue
+            true = self._true(world.example.truth)
+            for name, atoms in prediction.marginals.items():
+                scores = np.array([atom.value for atom in atoms], np.float64)
+                is_true = [(name, tuple(map(str, atom.args))) in true for atom in atoms]
+                found.setdefault(name, Ranking()).add(scores, np.array(is_true, np.bool_))
+        return found
 
     def _marks(self, taken: Taken, chosen: network.Bytes) -> Marks:
         """Return the true and predicted atoms of chosen worlds whose truth is known."""
@@ -296,23 +270,23 @@ class Teller:
 
     def _pairs(self, taken: Taken, marks: Marks, good: network.Bytes) -> Mapping[Pair, int] | None:
         """Return how often each class was predicted for each true one; see ``confusion.pairs``."""
-        confusion, q = Confusion(), self.settings.by_query
+        confusion, q = Confusion(), self.by.query
         if q < 0:
             return confusion.counts
         kinds, batch = self.names[q].kinds, taken.batch
-        kind = kinds[self.settings.by_argument]
+        kind = kinds[self.by.argument]
         declared = self.layout.constants[self.layout.types[kind]]
         shared = bool(np.all(batch.domain[:, kind] == len(declared)))
         confusion.add(
             marks.of(marks.query == q).pairs(
                 batch.domain[:, kinds].astype(np.int64),
-                self.settings.by_argument,
+                self.by.argument,
                 lambda w: declared if shared else self.packer.names(batch, w, kind),
                 shared,
             )
         )
         name = self.layout.plan.query[q]
-        argument = self.layout.radix_order(name)[self.settings.by_argument]
+        argument = self.layout.radix_order(name)[self.by.argument]
         for w in taken.served:
             if good[w]:
                 true, said = self._served_atoms(taken, w)
@@ -325,13 +299,13 @@ class Teller:
         return confusion.counts
 
     def _by_class(self, taken: Taken, good: network.Bytes) -> dict[str, Indices]:
-        if self.settings.by_query < 0:
+        if self.by.query < 0:
             return {}
-        plans, out = self.weights.plans, taken.out
-        at = plans.query_start[self.settings.by_query] + self.settings.by_argument
-        kind = int(plans.query_type[at])
+        code, out = self.layout.plans, taken.out
+        at = code.query_start[self.by.query] + self.by.argument
+        kind = int(code.query_type[at])
         sizes = np.diff(out.class_start)
-        if len(sizes) and np.all(sizes == plans.declared[kind]):
+        if len(sizes) and np.all(sizes == code.declared[kind]):
             names = self.layout.constants[self.layout.types[kind]]
             table = out.by_class.reshape(len(sizes), -1, 3)[good].sum(axis=0)
             return dict(zip(names, table, strict=True))

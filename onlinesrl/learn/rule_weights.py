@@ -1,6 +1,6 @@
 """The weights of a PSL program: one a weighted rule, never below 0, averaged; dense vectors.
 
-The online updates (see ``kernels.updates``) with the constraint w >= 0. CDA and the subgradient method
+The online updates (see ``updates``) with the constraint w >= 0. CDA and the subgradient method
 minimise sigma/2 |w - base|^2 over w >= 0, with the dual sum u of their steps kept as it is:
 
     w_t = max(base + s_t u_t, 0),  s_t = 1 (CDA1) or 1 / (t - 1) (CDA2, subgradient)
@@ -25,10 +25,9 @@ from typing import Any
 import numpy as np
 
 from onlinesrl.ground.model import Floats
-from onlinesrl.kernels import updates
 from onlinesrl.lang.psl_ast import LARGEST, PslProgram, PslRule
 from onlinesrl.lang.psl_text import show_unweighted
-from onlinesrl.learn.learner import UPDATES, Hyper
+from onlinesrl.learn.updates import Update
 
 T, ALPHA_RHO, PRIMAL, LOSS = 0, 1, 2, 3
 _SAVED = ("base", "dual", "total", "uses", "scalar")
@@ -50,13 +49,13 @@ class RuleWeights:
 
     dropped = 0
 
-    def __init__(self, program: PslProgram, hyper: Hyper):
+    def __init__(self, program: PslProgram, update: Update):
         self.program = program
-        self.hyper = hyper
-        self.rule = UPDATES[hyper.update]
+        self.update = update
         self.base = np.array([rule.weight or 0.0 for rule in program.rules])
         n = len(self.base)
         self.dual, self.total, self.uses = np.zeros(n), np.zeros(n), np.zeros(n, np.int64)
+        self.kept = {name: np.zeros(n) for name in update.columns}
         self.scalar = np.zeros(4)
 
     def __len__(self) -> int:
@@ -70,14 +69,15 @@ class RuleWeights:
 
     def current(self) -> Floats:
         """Return w_{T+1}, which the next rival is found with."""
-        return self._weights(updates.scale(self.rule, self.updates + 1))
+        metric = self.update.metric(self.kept, np.zeros(len(self.base)))
+        return self._weights(self.update.scale(self.updates + 1), metric)
 
     def averaged(self) -> Floats:
         """Return the mean of w_2 .. w_{T+1}; before any update the starting weights."""
         return self.total / self.updates if self.updates else self.base
 
-    def _weights(self, scale: float) -> Floats:
-        return np.maximum(self.base + scale * self.dual, 0.0)
+    def _weights(self, scale: float, metric: Floats | float) -> Floats:
+        return np.maximum(self.base + scale * self.dual / metric, 0.0)
 
     def learn(self, rho: float, delta: Floats) -> float:
         """Make one update; returns the loss g_t(w_t).
@@ -85,22 +85,26 @@ class RuleWeights:
         ``rho`` is the label loss of the rival, ``delta`` float64[rules] the features of the truth less
         the rival's. NaN: some number would not be finite; nothing has been changed.
         """
-        rule, sigma, t = self.rule, self.hyper.sigma, self.updates + 1
+        update, t = self.update, self.updates + 1
         weights = self.current()
         loss = max(0.0, rho - float(weights @ delta))
-        shrinks = updates.shrinks(rule)
-        shrunk = self._weights(1.0 / t) if shrinks else weights
-        margin, norm = rho - float(shrunk @ delta), float(delta @ delta)
-        c, alpha = updates.step(rule, t, margin, 0.0, norm, sigma, self.hyper.eta)
+        metric = update.metric(self.kept, delta)
+        shrunk = self._weights(1.0 / t if update.shrinks else update.scale(t), metric)
+        margin, norm = rho - float(shrunk @ delta), float(delta / metric @ delta)
+        c, alpha = update.step(t, margin, 0.0, norm) if norm else (0.0, 1.0)
         dual = self.dual + c * delta
-        if rule in (updates.MIRA, updates.PERCEPTRON):
+        if not update.dual:
             dual = np.maximum(dual, -self.base)
-        primal = loss + (0.5 * sigma * float(np.sum((weights - self.base) ** 2)) if shrinks else 0)
+        primal = loss
+        if update.shrinks:
+            primal += 0.5 * update.sigma * float(np.sum((weights - self.base) ** 2))
         scalar = self.scalar + np.array([1.0, alpha * rho, primal, loss])
         if not (np.all(np.abs(dual) <= LARGEST) and np.all(np.abs(scalar) <= LARGEST)):
             return float("nan")
         self.uses += (delta != 0.0) & (c != 0.0)
         self.dual, self.scalar = dual, scalar
+        if c:
+            update.keep(self.kept, delta)
         self.total = self.total + self.current()
         return loss
 
@@ -111,12 +115,13 @@ class RuleWeights:
         the least regularised one. None for MIRA and the perceptron.
         """
         loss = float(self.scalar[LOSS]) / self.updates if self.updates else None
-        if self.rule in (updates.MIRA, updates.PERCEPTRON) or not self.updates:
+        if not self.update.dual or not self.updates:
             return {"loss": loss, "dual": None, "regret_bound": None}
-        sigma, weights = self.hyper.sigma, self.current()
-        strength = sigma * (self.updates if updates.shrinks(self.rule) else 1)
+        sigma, weights = self.update.sigma, self.current()
+        strength = sigma * (self.updates if self.update.shrinks else 1)
         dual = float(self.scalar[ALPHA_RHO]) - sigma * float(weights @ self.dual)
-        dual += 0.5 * strength * float(np.sum((weights - self.base) ** 2))
+        metric = self.update.metric(self.kept, np.zeros(len(self.base)))
+        dual += 0.5 * strength * float(np.sum(metric * (weights - self.base) ** 2))
         return {"loss": loss, "dual": dual, "regret_bound": float(self.scalar[PRIMAL]) - dual}
 
     # names ---------------------------------------------------------------------------------------
@@ -165,9 +170,11 @@ class RuleWeights:
 
     def save(self) -> dict[str, Any]:
         """Return the arrays of a checkpoint."""
-        return {name: getattr(self, name).copy() for name in _SAVED}
+        arrays = {name: getattr(self, name).copy() for name in _SAVED}
+        return arrays | {name: column.copy() for name, column in self.kept.items()}
 
     def restore(self, arrays: Mapping[str, Any]) -> None:
         """Take over the state that ``save`` returned, exactly."""
         for name in _SAVED:
             setattr(self, name, np.array(arrays[name]))
+        self.kept = {name: np.array(arrays[name]) for name in self.kept}

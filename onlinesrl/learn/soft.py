@@ -34,10 +34,11 @@ from onlinesrl.kernels.features import measure
 from onlinesrl.lang.example import Atoms, Example, ValuedAtom
 from onlinesrl.lang.psl_ast import PslProgram
 from onlinesrl.lang.psl_text import show_program
-from onlinesrl.learn.learner import Answered, Hyper, Item, Outcome, Prediction, Tally
+from onlinesrl.learn.learner import Answered, Item, Outcome, Prediction, Tally
 from onlinesrl.learn.rule_weights import RuleWeights
 from onlinesrl.learn.slowest import Slowest
 from onlinesrl.learn.together import Apart, Together
+from onlinesrl.learn.updates import Update
 from onlinesrl.metrics import UNIT
 from onlinesrl.ranking import Ranking
 
@@ -146,17 +147,17 @@ class SoftLearner:
         self,
         program: PslProgram,
         query: Sequence[str],
-        hyper: Hyper,
+        update: Update,
         inference: SoftInference,
         by: tuple[str, int] | None = None,
         background: Background | None = None,
     ):
         self.program = program
-        self.hyper = hyper
+        self.update = update
         self.slowest = Slowest()
         self.inference = inference
         self.by = by
-        self.weights = RuleWeights(program, hyper)
+        self.weights = RuleWeights(program, update)
         self.packer = SoftPacker(program.predicates, query, inference.max_atoms, background)
         self.grounder = Grounder(program, most=inference.max_groundings, skip=inference.skip)
         self.together = Together()
@@ -179,7 +180,6 @@ class SoftLearner:
         self._ground([self.packer.world(example)])
         self.inference.engine.solve(_ONE_HINGE, np.ones(1))
         self._measured(_ONE_HINGE, np.ones(1))
-        RuleWeights(self.program, self.hyper).learn(0.0, np.zeros(len(self.program.rules)))
         return time.perf_counter() - started
 
     def predict(self, items: Sequence[Item]) -> list[Outcome]:
@@ -296,7 +296,7 @@ class SoftLearner:
 
         False: the rival is not certified, and nothing is done.
         """
-        bonus = 1.0 - 2.0 * truth if self.hyper.loss == "ml" else None
+        bonus = 1.0 - 2.0 * truth if self.update.loss == "ml" else None
         rival = self._solve(graph, self.weights.current(), bonus, predicted)
         if not rival.certified:
             if not self.inference.fallback:

@@ -1,26 +1,35 @@
 """The weights of a run: sparse, scaled, averaged, growing; the one large mutable thing.
 
-A weight is base + s_t u, its average over the run base + (S u - v) / T (online-learning.md). Template
-instances are found by a hash table from (clause, constants) to a block of weights. Reading and
-updating are in ``kernels.learn``; here are growth, dropping, and the passage to and from names.
+``kernels.weights`` says how they and their averages are kept, and ``updates`` how they are moved. Template
+instances are found by a hash table from (clause, constants) to a block of weights. Here are growth,
+dropping, and the passage to and from names.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from onlinesrl.ground.encode import Layout, block_layout, encode_plan
+from onlinesrl.ground.encode import Layout, block_layout
 from onlinesrl.ground.pack import Domain
-from onlinesrl.kernels import learn as k
-from onlinesrl.kernels.network import Floats, Ints32
+from onlinesrl.kernels import weights as k
+from onlinesrl.kernels.jit import ready
+from onlinesrl.kernels.network import ROWS, Floats, Ints32, Network
 from onlinesrl.lang.example import Constant
 from onlinesrl.lang.normal import Clause
+from onlinesrl.learn.updates import Cda2, Update
 
 KEPT_SHARE = 0.9
+STANDARD = Cda2()
+T, S, NORM = 0, 1, 2
+"""What ``scalar`` begins with: updates, the sum of s_2 .. s_{T+1}, and ||u||^2 in the metric of the update.
+
+Then come three sums over the updates: alpha (rho - <base, Delta>), the regularised loss and the loss.
+"""
 
 
 @dataclass(frozen=True)
@@ -45,19 +54,26 @@ class Entry:
 
 
 class WeightTable:
-    """Owns the weight arrays of ``kernels.learn.Weights`` and the constants they are known by."""
+    """Owns the weight arrays of ``kernels.weights`` and the constants they are known by.
 
-    def __init__(self, layout: Layout):
+    ``kept`` has what the ``update`` keeps beside the weights.
+    """
+
+    def __init__(self, layout: Layout, update: Update = STANDARD):
         self.layout = layout
+        self.update = update
         self.clauses = [p.clause for p in layout.plan.clauses]
         self.stream = {
             t: Domain(layout.constants[t]) for t in layout.types if t in layout.plan.template
         }
-        self.plans, self.reserved = encode_plan(layout)
+        self.plans, self.reserved = layout.encoded
         self.dropped = 0
+        self.scalar = np.zeros(6)
         self.strides = [block_layout(layout, p) for p in layout.plan.clauses]
         keys = max((len(c.template) for c in self.clauses), default=0)
         self.arrays = self._empty(keys)
+        self.kept = {name: np.zeros(len(self.arrays.uses)) for name in update.columns}
+        self.weight = np.zeros(1024)
         self._set_reserved()
         for number, clause in enumerate(self.clauses):
             for key, weight in clause.table or ():
@@ -79,7 +95,6 @@ class WeightTable:
             np.asarray([size for _, size in self.strides], np.int32),
             np.asarray([0 in strides for strides, _ in self.strides], np.uint8),
             np.asarray(defaults, float),
-            np.zeros(6),
         )
 
     def _set_reserved(self) -> None:
@@ -95,7 +110,7 @@ class WeightTable:
     @property
     def updates(self) -> int:
         """The number of updates so far, T."""
-        return int(self.arrays.scalar[k.T])
+        return int(self.scalar[T])
 
     def grow(self) -> None:
         """Double the room for weights, blocks and hash slots."""
@@ -115,22 +130,97 @@ class WeightTable:
             block=twice(a.block),
             slot=np.full(2 * len(a.slot), -1, np.int32),
         )
+        self.kept = {name: twice(column) for name, column in self.kept.items()}
         k.rehash(self.arrays)
 
     def cut(self, weights: int, blocks: int) -> None:
         """Forget all weights and blocks but the first; nothing has been learned of the others."""
         a = self.arrays
         if a.size[1] > blocks:
-            a.value[weights : len(self)] = 0.0
+            for array in (a.value, *self.kept.values()):
+                array[weights : len(self)] = 0.0
             a.size[:] = weights, blocks
             a.slot[:] = -1
             k.rehash(a)
 
     def averaged(self) -> Floats:
         """Return the averaged weights, [weight]."""
-        cu, cv = k.mean(self.arrays)
+        cu, cv = self.mean()
         value = self.arrays.value[: len(self)]
         return value[:, 0] + cu * value[:, 1] + cv * value[:, 2]
+
+    def mean(self) -> tuple[float, float]:
+        """Return (cu, cv): the averaged weight is base + cu u + cv v."""
+        t = float(self.scalar[T])
+        return (float(self.scalar[S]) / t, -1.0 / t) if t else (0.0, 0.0)
+
+    # one world -----------------------------------------------------------------------------
+
+    def compile(self, net: Network) -> None:
+        """Compile the kernels that learning takes, or load them from the cache."""
+        a = self.arrays
+        ready(k.number, self.plans, net, a, True)
+        ready(k.rehash, a)
+        self.update.compile(a, self.kept)
+
+    def number(self, net: Network, learning: bool) -> None:
+        """Give every soft row of a network its first weight; new keys get one while learning."""
+        while not k.number(self.plans, net, self.arrays, learning):
+            self.grow()
+
+    def room(self, net: Network) -> Floats:
+        """Return room for the weights of a network's ground clauses; it is used again."""
+        clauses = int(net.clause_start[net.size[ROWS]])
+        if clauses > len(self.weight):
+            self.weight = np.zeros(2 * clauses)
+        return self.weight
+
+    def of(self, net: Network, averaged: bool) -> Floats:
+        """Return what each ground clause of a numbered network adds to the score, [ground clause].
+
+        By the averaged weights, or by the current ones. The next call writes over it.
+        """
+        weight = self.room(net)
+        cu, cv = self.mean() if averaged else (self.update.scale(self.updates + 1), 0.0)
+        k.effective(net, self.arrays.value, cu, cv, weight)
+        return weight
+
+    def learn(self, n: int, rho: float) -> float:
+        """Make one update along a gap (``kernels.weights.gap``); returns the loss g_t(w_t).
+
+        NaN: some number would not be finite, or NaN; nothing has been changed.
+        """
+        update, t = self.update, self.updates + 1
+        _, sum_s, length, dual, primal, losses = self.scalar.tolist()
+        gap, s = update.measure(self.arrays, self.kept, n, rho), update.scale(t)
+        loss = max(0.0, gap.margin - s * gap.dot)
+        c, alpha = update.step(t, gap.margin, gap.moved, gap.norm) if gap.norm else (0.0, 1.0)
+        primal += loss
+        if update.shrinks:
+            primal += 0.5 * update.sigma * s * s * length
+        if c:
+            length += gap.rescaled + (2.0 * c * gap.moved + c * c * gap.norm)
+        dual += alpha * gap.margin
+        fits = all(abs(x) <= k.HUGE for x in (primal, length, dual))
+        if not update.move(self.arrays, self.kept, n, c if fits else math.nan, sum_s):
+            return math.nan
+        sum_s += update.scale(t + 1)
+        self.scalar[:] = t, sum_s, length, dual, primal, losses + loss
+        return loss
+
+    def certificate(self) -> dict[str, float | None]:
+        """Return the mean loss, the dual value D_T and the bound it gives on the regret.
+
+        Of updates that shrink the weights an upper bound on the regret, of others on the excess of the
+        summed loss over the least regularised one. None for updates without a dual, and once weights
+        were dropped.
+        """
+        t, _, length, dual, primal, loss = self.scalar.tolist()
+        if not self.update.dual or self.dropped or not t:
+            return {"loss": loss / t if t else None, "dual": None, "regret_bound": None}
+        sigma = self.update.sigma
+        dual -= (sigma / (2.0 * t) if self.update.shrinks else sigma / 2.0) * length
+        return {"loss": loss / t, "dual": dual, "regret_bound": primal - dual}
 
     def drop_least(self, most: int) -> int:
         """Drop the least influential blocks until at most 0.9 ``most`` weights are left.
@@ -160,7 +250,7 @@ class WeightTable:
         a, n, blocks = self.arrays, len(self), len(keep)
         kept_weights = np.concatenate([np.ones(self.reserved, bool), np.repeat(keep, sizes)])
         left = int(kept_weights.sum())
-        for array in (a.value, a.uses):
+        for array in (a.value, a.uses, *self.kept.values()):
             array[:left] = array[:n][kept_weights]
             array[left:n] = 0
         kept = int(keep.sum())
@@ -168,7 +258,7 @@ class WeightTable:
         ends = np.cumsum(sizes[keep])
         a.block[:kept] = self.reserved + ends - sizes[keep]
         a.size[:] = left, kept
-        a.scalar[k.NORM] = float(np.sum(a.value[:left, 1] ** 2))
+        self.scalar[NORM] = float(np.sum(a.value[:left, 1] ** 2))
         a.slot[:] = -1
         k.rehash(a)
 
@@ -301,7 +391,8 @@ class WeightTable:
             "uses": a.uses[:n],
             "key": a.key[:blocks],
             "block": a.block[:blocks],
-            "scalar": a.scalar,
+            "scalar": self.scalar,
+            **{name: column[:n] for name, column in self.kept.items()},
         }
         return header, arrays
 
@@ -317,7 +408,9 @@ class WeightTable:
         a.uses[:n], a.uses[n:] = arrays["uses"], 0
         a.key[:blocks] = arrays["key"]
         a.block[:blocks] = arrays["block"]
-        a.scalar[:] = arrays["scalar"]
+        self.scalar[:] = arrays["scalar"]
+        for name, column in self.kept.items():
+            column[:n], column[n:] = arrays[name], 0.0
         a.size[:] = n, blocks
         a.slot[:] = -1
         k.rehash(a)
