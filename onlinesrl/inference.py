@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from onlinesrl.errors import DatabaseError, ExampleError, OnlinesrlError
+from onlinesrl.errors import UNPROVEN, DatabaseError, ExampleError, OnlinesrlError
 from onlinesrl.ground.model import ClauseModel, Floats, State
 from onlinesrl.ground.pack import LimitKeys
 from onlinesrl.ground.plan import compile_program
 from onlinesrl.infer.diagnostics import DISAGREE, Diagnostics
-from onlinesrl.infer.engine import UNPROVEN, MapEngine, Marginals
+from onlinesrl.infer.engine import MapEngine, Marginals
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.lp import Lp
 from onlinesrl.infer.marginals import marginals

@@ -19,8 +19,9 @@ from typing import Any, Literal
 import numpy as np
 import pulp
 
+from onlinesrl.errors import Infeasible, Unsolved
 from onlinesrl.ground.model import ClauseModel, Floats, Indices, State
-from onlinesrl.infer.engine import Infeasible, Solution, Unsolved, value
+from onlinesrl.infer.engine import Solution, value
 from onlinesrl.infer.solvers import SOLVERS
 
 CERTIFIED = 1e-6

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from onlinesrl import interrupt
-from onlinesrl.errors import OnlinesrlError
+from onlinesrl.errors import Infeasible, OnlinesrlError
 from onlinesrl.ground.convert import network_of
 from onlinesrl.ground.model import ClauseModel, Floats, Indices, State
-from onlinesrl.infer.engine import Infeasible, MapEngine, Solution, value
+from onlinesrl.infer.engine import MapEngine, Solution, value
 from onlinesrl.kernels import elimination as kernel
 from onlinesrl.kernels.network import Network
 

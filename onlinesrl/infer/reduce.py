@@ -16,8 +16,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from onlinesrl.errors import Infeasible
 from onlinesrl.ground.model import ClauseModel, Floats, Indices, State
-from onlinesrl.infer.engine import Infeasible
 from onlinesrl.infer.gates import Literals, definitions
 from onlinesrl.kernels.clauses import Clauses
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from onlinesrl.errors import ExampleError, OnlinesrlError
+from onlinesrl.errors import ExampleError, Infeasible, OnlinesrlError, Unsolved
 from onlinesrl.ground.background import Background
 from onlinesrl.ground.convert import clause_model
 from onlinesrl.ground.encode import Layout
@@ -27,14 +27,7 @@ from onlinesrl.ground.model import ClauseModel, Floats, Indices, State
 from onlinesrl.ground.pack import KEYS, NO_NEWS, LimitKeys, News, Packer, World
 from onlinesrl.ground.plan import Plan
 from onlinesrl.infer.diagnostics import Diagnostics
-from onlinesrl.infer.engine import (
-    Infeasible,
-    MapEngine,
-    MarginalEngine,
-    RankingEngine,
-    Solution,
-    Unsolved,
-)
+from onlinesrl.infer.engine import MapEngine, MarginalEngine, RankingEngine, Solution
 from onlinesrl.interrupt import Interrupted, leavable
 from onlinesrl.kernels import ground, network, updates
 from onlinesrl.kernels import learn as k

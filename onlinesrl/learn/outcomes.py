@@ -15,10 +15,10 @@ from onlinesrl.confusion import Confusion, Pair, pairs
 from onlinesrl.errors import printable
 from onlinesrl.ground.encode import Layout
 from onlinesrl.ground.model import Indices
-from onlinesrl.ground.pack import AtomNames, Packer, World, show_atom
+from onlinesrl.ground.pack import AtomNames, Packer, World
 from onlinesrl.kernels import ground, network
 from onlinesrl.kernels import learn as k
-from onlinesrl.lang.example import Constant, ValuedAtom, arguments
+from onlinesrl.lang.example import Constant, ValuedAtom, arguments, show_ground_atom
 from onlinesrl.lang.normal import Clause
 from onlinesrl.lang.text import quote
 from onlinesrl.learn.learner import Outcome, Prediction, Tally
@@ -235,7 +235,7 @@ class Teller:
     def _not_open(self, batch: ground.Batch, w: int, detail: int) -> str:
         slot, row = detail >> 32, detail & 0xFFFFFFFF
         name, told = self.layout.slot_predicates()[slot], self.packer.told(batch, slot, w, row)
-        atom = show_atom(name, [constant for constant, _ in told])
+        atom = show_ground_atom(name, [constant for constant, _ in told])
         said = f"truth atom {atom} is not an open atom of the example: "
         unknown = [(constant, kind) for constant, kind in told if kind is not None]
         listed = batch.listed[w] == ground.LISTED
