@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from onlinesrl.errors import UNPROVEN
 from onlinesrl.ground.model import State
 from onlinesrl.infer.diagnostics import DISAGREE, Diagnostics
-from onlinesrl.infer.engine import UNPROVEN, MapEngine, Marginals
+from onlinesrl.infer.engine import MapEngine, Marginals
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.lp import Lp
 from onlinesrl.infer.marginals import marginals
@@ -21,7 +22,7 @@ from onlinesrl.infer.mpe import Mpe
 from onlinesrl.infer.walksat import WalkSat
 from onlinesrl.inference import QueryError, World, clauses, soft_clauses
 from onlinesrl.lang.example import Constant
-from onlinesrl.lang.text import show_ground
+from onlinesrl.lang.text import spell_atom
 
 SAMPLED = (
     "the network is too wide for exact marginals: those of its wide parts are estimates, by "
@@ -62,7 +63,7 @@ def merged(world: World) -> list[MergedClause]:
 
 def _names(world: World) -> list[str]:
     """Return the model's atoms as written; those that stand for conjunctions have no name of their own."""
-    names = [show_ground(*atom) for atom in world.atoms]
+    names = [spell_atom(*atom) for atom in world.atoms]
     return names + [f"Some_{n}" for n in range(1, world.model.n_atoms - len(names) + 1)]
 
 
@@ -120,7 +121,7 @@ def infer(
         "seconds": {**world.seconds, "infer_cpu": time.process_time() - clock},
     }
     order = sorted(world.shown, key=lambda n: _natural(world.atoms[n]))
-    return [f"{show_ground(*world.atoms[n])} {values[n]}" for n in order], stats
+    return [f"{spell_atom(*world.atoms[n])} {values[n]}" for n in order], stats
 
 
 def _natural(atom: tuple[str, Sequence[Constant]]) -> tuple[Any, ...]:

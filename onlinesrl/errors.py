@@ -128,6 +128,20 @@ class ExampleError(OnlinesrlError):
         super().__init__(self.reason)
 
 
+class Infeasible(OnlinesrlError):
+    """No state satisfies the hard clauses and the groups, or no values the constraints."""
+
+    exit_code = 65
+
+
+class Unsolved(OnlinesrlError):
+    """The search ended at its limit without a feasible state; there may be one."""
+
+
+UNPROVEN = "this answer is not proven to be the best"
+"""What a person is told of an uncertified one."""
+
+
 class UnavailableError(OnlinesrlError):
     """Something outside that the run needs is not there."""
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
+from onlinesrl.arrays import Ints
 from onlinesrl.config import Config
 from onlinesrl.errors import DataError, ExampleError
 from onlinesrl.ground.advice import largest
 from onlinesrl.ground.domains import undeclared
-from onlinesrl.ground.model import Indices
 from onlinesrl.lang.example import Example, Label
 from onlinesrl.learn.learner import Learner, Outcome
 from onlinesrl.learn.online import OnlineLearner
@@ -131,7 +131,7 @@ def check(config: Config, most: int) -> tuple[list[str], bool]:
     return found + bad, not bad
 
 
-def _rule_sizes(learner: OnlineLearner, examples: Iterable[Example]) -> list[Indices]:
+def _rule_sizes(learner: OnlineLearner, examples: Iterable[Example]) -> list[Ints]:
     """Return the ground clauses of each rule in each example that can be ground."""
     sizes = []
     for example in examples:

@@ -18,11 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
+from onlinesrl.arrays import Floats
 from onlinesrl.errors import DatabaseError, ExampleError, OnlinesrlError
 from onlinesrl.ground.convert import clause_model, clause_weights
 from onlinesrl.ground.encode import Layout
 from onlinesrl.ground.grounder import Grounder, Limits
-from onlinesrl.ground.model import ClauseModel, Floats
+from onlinesrl.ground.model import ClauseModel
 from onlinesrl.ground.pack import LimitKeys
 from onlinesrl.ground.plan import compile_program
 from onlinesrl.kernels.network import FALSE, TRUE
@@ -32,7 +33,7 @@ from onlinesrl.lang.database import GroundAtom, Truth, load_db
 from onlinesrl.lang.dialect import ALCHEMY, Dialect
 from onlinesrl.lang.example import Atoms, Constant, Example, ValuedAtom
 from onlinesrl.lang.given import check_numbers, with_weights
-from onlinesrl.lang.text import show_ground
+from onlinesrl.lang.text import spell_atom
 from onlinesrl.learn.weights import WeightTable
 
 LIMITS = Limits(keys=LimitKeys("--max-atoms", "--max-groundings", "add"))
@@ -128,7 +129,7 @@ def _given(program: Program, evidence: Sequence[Path], dialect: Dialect) -> list
             here = (atom.value, f"{path}:{atom.line}")
             before, place = told.setdefault((atom.predicate, atom.arguments), here)
             if before != atom.value:
-                name = show_ground(atom.predicate, atom.arguments)
+                name = spell_atom(atom.predicate, atom.arguments)
                 message = f"{name} has another value in {place}"
                 hint = "an atom is given once, or alike"
                 raise DatabaseError(message, file=str(path), line=atom.line, column=1, hint=hint)

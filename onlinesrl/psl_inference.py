@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from onlinesrl.errors import UsageError
+from onlinesrl.arrays import Floats, Ints
+from onlinesrl.errors import UNPROVEN, UsageError
 from onlinesrl.ground.hinges import AT_MOST
-from onlinesrl.ground.model import Floats, Indices
 from onlinesrl.ground.psl import MOST, Grounder
 from onlinesrl.ground.psl_rows import Listing
 from onlinesrl.infer.admm import Admm
 from onlinesrl.infer.dual import residual
-from onlinesrl.infer.engine import UNPROVEN, Relaxed, RelaxedEngine, Round
+from onlinesrl.infer.hinge_engine import HingeEngine, HingeSolution, Round
 from onlinesrl.infer.lifting import Lifted
 from onlinesrl.infer.sgd import Sgd
 from onlinesrl.infer.tron import Tron
@@ -48,7 +48,7 @@ Say: TypeAlias = Callable[[str], None]
 MakeGrounder: TypeAlias = Callable[[PslProgram, Functions], Grounder]
 Solve: TypeAlias = Callable[
     [PslProgram, Functions, Database, Callable[[str], None]],
-    "tuple[Relaxed | Streamed, dict[str, Any]]",
+    "tuple[HingeSolution | Streamed, dict[str, Any]]",
 ]
 """Grounds and solves a program on data, telling which part is done; also returns what else is known."""
 
@@ -135,14 +135,14 @@ def _method(method: str, seed: int, folder: Path, say: Say, grounder: MakeGround
 
 
 def _solved_in_memory(  # noqa: PLR0913, PLR0917 - a method and its problem
-    engine: RelaxedEngine,
+    engine: HingeEngine,
     say: Say,
     grounder: MakeGrounder,
     program: PslProgram,
     functions: Functions,
     database: Database,
     lap: Callable[[str], None],
-) -> tuple[Relaxed, dict[str, Any]]:
+) -> tuple[HingeSolution, dict[str, Any]]:
     grounded = grounder(program, functions).ground(database)
     model = grounded.graphs.model
     lap("ground")
@@ -204,7 +204,7 @@ def _weights(program: PslProgram) -> Floats:
 
 
 def _counts(
-    program: PslProgram, targets: int, potentials: int, constraints: int, inactive: Indices
+    program: PslProgram, targets: int, potentials: int, constraints: int, inactive: Ints
 ) -> dict[str, int]:
     """Count ground rules, those with the rest that are never active and so not in the model."""
     hard = np.array([rule.weight is None for rule in program.rules], np.bool_)
@@ -221,7 +221,7 @@ def _energy(energy: float, bound: float) -> str:
     return f"energy {energy:.8g}{gap}"
 
 
-def _engine(method: str, seed: int, say: Say) -> RelaxedEngine:
+def _engine(method: str, seed: int, say: Say) -> HingeEngine:
     def watch(at: Round) -> None:
         excess = f", violation {at.violation:.2g}" if at.violation > 0 else ""
         say(f"round {at.number}: {_energy(at.energy, at.bound)}{excess}")
@@ -233,7 +233,7 @@ def _engine(method: str, seed: int, say: Say) -> RelaxedEngine:
             message = f"qp needs {error.name}, which comes with the extra qp: pip install '.[qp]'"
             raise UsageError(message) from None
         return Qp()
-    engines: Mapping[str, RelaxedEngine] = {
+    engines: Mapping[str, HingeEngine] = {
         "admm": Admm(watch=watch),
         "lifted-admm": Lifted(Admm(watch=watch)),
         "sgd": Sgd(seed=seed, watch=watch),
@@ -242,7 +242,7 @@ def _engine(method: str, seed: int, say: Say) -> RelaxedEngine:
     return engines[method]
 
 
-def _quality(found: Relaxed | Streamed, weights: Floats) -> dict[str, Any]:
+def _quality(found: HingeSolution | Streamed, weights: Floats) -> dict[str, Any]:
     """Return what is known of an answer; PSL's objective is that of weights divided by the largest."""
     top = float(weights.max(initial=0.0)) or 1.0
     bound = found.bound if np.isfinite(found.bound) else None

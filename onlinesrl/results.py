@@ -12,9 +12,8 @@ import msgspec
 
 from onlinesrl import __version__
 from onlinesrl.config import Config
-from onlinesrl.ground.pack import show_atom
 from onlinesrl.lang import weights as weight_files
-from onlinesrl.lang.example import Atoms, Constant, Example, ValuedAtom
+from onlinesrl.lang.example import Atoms, Constant, Example, ValuedAtom, show_ground_atom
 from onlinesrl.lang.psl_text import show_program
 from onlinesrl.learn.learner import Learner, Outcome, WeightEntry
 from onlinesrl.learn.online import OnlineLearner
@@ -184,7 +183,7 @@ def _valued(atoms: Mapping[str, Sequence[list[Constant] | ValuedAtom]]) -> dict[
     for name, rows in atoms.items():
         for row in rows:
             args, value = (row.args, row.value) if isinstance(row, ValuedAtom) else (row, 1.0)
-            found[show_atom(name, map(_spelled, args))] = value
+            found[show_ground_atom(name, map(_spelled, args))] = value
     return found
 
 

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 from onlinesrl.config import Config
 from onlinesrl.errors import DatabaseError
 from onlinesrl.ground.background import Background
-from onlinesrl.ground.pack import show_atom
 from onlinesrl.lang.ast import Program
 from onlinesrl.lang.database import GroundAtom, load_db
 from onlinesrl.lang.dialect import dialect_of
+from onlinesrl.lang.example import show_ground_atom
 from onlinesrl.lang.psl_ast import PslProgram
 from onlinesrl.progress import warn
 from onlinesrl.stream.examples import Reader
@@ -70,7 +70,7 @@ def background(config: Config, program: Program | PslProgram) -> Background:
     found: dict[tuple[str, tuple[str, ...]], GroundAtom] = {}
     for path in config.source.background or ():
         for atom in load_db(path, program, dialect_of(config.dialect)):
-            name = show_atom(atom.predicate, atom.arguments)
+            name = show_ground_atom(atom.predicate, atom.arguments)
             message = None
             if atom.value is None or (atom.value is not True and not config.soft):
                 message = f"a background fact is true, and {name} is not"

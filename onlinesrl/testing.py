@@ -9,21 +9,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from onlinesrl.arrays import Floats
+from onlinesrl.errors import Infeasible
 from onlinesrl.ground.hinges import HingeModel
-from onlinesrl.ground.model import ClauseModel, Floats
+from onlinesrl.ground.model import ClauseModel
 from onlinesrl.infer.admm import Admm
 from onlinesrl.infer.brute import Brute, _scores
 from onlinesrl.infer.dual import lower_bound
-from onlinesrl.infer.engine import (
-    Infeasible,
-    MapEngine,
-    MarginalEngine,
-    Marginals,
-    Relaxed,
-    RelaxedEngine,
-    Solution,
-    value,
-)
+from onlinesrl.infer.engine import MapEngine, MarginalEngine, Marginals, Solution, value
+from onlinesrl.infer.hinge_engine import HingeEngine, HingeSolution
 
 CLOSE = 1e-6
 GAP = 1e-3
@@ -98,8 +92,8 @@ def check_marginal_engine(
         _require(wrong <= within * max(1.0, abs(exact.log_z)), f"log Z is {wrong:.2g} off")
 
 
-def check_relaxed_engine(
-    engine: RelaxedEngine,
+def check_hinge_engine(
+    engine: HingeEngine,
     model: HingeModel,
     weights: Floats,
     bonus: Floats | None = None,
@@ -114,10 +108,10 @@ def check_relaxed_engine(
     try:
         best = Admm(tolerance=1e-7).solve(model, weights, bonus=bonus)
     except Infeasible:
-        _require(_relaxed(engine, model, weights, bonus) is None, "answers an infeasible problem")
+        _require(_minimised(engine, model, weights, bonus) is None, "answers an infeasible problem")
         return
-    found = _relaxed(engine, model, weights, bonus)
-    again = _relaxed(engine, model, weights, bonus)
+    found = _minimised(engine, model, weights, bonus)
+    again = _minimised(engine, model, weights, bonus)
     if found is None or again is None:
         raise AssertionError("raises Infeasible where there are feasible values")
     y, scale = found.y, max(1.0, abs(best.energy))
@@ -163,9 +157,9 @@ def _solved(
         return None
 
 
-def _relaxed(
-    engine: RelaxedEngine, model: HingeModel, weights: Floats, bonus: Floats | None
-) -> Relaxed | None:
+def _minimised(
+    engine: HingeEngine, model: HingeModel, weights: Floats, bonus: Floats | None
+) -> HingeSolution | None:
     try:
         return engine.solve(model, weights, bonus=bonus)
     except Infeasible:

@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from onlinesrl.errors import Infeasible
 from onlinesrl.infer.admm import Admm
 from onlinesrl.infer.brute import Brute
-from onlinesrl.infer.engine import Infeasible, Marginals, Solution
+from onlinesrl.infer.engine import Marginals, Solution
 from onlinesrl.infer.lifting import Lifted
 from onlinesrl.infer.qp import Qp
 from onlinesrl.infer.sgd import Sgd
 from onlinesrl.infer.tron import Tron
 from onlinesrl.testing import (
+    check_hinge_engine,
     check_map_engine,
     check_marginal_engine,
-    check_relaxed_engine,
     marginals_by_enumeration,
 )
 from tests.infer.hinge_models import Rows, hinge_problems
@@ -131,15 +132,15 @@ def test_answers_to_the_impossible():
 def test_relaxed_engines_keep_the_contract(problem):
     model, weights, bonus = problem
     for engine in (Admm(), Lifted(Admm()), Qp()):
-        check_relaxed_engine(engine, model, weights, bonus, within=1e-4)
+        check_hinge_engine(engine, model, weights, bonus, within=1e-4)
 
 
 @settings(derandomize=True, deadline=None, max_examples=40)
 @given(hinge_problems(squares_only=True, constraints=False))
 def test_engines_without_constraints_keep_the_contract(problem):
     model, weights, bonus = problem
-    check_relaxed_engine(Tron(), model, weights, bonus, within=1e-4)
-    check_relaxed_engine(Sgd(rounds=5), model, weights, bonus)
+    check_hinge_engine(Tron(), model, weights, bonus, within=1e-4)
+    check_hinge_engine(Sgd(rounds=5), model, weights, bonus)
 
 
 class Wrong:
@@ -171,4 +172,4 @@ def test_a_relaxed_engine_that_is_wrong(changes, complaint):
     rows = Rows()
     rows.add(0, [[0]], 1, 0.0, 2)
     with pytest.raises(AssertionError, match=complaint):
-        check_relaxed_engine(Wrong(**changes), rows.model(1), np.ones(1), within=1e-3)
+        check_hinge_engine(Wrong(**changes), rows.model(1), np.ones(1), within=1e-3)

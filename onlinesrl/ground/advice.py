@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onlinesrl.ground.model import Indices
+from onlinesrl.arrays import Ints
 from onlinesrl.ground.plan import Domain, Plan
 
 MANY = 10_000
 """So many ground clauses of one rule in an example are worth advice."""
 
 
-def largest(plan: Plan, each: Sequence[Indices]) -> list[str]:
+def largest(plan: Plan, each: Sequence[Ints]) -> list[str]:
     """Say which rule has most ground clauses, of each example int64[rules], and of many what helps."""
     sizes = np.array(each, np.int64).reshape(len(each), len(plan.program.rules))
     total = int(sizes.sum())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from onlinesrl.ground.model import ClauseModel, Floats, Indices
+from onlinesrl.arrays import Bools, Floats, Ints, Ints32
+from onlinesrl.ground.model import ClauseModel
 from onlinesrl.kernels import network as n
 
 
-def clause_model(net: n.Network, folded: bool = True) -> tuple[ClauseModel, Indices]:
+def clause_model(net: n.Network, folded: bool = True) -> tuple[ClauseModel, Ints]:
     """Return a world's ground network as a ClauseModel, and the ground clause that each of its is.
 
     Runs are written out, duplicate literals dropped, tautologies left out (they are constant). Atoms
@@ -48,12 +49,12 @@ def clause_model(net: n.Network, folded: bool = True) -> tuple[ClauseModel, Indi
     return model, np.concatenate([kept, np.full(len(units), -1)])
 
 
-def clause_weights(model: ClauseModel, place: Indices, weight: Floats) -> Floats:
+def clause_weights(model: ClauseModel, place: Ints, weight: Floats) -> Floats:
     """Return the weights of a model's clauses, of those of all ground clauses; 0 for hard ones."""
     return np.where(model.hard, 0.0, weight[np.maximum(place, 0)] if len(weight) else 0.0)
 
 
-def _literals(net: n.Network, rows: int) -> tuple[Indices, Indices]:
+def _literals(net: n.Network, rows: int) -> tuple[Ints, Ints]:
     """Return of every literal its ground clause, and 2 * atom, 1 more where it is positive."""
     length = np.diff(net.lit_start[: rows + 1]).astype(np.int64)
     row = np.repeat(np.arange(rows), net.row_len[:rows])
@@ -66,7 +67,7 @@ def _literals(net: n.Network, rows: int) -> tuple[Indices, Indices]:
     return clause, 2 * atom + net.lit_positive[p]
 
 
-def _groups(net: n.Network) -> tuple[n.Ints32, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+def _groups(net: n.Network) -> tuple[Ints32, Bools]:
     """Return the group of each atom, and of which groups one atom must be true."""
     variables = int(net.size[n.VARIABLES])
     size = np.diff(net.var_start[: variables + 1])
@@ -75,7 +76,7 @@ def _groups(net: n.Network) -> tuple[n.Ints32, np.ndarray[tuple[int], np.dtype[n
     return np.repeat(number, size).astype(np.int32), net.exactly[:variables][grouped] != 0
 
 
-def network_of(model: ClauseModel) -> tuple[n.Network, Indices]:
+def network_of(model: ClauseModel) -> tuple[n.Network, Ints]:
     """Return a ClauseModel as kernel scratch, and the model's atom that each of its atoms is.
 
     Atoms are reordered so that groups are contiguous; a clause is a run of one.

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from onlinesrl.arrays import Bytes, Ints, Ints32
 from onlinesrl.ground.candidates import Candidates, candidates, joins_found
 from onlinesrl.ground.plan import (
     Absent,
@@ -23,7 +24,6 @@ from onlinesrl.ground.plan import (
     leaves,
 )
 from onlinesrl.kernels import plans as k
-from onlinesrl.kernels.network import Bytes, Ints, Ints32
 from onlinesrl.lang.ast import Constant, Leaf, Variable
 from onlinesrl.lang.normal import Literal
 from onlinesrl.lang.text import WHOLE

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from onlinesrl.arrays import Ints
 from onlinesrl.errors import ExampleError
 from onlinesrl.ground.background import Background
 from onlinesrl.ground.encode import Layout
@@ -141,7 +142,7 @@ class Grounder:
             raise ExampleError(self.reasons.of(batch, 0, status, detail), KINDS[status])
         return batch
 
-    def rule_sizes(self, example: Example) -> network.Ints:
+    def rule_sizes(self, example: Example) -> Ints:
         """Return how many ground clauses each rule has in an example, int64[rules].
 
         Of one beyond a limit, so many as have been made. Raises ExampleError where none can be.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinesrl.ground.model import Floats, Indices
+from onlinesrl.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.kernels import potentials
 
 HINGE, PLAIN = potentials.HINGE, potentials.PLAIN
@@ -33,13 +33,13 @@ class HingeModel:
     """
 
     n_variables: int
-    start: Indices
-    variable: NDArray[np.int32]
+    start: Ints
+    variable: Ints32
     coefficient: Floats
     constant: Floats
-    weight_index: Indices
-    power: NDArray[np.uint8]
-    kind: NDArray[np.uint8]
+    weight_index: Ints
+    power: Bytes
+    kind: Bytes
 
     @property
     def n_rows(self) -> int:
@@ -47,7 +47,7 @@ class HingeModel:
         return len(self.constant)
 
     @property
-    def row(self) -> Indices:
+    def row(self) -> Ints:
         """The row of every entry, int64[entries]."""
         return np.repeat(np.arange(self.n_rows), np.diff(self.start))
 
@@ -86,7 +86,7 @@ class HingeModel:
         )
         return float(np.max(excess, initial=0.0))
 
-    def features(self, y: Floats) -> tuple[Indices, Floats]:
+    def features(self, y: Floats) -> tuple[Ints, Floats]:
         """``Phi(y)``: each weight's potentials summed, so that ``energy = w . Phi(y)``.
 
         Returned as the sorted weight indices that are not 0, int64[k], and their sums, float64[k];
@@ -107,8 +107,8 @@ class Micrographs:
     """
 
     model: HingeModel
-    first_variable: Indices
-    first_row: Indices
+    first_variable: Ints
+    first_row: Ints
 
     def micrograph(self, n: int) -> HingeModel:
         """Return the n-th one as a model of its own."""

@@ -11,11 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
-State = NDArray[np.uint8]
+from onlinesrl.arrays import Bools, Bytes, Floats, Ints32
+
+State = Bytes
 """One truth value, 0 or 1, for every open atom."""
 
 
@@ -32,17 +31,17 @@ class ClauseModel:
 
     n_atoms: int
     start: Indices
-    literals: NDArray[np.int32]
-    hard: NDArray[np.bool_]
-    group: NDArray[np.int32]
-    exactly: NDArray[np.bool_]
+    literals: Ints32
+    hard: Bools
+    group: Ints32
+    exactly: Bools
 
     @property
     def n_clauses(self) -> int:
         """The number of ground clauses, soft and hard."""
         return len(self.hard)
 
-    def satisfied(self, state: State) -> NDArray[np.bool_]:
+    def satisfied(self, state: State) -> Bools:
         """Which clauses are true in the state, bool[n_clauses]."""
         true = (state[np.abs(self.literals) - 1] != 0) == (self.literals > 0)
         count = np.concatenate(([0], np.cumsum(true)))
@@ -102,7 +101,7 @@ def _check_shapes(model: ClauseModel) -> None:
         "exactly": (np.bool_, len(model.exactly)),
     }
     for name, (kind, length) in expected.items():
-        array: NDArray[np.generic] = getattr(model, name)
+        array: np.ndarray[tuple[int], np.dtype[np.generic]] = getattr(model, name)
         if array.dtype != kind or array.shape != (length,):
             found = f"{array.dtype}{list(array.shape)}"
             raise ValueError(f"{name} is {found}, expected {np.dtype(kind)}[{length}]")

@@ -13,14 +13,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from onlinesrl.arrays import Ints, Ints32
 from onlinesrl.errors import ExampleError
-from onlinesrl.ground.background import Background, FactTables, NamesBeside
+from onlinesrl.ground.background import Background
 from onlinesrl.ground.encode import Layout, number_of
+from onlinesrl.ground.fact_tables import FactTables, NamesBeside
 from onlinesrl.kernels.background import localise_beside
 from onlinesrl.kernels.localise import localise
-from onlinesrl.kernels.network import Ints, Ints32
 from onlinesrl.kernels.plans import NO_NUMBER, Batch
-from onlinesrl.lang.example import Atoms, Constant, Example, ValuedAtom, arguments
+from onlinesrl.lang.example import Atoms, Constant, Example, ValuedAtom, arguments, show_ground_atom
 
 KEPT_NAMES = 1 << 16
 
@@ -351,7 +352,7 @@ class Packer:
             args = arguments(atom)
             if len(args) != arity:
                 return (
-                    f"{where} atom {show_atom(name, args)}: {name} takes {arity} "
+                    f"{where} atom {show_ground_atom(name, args)}: {name} takes {arity} "
                     f"argument{'s' * (arity != 1)}, found {len(args)}"
                 )
         return f"{where} has {len(atoms)} atoms of {name}; {self.keys.atoms} is {self.max_atoms}"
@@ -372,7 +373,7 @@ class Packer:
                 args, value = (atom, 1.0) if isinstance(atom, list) else (atom.args, atom.value)
                 if value not in (0.0, 1.0):
                     raise ExampleError(
-                        f"{where} atom {show_atom(name, args)} has value {value}; "
+                        f"{where} atom {show_ground_atom(name, args)} has value {value}; "
                         "a Markov logic example takes 1 (true) or 0 (false)",
                         "schema",
                     )
@@ -534,14 +535,9 @@ def _check_consistent(
 ) -> None:
     both = {tuple(map(str, a)) for a in true} & {tuple(map(str, a)) for a in false}  # type: ignore[arg-type]
     if both:
-        atom = show_atom(name, min(both))
+        atom = show_ground_atom(name, min(both))
         reason = f"contradiction in {where}: {atom} is both true and false"
         raise ExampleError(reason, "contradiction")
-
-
-def show_atom(name: str, args: Iterable[Constant]) -> str:
-    """Return an atom as text."""
-    return f"{name}({', '.join(map(str, args))})"
 
 
 class AtomNames:

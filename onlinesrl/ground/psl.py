@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from onlinesrl.arrays import Ints
 from onlinesrl.errors import ModelError
 from onlinesrl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE, HingeModel, Micrographs
-from onlinesrl.ground.model import Indices
 from onlinesrl.ground.psl_arrays import Arrays, Loop, compile_plan
 from onlinesrl.ground.psl_plan import RulePlan, plan_program
 from onlinesrl.ground.psl_rows import (
@@ -72,8 +72,8 @@ class Grounded:
     """
 
     graphs: Micrographs
-    inactive: Indices
-    skipped: Indices
+    inactive: Ints
+    skipped: Ints
     problems: Mapping[int, Problem]
 
 
@@ -122,9 +122,9 @@ class Grounder:
     def models(
         self,
         listing: Listing,
-        inactive: Indices,
+        inactive: Ints,
         engine: Engine | None = None,
-        skipped: Indices | None = None,
+        skipped: Ints | None = None,
     ) -> Iterator[HingeModel]:
         """Ground one world in pieces: models of some rows each, over all variables.
 
@@ -173,7 +173,7 @@ class Grounder:
         plans: Sequence[RulePlan],
         executor: Executor,
         listing: Listing,
-        skipped: Indices,
+        skipped: Ints,
     ) -> Iterator[tuple[RulePlan, Assembled]]:
         """Yield every plan's forms, and note which worlds break a hard rule, and what is skipped."""
         assembler = Assembler(listing, self._functions)
@@ -239,7 +239,7 @@ def _united(n_variables: int, models: Sequence[HingeModel]) -> HingeModel:
     )
 
 
-def _reordered(model: HingeModel, order: Indices) -> HingeModel:
+def _reordered(model: HingeModel, order: Ints) -> HingeModel:
     """Return a model with its rows in another order."""
     start = np.concatenate(([0], np.cumsum(np.diff(model.start)[order])))
     variable, coefficient = np.empty_like(model.variable), np.empty_like(model.coefficient)

@@ -8,9 +8,9 @@ from itertools import accumulate
 
 import numpy as np
 
+from onlinesrl.arrays import Ints32
 from onlinesrl.ground.psl_plan import Check, RulePlan
 from onlinesrl.ground.psl_rows import (
-    IntArray,
     Joined,
     Listing,
     Problem,
@@ -173,7 +173,7 @@ class Arrays:
         for world in np.flatnonzero(self._problem != before).tolist():
             self.problems[world] = self._problem_of(loop, loops, world)
 
-    def _joined(self, plan: RulePlan, atoms: IntArray, bindings: IntArray) -> Joined:
+    def _joined(self, plan: RulePlan, atoms: Ints32, bindings: Ints32) -> Joined:
         """Return the kernel's rows with their terms in the form's order."""
         terms = [each.term for each in plan.steps]
         order = [terms.index(n) for n in range(len(terms))]
@@ -286,9 +286,9 @@ def _condition(condition: Condition, writer: _Writer) -> tuple[int, int, int, in
     return kind, condition.positive, left, right
 
 
-def _ints(numbers: Iterable[int]) -> IntArray:
+def _ints(numbers: Iterable[int]) -> Ints32:
     return np.array([*numbers], np.int32)
 
 
-def _starts(lists: Iterable[Sequence[object]]) -> IntArray:
+def _starts(lists: Iterable[Sequence[object]]) -> Ints32:
     return _ints([0, *accumulate(map(len, lists))])

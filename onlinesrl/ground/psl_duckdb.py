@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from onlinesrl.arrays import Ints32
 from onlinesrl.errors import StorageError
 from onlinesrl.ground.psl_plan import Check, RulePlan
 from onlinesrl.ground.psl_rows import (
-    IntArray,
     Joined,
     Listing,
     Problem,
@@ -216,14 +216,14 @@ class DuckDb:
         """Load a listing of one world; return what runs plans over it."""
         return Run(self, plans, listing, most, skip)
 
-    def load(self, name: str, columns: Mapping[str, IntArray], select: str = "*") -> None:
+    def load(self, name: str, columns: Mapping[str, Ints32], select: str = "*") -> None:
         """Make a table of columns."""
         with self.errors():
             self.connection.register("loaded", dict(columns))
             self.connection.execute(f'CREATE TABLE "{name}" AS SELECT {select} FROM loaded')
             self.connection.unregister("loaded")
 
-    def stream(self, query: str) -> Generator[IntArray]:
+    def stream(self, query: str) -> Generator[Ints32]:
         """Yield the rows of a query, int32 (columns, rows), some at a time."""
         import nanoarrow
 
@@ -281,7 +281,7 @@ class Run:
             constant = np.arange(len(self._names), dtype=np.int32)
             engine.load(ORDER, {"constant": constant, "number": number, "text": text})
 
-    def _load(self, listing: Listing, name: str, columns: IntArray) -> None:
+    def _load(self, listing: Listing, name: str, columns: Ints32) -> None:
         n = columns.shape[1]
         atoms = slice(listing.base[name], listing.base[name] + n)
         table: dict[str, Any] = {f"c{k}": column for k, column in enumerate(columns)}
@@ -313,7 +313,7 @@ class Run:
                 return
         self.problems[0] = self._missing(plan, query)
 
-    def _any_missing(self, plan: RulePlan, atoms: IntArray) -> bool:
+    def _any_missing(self, plan: RulePlan, atoms: Ints32) -> bool:
         """Tell whether an atom of an open predicate is not listed."""
         looked_up = zip(plan.form.lookups, atoms[len(plan.steps) :], strict=False)
         return any(
@@ -336,9 +336,9 @@ class Run:
         return missing(plan.form, term.atom, bound)
 
 
-def _numbers(column: Any) -> IntArray:
+def _numbers(column: Any) -> Ints32:
     """Return an Arrow column of int32 as an array over its memory."""
-    values: IntArray = np.frombuffer(column.buffer(1), np.int32)
+    values: Ints32 = np.frombuffer(column.buffer(1), np.int32)
     return values[column.offset :][: column.length]
 
 
@@ -356,11 +356,11 @@ def _constants(plan: RulePlan) -> Iterator[str]:
         yield from (leaf.name for leaf in leaves if isinstance(leaf, Constant))
 
 
-def _whole_groups(plan: RulePlan, found: Iterable[IntArray]) -> Iterator[IntArray]:
+def _whole_groups(plan: RulePlan, found: Iterable[Ints32]) -> Iterator[Ints32]:
     """Join and split chunks of sorted rows so that the rows of no group are parted."""
     first = len(plan.steps) + len(plan.form.lookups)
     outer = [first + plan.variables.index(name) for name in plan.outer]
-    kept: list[IntArray] = []
+    kept: list[Ints32] = []
     for rows in found:
         ends = np.flatnonzero(np.any(np.diff(rows[outer], axis=1) != 0, axis=0)) + 1
         begins_anew = bool(kept) and bool(np.any(kept[-1][outer, -1] != rows[outer, 0]))

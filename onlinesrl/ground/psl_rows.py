@@ -6,9 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from onlinesrl.ground.model import Floats, Indices
+from onlinesrl.arrays import Bools, Floats, Ints, Ints32
 from onlinesrl.ground.psl_plan import RulePlan, Size
 from onlinesrl.kernels import linear as kernel
 from onlinesrl.lang.ast import Atom, Constant, Variable, terms
@@ -17,8 +16,6 @@ from onlinesrl.lang.psl_data import Database
 from onlinesrl.lang.psl_model import Functions
 from onlinesrl.lang.psl_normal import LinearTerm, NormalRule
 from onlinesrl.lang.psl_text import show_coefficient, show_psl_atom
-
-IntArray = NDArray[np.int32]
 
 
 class Listing:
@@ -35,7 +32,7 @@ class Listing:
         self.constants = database.constants
         found = (name for name, each in database.relations.items() if not each.closed)
         self.opened = frozenset(found if worlds is None else opened)
-        self.columns: dict[str, IntArray] = {}
+        self.columns: dict[str, Ints32] = {}
         self.base: dict[str, int] = {}
         self.worlds = 1 if worlds is None else worlds
         targets = {name: each.targets.columns for name, each in database.relations.items()}
@@ -45,7 +42,7 @@ class Listing:
         }
         counts = {name: np.bincount(each, minlength=self.worlds) for name, each in of_world.items()}
         total = sum(counts.values(), np.zeros(self.worlds, np.int64))
-        self.first_variable: Indices = np.concatenate(([0], np.cumsum(total)))
+        self.first_variable: Ints = np.concatenate(([0], np.cumsum(total)))
         values, variables = [np.empty(0)], [np.empty(0, np.int32)]
         begin, base = self.first_variable[:-1].copy(), 0
         for name, relation in database.relations.items():
@@ -64,7 +61,7 @@ class Listing:
             ]
             begin += counts[name]
         self.value: Floats = np.concatenate(values)
-        self.variable: IntArray = np.concatenate(variables)
+        self.variable: Ints32 = np.concatenate(variables)
 
     @property
     def n_variables(self) -> int:
@@ -101,7 +98,7 @@ def _whole(digits: str) -> tuple[int, str]:
     return len(digits), digits
 
 
-def constant_orders(constants: Sequence[str]) -> tuple[IntArray, IntArray]:
+def constant_orders(constants: Sequence[str]) -> tuple[Ints32, Ints32]:
     """Return the constants' places among the integers by value (-1 for others), and among texts."""
     whole = {name: _whole(name) for name in constants if name.isascii() and name.isdecimal()}
     value = {each: n for n, each in enumerate(sorted(set(whole.values())))}
@@ -122,9 +119,9 @@ class Joined:
     Rows of one group are all in one Joined.
     """
 
-    atoms: IntArray
-    bindings: IntArray
-    worlds: IntArray
+    atoms: Ints32
+    bindings: Ints32
+    worlds: Ints32
 
 
 @dataclass(frozen=True)
@@ -207,8 +204,8 @@ class Assembled:
     """
 
     forms: kernel.Forms
-    inactive: Indices
-    broken: NDArray[np.bool_]
+    inactive: Ints
+    broken: Bools
 
 
 class Assembler:
@@ -254,7 +251,7 @@ class Assembler:
         )
         return Assembled(forms, inactive, (broken >= 0) & (form.weight is None))
 
-    def _computed(self, plan: RulePlan, joined: Joined, term: LinearTerm) -> tuple[Indices, Floats]:
+    def _computed(self, plan: RulePlan, joined: Joined, term: LinearTerm) -> tuple[Ints, Floats]:
         """Return each row's place among the values that a function gives, and these values."""
         n = joined.atoms.shape[1]
         names = self._listing.constants
@@ -279,7 +276,7 @@ class Assembler:
                 raise RuleError(Problem(plan.form.rule, "schema", message))
         return place.reshape(n), values
 
-    def _grouped(self, plan: RulePlan, joined: Joined, atoms: IntArray) -> kernel.Rows:
+    def _grouped(self, plan: RulePlan, joined: Joined, atoms: Ints32) -> kernel.Rows:
         """Group rows by their world and outer variables: a ground row each, in ascending order."""
         form, slot = plan.form, plan.variables.index
         outer = [joined.bindings[slot(name)] for name in plan.outer]
@@ -309,7 +306,7 @@ class Assembler:
         )
 
 
-def _single(plan: RulePlan, joined: Joined, atoms: IntArray) -> kernel.Rows:
+def _single(plan: RulePlan, joined: Joined, atoms: Ints32) -> kernel.Rows:
     """Return joined rows as ground rows."""
     k, n = atoms.shape
     coefficients = [_number(each.coefficient) for each in plan.form.terms]
@@ -328,7 +325,7 @@ def _number(coefficient: Coefficient) -> float:
 
 
 def _evaluated(
-    plan: RulePlan, coefficient: Coefficient, counts: Mapping[str, Indices], n: int
+    plan: RulePlan, coefficient: Coefficient, counts: Mapping[str, Ints], n: int
 ) -> Floats:
     """Return a coefficient's value for each of n groups."""
     names = tuple(dict.fromkeys(cardinalities(coefficient)))
@@ -354,7 +351,7 @@ def _value(plan: RulePlan, coefficient: Coefficient, counts: Mapping[str, float]
     raise RuleError(Problem(plan.form.rule, "schema", message))
 
 
-def _ranked(keys: Sequence[IntArray]) -> tuple[Indices, Indices]:
+def _ranked(keys: Sequence[Ints32]) -> tuple[Ints, Ints]:
     """Return the order that sorts rows by keys, and the sorted rows' places among the distinct ones."""
     order = np.lexsort(keys[::-1])
     new = np.zeros(len(order), np.bool_)
@@ -363,7 +360,7 @@ def _ranked(keys: Sequence[IntArray]) -> tuple[Indices, Indices]:
     return order, np.cumsum(new)
 
 
-def _distinct(group: Indices, of_row: IntArray) -> tuple[Indices, IntArray]:
+def _distinct(group: Ints, of_row: Ints32) -> tuple[Ints, Ints32]:
     """Return the distinct pairs of a row's group and another number, sorted."""
     order = np.lexsort((of_row, group))
     group, of_row = group[order], of_row[order]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from onlinesrl.ground.pack import Packer, show_atom
+from onlinesrl.ground.pack import Packer
 from onlinesrl.kernels import plans
+from onlinesrl.lang.example import show_ground_atom
 from onlinesrl.lang.normal import Clause
 from onlinesrl.lang.text import quote
 
@@ -65,7 +66,7 @@ class Reasons:
     def _not_open(self, batch: plans.Batch, w: int, detail: int) -> str:
         slot, row = detail >> 32, detail & 0xFFFFFFFF
         name, told = self.layout.slot_predicates()[slot], self.packer.told(batch, slot, w, row)
-        atom = show_atom(name, [constant for constant, _ in told])
+        atom = show_ground_atom(name, [constant for constant, _ in told])
         said = f"truth atom {atom} is not an open atom of the example: "
         unknown = [(constant, kind) for constant, kind in told if kind is not None]
         listed = batch.listed[w] == plans.LISTED

@@ -12,12 +12,11 @@ from itertools import chain
 
 import numpy as np
 
+from onlinesrl.arrays import Floats, Ints32
 from onlinesrl.errors import ExampleError
 from onlinesrl.ground.background import Background
-from onlinesrl.ground.model import Floats
-from onlinesrl.ground.pack import show_atom
-from onlinesrl.lang.example import Constant, Example, ValuedAtom
-from onlinesrl.lang.psl_data import Database, IntArray, Relation, Table
+from onlinesrl.lang.example import Constant, Example, ValuedAtom, show_ground_atom
+from onlinesrl.lang.psl_data import Database, Relation, Table
 
 Atoms = dict[tuple[str, ...], float]
 """The atoms of one predicate by their constants, with their values."""
@@ -108,7 +107,7 @@ class SoftPacker:
             found.setdefault(key, row)
         for key in observed.get(name, ()):
             if key in found:
-                reason = f"{show_atom(name, key)} is in the evidence and in `query`"
+                reason = f"{show_ground_atom(name, key)} is in the evidence and in `query`"
                 raise ExampleError(reason, "contradiction")
         return found
 
@@ -123,7 +122,7 @@ class SoftPacker:
         for name, atoms in truth.items():
             for key in atoms:
                 if key not in targets[name]:
-                    reason = f"truth atom {show_atom(name, key)} is not listed in `query`"
+                    reason = f"truth atom {show_ground_atom(name, key)} is not listed in `query`"
                     raise ExampleError(reason, "not_open")
         values = (truth.get(name, {}).get(key, 0.0) for name in self.query for key in targets[name])
         return np.array([*values], np.float64)
@@ -145,11 +144,13 @@ class SoftPacker:
         keys = self._keys(name, [row.args for row in valued], where)
         for key, row in zip(keys, valued, strict=True):
             if not 0.0 <= row.value <= 1.0:
-                shown = f"{where} atom {show_atom(name, key)} has value {row.value:g}"
+                shown = f"{where} atom {show_ground_atom(name, key)} has value {row.value:g}"
                 raise ExampleError(f"{shown}; expected a number from 0 to 1", "schema")
             if found.setdefault(key, row.value) != row.value:
                 values = f"{found[key]:g} and {row.value:g}"
-                reason = f"contradiction in {where}: {show_atom(name, key)} has values {values}"
+                reason = (
+                    f"contradiction in {where}: {show_ground_atom(name, key)} has values {values}"
+                )
                 raise ExampleError(reason, "contradiction")
         return found
 
@@ -159,7 +160,7 @@ class SoftPacker:
         if not set(map(len, rows)) <= {arity}:
             wrong = next(row for row in rows if len(row) != arity)
             raise ExampleError(
-                f"{where} atom {show_atom(name, wrong)}: {name} takes {arity} "
+                f"{where} atom {show_ground_atom(name, wrong)}: {name} takes {arity} "
                 f"argument{'s' * (arity != 1)}, found {len(wrong)}",
                 "schema",
             )
@@ -180,7 +181,7 @@ class SoftPacker:
 
 def _table(
     atoms: Sequence[Iterable[tuple[str, ...]]], arity: int, number: Mapping[str, int]
-) -> IntArray:
+) -> Ints32:
     """Return the columns of one predicate's atoms: the world, then numbers of constants."""
     rows = [
         (world, *map(number.__getitem__, key)) for world, keys in enumerate(atoms) for key in keys

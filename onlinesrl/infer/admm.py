@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from onlinesrl.arrays import Floats
+from onlinesrl.errors import Infeasible
 from onlinesrl.ground.hinges import HingeModel
-from onlinesrl.ground.model import Floats
 from onlinesrl.infer.dual import check_constants, weighted_rows
-from onlinesrl.infer.engine import Infeasible, Relaxed, Round, Watch
+from onlinesrl.infer.hinge_engine import HingeSolution, Round, Watch
 from onlinesrl.kernels import admm as kernel
 from onlinesrl.kernels import admm_rows, admm_solve
 
@@ -36,9 +37,9 @@ class Admm:
         weights: Floats,
         *,
         bonus: Floats | None = None,
-        start: Relaxed | None = None,
-    ) -> Relaxed:
-        """See ``RelaxedEngine.solve``."""
+        start: HingeSolution | None = None,
+    ) -> HingeSolution:
+        """See ``HingeEngine.solve``."""
         state = AdmmState(model, weights, bonus, start)
         found = state.solve(
             self.tolerance, self.violation, self.rounds if self.watch is None else 0
@@ -63,7 +64,7 @@ class AdmmState:
         model: HingeModel,
         weights: Floats,
         bonus: Floats | None = None,
-        start: Relaxed | None = None,
+        start: HingeSolution | None = None,
     ):
         check_constants(model)
         n, m = model.n_variables, model.n_rows
@@ -114,7 +115,7 @@ class AdmmState:
         """Do ``n`` rounds."""
         admm_solve.advance(self.rows, self.now, *self._memory, self._control, n)
 
-    def solve(self, tolerance: float, violation: float, rounds: int) -> Relaxed:
+    def solve(self, tolerance: float, violation: float, rounds: int) -> HingeSolution:
         """Go on as ``Admm`` does, until there have been ``rounds``, or ten more; raises Infeasible."""
         ended, energy, bound, worst = admm_solve.solve(
             self.rows,
@@ -129,7 +130,7 @@ class AdmmState:
         if ended == admm_solve.INFEASIBLE:
             raise Infeasible("no values satisfy the constraints")
         dual, certified = self._dual(), ended == admm_solve.CERTIFIED
-        return Relaxed(
+        return HingeSolution(
             self.y, energy, dual, bound, worst, self.n_rounds, "admm", certified=certified
         )
 

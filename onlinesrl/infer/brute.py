@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinesrl.ground.model import ClauseModel, Floats, State
-from onlinesrl.infer.engine import Infeasible, Solution, value
+from onlinesrl.arrays import Floats
+from onlinesrl.errors import Infeasible
+from onlinesrl.ground.model import ClauseModel, State
+from onlinesrl.infer.engine import Solution, value
 
 MAX_ATOMS = 20
 TIE = 1e-9

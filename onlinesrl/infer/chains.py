@@ -10,7 +10,8 @@ from typing import ClassVar
 import numpy as np
 
 from onlinesrl import interrupt
-from onlinesrl.ground.model import ClauseModel, Floats, State
+from onlinesrl.arrays import Floats
+from onlinesrl.ground.model import ClauseModel, State
 from onlinesrl.infer.diagnostics import BATCHES, Tally
 from onlinesrl.infer.engine import Marginals
 from onlinesrl.infer.reduce import Reduced, reduced

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onlinesrl.ground.model import Floats, Indices, State
+from onlinesrl.arrays import Floats, Ints
+from onlinesrl.ground.model import State
 from onlinesrl.kernels.clauses import Generator
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Diagnostics:
         """Tell whether no standard error is above this one, and the chains agree."""
         return self.largest_error <= error and self.largest_r_hat <= AGREED
 
-    def of(self, stands_for: Indices, samples: int) -> Diagnostics:
+    def of(self, stands_for: Ints, samples: int) -> Diagnostics:
         """Return those of a model's atoms, which are as in ``Reduced``."""
 
         def expand(values: Floats, certain: float) -> Floats:
@@ -76,7 +77,7 @@ class Diagnostics:
 def combined(
     n_atoms: int,
     samples: int,
-    places: Sequence[Indices],
+    places: Sequence[Ints],
     parts: Sequence[Diagnostics | None],
 ) -> Diagnostics | None:
     """Return the diagnostics of a model by those of its parts, None for an exact one; None: all are."""

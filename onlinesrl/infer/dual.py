@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from onlinesrl.arrays import Floats
+from onlinesrl.errors import Infeasible
 from onlinesrl.ground.hinges import AT_MOST, EQUAL, PLAIN, HingeModel
-from onlinesrl.ground.model import Floats
-from onlinesrl.infer.engine import Infeasible
 from onlinesrl.kernels import admm_rows, potentials
 
 FEASIBLE = 1e-9

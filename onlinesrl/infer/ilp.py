@@ -19,8 +19,10 @@ from typing import Any, Literal
 import numpy as np
 import pulp
 
-from onlinesrl.ground.model import ClauseModel, Floats, Indices, State
-from onlinesrl.infer.engine import Infeasible, Solution, Unsolved, value
+from onlinesrl.arrays import Floats, Ints
+from onlinesrl.errors import Infeasible, Unsolved
+from onlinesrl.ground.model import ClauseModel, State
+from onlinesrl.infer.engine import Solution, value
 from onlinesrl.infer.solvers import SOLVERS
 
 CERTIFIED = 1e-6
@@ -103,7 +105,7 @@ class _Merged:
 
     model: ClauseModel
     clauses: list[tuple[int, ...]]
-    where: Indices
+    where: Ints
 
     @classmethod
     def of(cls, model: ClauseModel) -> _Merged:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from onlinesrl.arrays import Floats, Ints
 from onlinesrl.ground.hinges import HARD, HingeModel
-from onlinesrl.ground.model import Floats, Indices
 from onlinesrl.infer.dual import check_constants
-from onlinesrl.infer.engine import Relaxed, RelaxedEngine
+from onlinesrl.infer.hinge_engine import HingeEngine, HingeSolution
 from onlinesrl.kernels import colours as kernel
 
 
@@ -27,7 +27,7 @@ class Lifted:
     squared potential without hinge for each variable.
     """
 
-    engine: RelaxedEngine
+    engine: HingeEngine
 
     def solve(
         self,
@@ -35,9 +35,9 @@ class Lifted:
         weights: Floats,
         *,
         bonus: Floats | None = None,
-        start: Relaxed | None = None,
-    ) -> Relaxed:
-        """See ``RelaxedEngine.solve``; the violation is the original model's."""
+        start: HingeSolution | None = None,
+    ) -> HingeSolution:
+        """See ``HingeEngine.solve``; the violation is the original model's."""
         check_constants(model)
         lifting = lift(model, weights, bonus)
         small = None if start is None else lifting.lower(start)
@@ -55,16 +55,16 @@ class Lifting:
     model: HingeModel
     weights: Floats
     bonus: Floats | None
-    variable: Indices
-    row: Indices
+    variable: Ints
+    row: Ints
 
-    def lower(self, start: Relaxed) -> Relaxed:
+    def lower(self, start: HingeSolution) -> HingeSolution:
         """Return the lifted model's start: values averaged, duals summed over the classes."""
         y = np.bincount(self.variable, start.y) / np.bincount(self.variable)
         dual = np.bincount(self.row, start.dual, self.model.n_rows).astype(np.float64)
         return replace(start, y=y, dual=dual)
 
-    def raised(self, found: Relaxed, model: HingeModel) -> Relaxed:
+    def raised(self, found: HingeSolution, model: HingeModel) -> HingeSolution:
         """Return the original model's answer."""
         y = found.y[self.variable]
         dual = (found.dual / np.bincount(self.row))[self.row]
@@ -104,7 +104,7 @@ def lift(model: HingeModel, weights: Floats, bonus: Floats | None = None) -> Lif
     return Lifting(small, count * weight[representative], summed, variable, row)
 
 
-def classes(model: HingeModel, weight: Floats, bonus: Floats | None) -> tuple[Indices, Indices]:
+def classes(model: HingeModel, weight: Floats, bonus: Floats | None) -> tuple[Ints, Ints]:
     """Return the class of every variable, 0 .. k - 1, and of every row, from 0 as well.
 
     Rows start with the colour (weight, constant, power, kind), variables with the colour (bonus).
@@ -118,7 +118,7 @@ def classes(model: HingeModel, weight: Floats, bonus: Floats | None) -> tuple[In
     return _distinct(memory.colour[:n]), _distinct(memory.colour[n:])
 
 
-def _distinct(*keys: np.ndarray) -> Indices:
+def _distinct(*keys: np.ndarray) -> Ints:
     """Return the tuples of equally long arrays as numbers from 0 on, int64[length]."""
     order = np.lexsort(keys)
     new = np.zeros(len(order), np.int64)

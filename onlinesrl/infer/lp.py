@@ -8,8 +8,10 @@ from __future__ import annotations
 import numpy as np
 import pulp
 
-from onlinesrl.ground.model import ClauseModel, Floats, State
-from onlinesrl.infer.engine import Infeasible, Solution, Unsolved, value
+from onlinesrl.arrays import Floats
+from onlinesrl.errors import Infeasible, Unsolved
+from onlinesrl.ground.model import ClauseModel, State
+from onlinesrl.infer.engine import Solution, value
 from onlinesrl.infer.ilp import CERTIFIED, _Merged, _Program
 from onlinesrl.infer.reduce import reduced
 from onlinesrl.infer.solvers import Highs

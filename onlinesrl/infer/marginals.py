@@ -6,10 +6,12 @@ from typing import Literal
 
 import numpy as np
 
+from onlinesrl.arrays import Floats
+from onlinesrl.errors import Infeasible
 from onlinesrl.ground.convert import network_of
-from onlinesrl.ground.model import ClauseModel, Floats
+from onlinesrl.ground.model import ClauseModel
 from onlinesrl.infer.diagnostics import combined
-from onlinesrl.infer.engine import Infeasible, MarginalEngine, Marginals
+from onlinesrl.infer.engine import MarginalEngine, Marginals
 from onlinesrl.infer.gibbs import Gibbs
 from onlinesrl.infer.mcsat import McSat
 from onlinesrl.infer.mpe import Wide, components, restrict, structured

@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from onlinesrl import interrupt
-from onlinesrl.ground.model import Floats, State
+from onlinesrl.arrays import Floats
+from onlinesrl.ground.model import State
 from onlinesrl.infer.chains import Chains, Draw
 from onlinesrl.infer.reduce import Reduced
 from onlinesrl.kernels import completion, sampling, walksat

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from onlinesrl import interrupt
-from onlinesrl.errors import OnlinesrlError
+from onlinesrl.arrays import Floats, Ints
+from onlinesrl.errors import Infeasible, OnlinesrlError
 from onlinesrl.ground.convert import network_of
-from onlinesrl.ground.model import ClauseModel, Floats, Indices, State
-from onlinesrl.infer.engine import Infeasible, MapEngine, Solution, value
+from onlinesrl.ground.model import ClauseModel, State
+from onlinesrl.infer.engine import MapEngine, Solution, value
 from onlinesrl.kernels import elimination, structure
 from onlinesrl.kernels.network import Network
 
@@ -83,7 +84,7 @@ class Mpe:
             return self.core.solve(part, weight, bonus=bonus)
 
 
-def components(model: ClauseModel, live: State) -> list[tuple[Indices, Indices]]:
+def components(model: ClauseModel, live: State) -> list[tuple[Ints, Ints]]:
     """Return the connected components as (atoms, live clauses), in order of their first atom."""
     parent = list(range(model.n_atoms))
 
@@ -120,7 +121,7 @@ def components(model: ClauseModel, live: State) -> list[tuple[Indices, Indices]]
     ]
 
 
-def restrict(model: ClauseModel, atoms: Indices, clauses: Indices) -> ClauseModel:
+def restrict(model: ClauseModel, atoms: Ints, clauses: Ints) -> ClauseModel:
     """Return the sub-model of some atoms and clauses; the clauses mention no other atoms."""
     number = np.full(model.n_atoms, -1, np.int64)
     number[atoms] = np.arange(len(atoms))

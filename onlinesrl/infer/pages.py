@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from onlinesrl.arrays import Floats, Ints
 from onlinesrl.errors import StorageError, UsageError
 from onlinesrl.ground.hinges import HingeModel
-from onlinesrl.ground.model import Floats, Indices
 from onlinesrl.infer.dual import check_constants, weighted_rows
 from onlinesrl.kernels.potentials import Rows
 
@@ -197,5 +197,5 @@ class _Piece(NamedTuple):
     last: int
 
     @property
-    def lengths(self) -> Indices:
+    def lengths(self) -> Ints:
         return np.diff(self.rows.start[self.first : self.last + 1])

@@ -10,10 +10,11 @@ import clarabel
 import numpy as np
 from scipy import sparse
 
+from onlinesrl.arrays import Floats
+from onlinesrl.errors import Infeasible, Unsolved
 from onlinesrl.ground.hinges import AT_MOST, EQUAL, HINGE, PLAIN, HingeModel
-from onlinesrl.ground.model import Floats
 from onlinesrl.infer.dual import check_constants, convex_weights, lower_bound
-from onlinesrl.infer.engine import Infeasible, Relaxed, Unsolved
+from onlinesrl.infer.hinge_engine import HingeSolution
 
 TOLERANCE = 1e-6
 """What counts as optimal, relative to the energy (absolute below 1), and as feasible."""
@@ -28,9 +29,9 @@ class Qp:
         weights: Floats,
         *,
         bonus: Floats | None = None,
-        start: Relaxed | None = None,
-    ) -> Relaxed:
-        """See ``RelaxedEngine.solve``; the start is of no use. Raises Unsolved where Clarabel fails."""
+        start: HingeSolution | None = None,
+    ) -> HingeSolution:
+        """See ``HingeEngine.solve``; the start is of no use. Raises Unsolved where Clarabel fails."""
         check_constants(model)
         convex_weights(model, weights)
         settings = clarabel.DefaultSettings()
@@ -51,7 +52,7 @@ class Qp:
         bound, violation = lower_bound(model, weights, dual, bonus), model.violation(y)
         close = abs(energy - bound) <= TOLERANCE * max(1.0, abs(energy))
         certified = close and violation <= TOLERANCE
-        return Relaxed(
+        return HingeSolution(
             y, energy, dual, bound, violation, solution.iterations, "qp", certified=certified
         )
 

@@ -16,8 +16,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from onlinesrl.ground.model import ClauseModel, Floats, Indices, State
-from onlinesrl.infer.engine import Infeasible
+from onlinesrl.arrays import Floats, Ints
+from onlinesrl.errors import Infeasible
+from onlinesrl.ground.model import ClauseModel, State
 from onlinesrl.infer.gates import Literals, definitions
 from onlinesrl.kernels.clauses import Clauses
 
@@ -36,8 +37,8 @@ class Reduced:
     """
 
     clauses: Clauses
-    stands_for: Indices
-    kept: Indices
+    stands_for: Ints
+    kept: Ints
 
     @property
     def n_atoms(self) -> int:

@@ -7,10 +7,10 @@ from typing import Literal
 
 import numpy as np
 
+from onlinesrl.arrays import Floats
 from onlinesrl.ground.hinges import HingeModel
-from onlinesrl.ground.model import Floats
 from onlinesrl.infer.dual import conjugates, lower_bound
-from onlinesrl.infer.engine import Relaxed, Round, Watch
+from onlinesrl.infer.hinge_engine import HingeSolution, Round, Watch
 from onlinesrl.infer.tron import potential_rows
 from onlinesrl.kernels import potentials
 from onlinesrl.kernels import sgd as kernel
@@ -43,9 +43,9 @@ class Sgd:
         weights: Floats,
         *,
         bonus: Floats | None = None,
-        start: Relaxed | None = None,
-    ) -> Relaxed:
-        """See ``RelaxedEngine.solve``; ValueError for constraints. Seldom certified."""
+        start: HingeSolution | None = None,
+    ) -> HingeSolution:
+        """See ``HingeEngine.solve``; ValueError for constraints. Seldom certified."""
         rows = potential_rows(model, weights, bonus, 0.0)
         whole = potentials.Range(0, model.n_variables, 0, model.n_rows)
         y = np.full(model.n_variables, 0.5) if start is None else start.y.copy()
@@ -65,7 +65,7 @@ class Sgd:
         dual = conjugates(model, weights).slope(model.forms(best))
         bound = lower_bound(model, weights, dual, bonus)
         close = lowest - bound <= CERTIFIED * max(1.0, abs(lowest))
-        return Relaxed(best, lowest, dual, bound, 0.0, t, "sgd", certified=close)
+        return HingeSolution(best, lowest, dual, bound, 0.0, t, "sgd", certified=close)
 
     def _round(
         self,

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinesrl import interrupt
+from onlinesrl.errors import Unsolved
 from onlinesrl.ground.model import State
-from onlinesrl.infer.engine import Unsolved
 from onlinesrl.infer.reduce import Reduced
 from onlinesrl.infer.walksat import feasible_state
 from onlinesrl.kernels import sampling, walksat

@@ -14,8 +14,10 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinesrl.ground.model import ClauseModel, Floats
-from onlinesrl.infer.engine import Infeasible, Marginals
+from onlinesrl.arrays import Floats
+from onlinesrl.errors import Infeasible
+from onlinesrl.ground.model import ClauseModel
+from onlinesrl.infer.engine import Marginals
 from onlinesrl.infer.gates import Literals, definitions
 from onlinesrl.infer.mpe import Wide
 

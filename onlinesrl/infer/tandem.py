@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onlinesrl.arrays import Floats
+from onlinesrl.errors import Infeasible
 from onlinesrl.ground.hinges import HingeModel
-from onlinesrl.ground.model import Floats
-from onlinesrl.infer.engine import Infeasible
 from onlinesrl.infer.pages import Page, Pages
 from onlinesrl.kernels import admm, sgd
 from onlinesrl.kernels import admm_rows as kernel
@@ -43,7 +43,7 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Streamed:
-    """What tandem inference found; ``y``, ``energy``, ``bound``, ``violation``, ``certified`` as of Relaxed.
+    """What tandem inference found, as in HingeSolution.
 
     ``potentials`` and ``constraints`` count the rows, ``iterations`` the rounds of ADMM;
     ``bytes_on_disk`` is the size of the pages.

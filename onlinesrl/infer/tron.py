@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from onlinesrl.arrays import Floats, Ints
 from onlinesrl.ground.hinges import AT_MOST, HINGE, HingeModel, Micrographs
-from onlinesrl.ground.model import Floats, Indices
 from onlinesrl.infer.dual import conjugates, lower_bound, weighted_rows
-from onlinesrl.infer.engine import Relaxed
+from onlinesrl.infer.hinge_engine import HingeSolution
 from onlinesrl.kernels import potentials
 from onlinesrl.kernels import tron as kernel
 
@@ -35,9 +35,9 @@ class Tron:
         weights: Floats,
         *,
         bonus: Floats | None = None,
-        start: Relaxed | None = None,
-    ) -> Relaxed:
-        """See ``RelaxedEngine.solve``, the energy with the ridge; ValueError as in ``solve_each``."""
+        start: HingeSolution | None = None,
+    ) -> HingeSolution:
+        """See ``HingeEngine.solve``, the energy with the ridge; ValueError as in ``solve_each``."""
         whole = np.array([0, model.n_variables]), np.array([0, model.n_rows])
         first = None if start is None else start.y
         y, steps = self.solve_each(Micrographs(model, *whole), weights, bonus=bonus, start=first)
@@ -46,7 +46,7 @@ class Tron:
         dual = conjugates(model, weights).slope(model.forms(y))
         bound = lower_bound(model, weights, dual, bonus, self.ridge)
         close = energy - bound <= CERTIFIED * max(1.0, abs(energy))
-        return Relaxed(y, energy, dual, bound, 0.0, int(steps[0]), "tron", certified=close)
+        return HingeSolution(y, energy, dual, bound, 0.0, int(steps[0]), "tron", certified=close)
 
     def solve_each(
         self,
@@ -55,7 +55,7 @@ class Tron:
         *,
         bonus: Floats | None = None,
         start: Floats | None = None,
-    ) -> tuple[Floats, Indices]:
+    ) -> tuple[Floats, Ints]:
         """Minimise every micrograph: values float64[n_variables], steps int64[micrographs].
 
         ``bonus`` and ``start`` (1/2 without) are float64[n_variables]. Raises ValueError for hinges of

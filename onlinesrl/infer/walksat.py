@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onlinesrl import interrupt
-from onlinesrl.ground.model import ClauseModel, Floats, State
-from onlinesrl.infer.engine import Infeasible, Solution, Unsolved, value
+from onlinesrl.arrays import Floats
+from onlinesrl.errors import Infeasible, Unsolved
+from onlinesrl.ground.model import ClauseModel, State
+from onlinesrl.infer.engine import Solution, value
 from onlinesrl.infer.reduce import Reduced, reduced
 from onlinesrl.kernels import completion
 from onlinesrl.kernels import walksat as kernel

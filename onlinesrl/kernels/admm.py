@@ -18,9 +18,9 @@ rounds alike.
 
 import numpy as np
 
+from onlinesrl.arrays import Floats, Ints, Ints32
 from onlinesrl.kernels.frames import Frame
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import Floats, Ints, Ints32
 
 
 class Rows(Frame):

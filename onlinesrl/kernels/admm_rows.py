@@ -10,9 +10,9 @@ ridge of its variable, and no row: in about half as many rounds ADMM is as far.
 
 import numpy as np
 
+from onlinesrl.arrays import Bytes, Floats, Ints
 from onlinesrl.kernels import admm
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import Bytes, Floats, Ints
 from onlinesrl.kernels.potentials import AT_MOST, HINGE, Rows, slope, within
 
 

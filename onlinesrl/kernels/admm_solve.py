@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from onlinesrl.arrays import Floats
 from onlinesrl.kernels.admm import Iterate, Rows, certificate, rounds
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import Floats
 
 CERTIFIED, LIMIT, INFEASIBLE = 0, 1, 2
 """How it ended: with a proof, after its last round, or with a bound that nothing can be above."""

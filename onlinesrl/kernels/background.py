@@ -8,9 +8,10 @@ facts name, too, but further on) taken out; both are few and sorted, and either 
 the other by them.
 """
 
+from onlinesrl.arrays import Bytes, Ints, Ints32
 from onlinesrl.kernels.frames import Frame
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import Bytes, Ints, Ints32, sort
+from onlinesrl.kernels.network import sort
 
 
 class Facts(Frame):

@@ -1,8 +1,8 @@
 """The open atoms of worlds, where hard rules leave some only: found by joins, as lists of tuples."""
 
+from onlinesrl.arrays import Bytes
 from onlinesrl.kernels.jit import kernel
 from onlinesrl.kernels.joins import next_binding
-from onlinesrl.kernels.network import Bytes
 from onlinesrl.kernels.plans import (
     ALL,
     GROW_DATA,

@@ -9,9 +9,9 @@ looked at O(log n) times.
 
 import numpy as np
 
+from onlinesrl.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.kernels.frames import Frame
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import Bytes, Floats, Ints, Ints32
 
 
 class Graph(Frame):

@@ -6,10 +6,11 @@ fixed with it; ``undo`` takes back the last ones fixed.
 
 import numpy as np
 
+from onlinesrl.arrays import Bytes, Floats, Ints32
 from onlinesrl.kernels.clauses import Clauses
 from onlinesrl.kernels.frames import Frame
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import FALSE, OPEN, TRUE, Bytes, Floats, Ints32
+from onlinesrl.kernels.network import FALSE, OPEN, TRUE
 
 COMPLETE, CONTRADICTION, GIVEN_UP = 0, 1, 2
 BY_GAIN = 2

@@ -7,19 +7,9 @@ variable that is decided.
 
 import numpy as np
 
+from onlinesrl.arrays import Bytes, Floats
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import (
-    ATOMS,
-    FALSE,
-    OPEN,
-    ROWS,
-    TRUE,
-    VARIABLES,
-    Bytes,
-    Floats,
-    Network,
-    soft_score,
-)
+from onlinesrl.kernels.network import ATOMS, FALSE, OPEN, ROWS, TRUE, VARIABLES, Network, soft_score
 from onlinesrl.kernels.structure import CELLS, GENERIC, UNARY, Structure, find_edge, values
 
 

@@ -1,7 +1,7 @@
 """What a learner asks of values in a hinge-loss model: the features, and the constraint most broken."""
 
+from onlinesrl.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import Bytes, Floats, Ints, Ints32
 from onlinesrl.kernels.potentials import AT_MOST, EQUAL, PLAIN
 
 

@@ -9,9 +9,9 @@ argument is a slot of the binding where it is 0 or more, else the constant ``-1 
 
 import numpy as np
 
+from onlinesrl.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.kernels.frames import Frame
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import Bytes, Floats, Ints, Ints32
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 """2^64 over the golden ratio (Knuth, The Art of Computer Programming, section 6.4)."""

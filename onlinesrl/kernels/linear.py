@@ -1,8 +1,8 @@
 """Ground rows to linear forms: atoms become variables or numbers, trivial forms go."""
 
+from onlinesrl.arrays import Floats, Ints, Ints32
 from onlinesrl.kernels.frames import Frame
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import Floats, Ints, Ints32
 
 ACTIVE = 1e-7
 """A hinge or inequality whose form can be no larger is never active."""

@@ -1,7 +1,7 @@
 """The constants of a batch, numbered by world and by stream."""
 
+from onlinesrl.arrays import Bytes, Ints, Ints32
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import Bytes, Ints, Ints32
 from onlinesrl.kernels.plans import Batch
 
 

@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from onlinesrl.arrays import Floats
 from onlinesrl.kernels.elimination import eliminate, set_bonus
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import Floats, Network, soft_score
+from onlinesrl.kernels.network import Network, soft_score
 from onlinesrl.kernels.outcome import State
 from onlinesrl.kernels.structure import Structure
 from onlinesrl.kernels.weights import Weights, effective, gap

@@ -17,15 +17,10 @@ They take no part in losses, counts and predictions.
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from onlinesrl.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.kernels.frames import Frame
 from onlinesrl.kernels.jit import kernel
-
-Ints = npt.NDArray[np.int64]
-Ints32 = npt.NDArray[np.int32]
-Bytes = npt.NDArray[np.uint8]
-Floats = npt.NDArray[np.float64]
 
 OPEN, FALSE, TRUE, DEFINED = 0, 1, 2, 3
 

@@ -1,8 +1,9 @@
 """What is said of a world's prediction: its atoms beside the true ones, and counts."""
 
+from onlinesrl.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.kernels.frames import Frame
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import OPEN, VARIABLES, Bytes, Floats, Ints, Ints32, Network
+from onlinesrl.kernels.network import OPEN, VARIABLES, Network
 from onlinesrl.kernels.plans import FOUND, OK, Batch, Plans
 
 HITS, FALSE_ALARMS, MISSES, UNITS, RIGHT_UNITS, HAMMING, EXACT = 0, 1, 2, 3, 4, 5, 6

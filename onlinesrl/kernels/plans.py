@@ -7,9 +7,9 @@ by counting and atoms are numbered by mixed radix.
 
 import numpy as np
 
+from onlinesrl.arrays import Bytes, Ints, Ints32
 from onlinesrl.kernels.background import Facts, Own
 from onlinesrl.kernels.frames import Frame
-from onlinesrl.kernels.network import Bytes, Ints, Ints32
 
 # What a world can come back with.
 OK = 0

@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
+from onlinesrl.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.kernels.frames import Frame
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import Bytes, Floats, Ints, Ints32
 
 HINGE, PLAIN, AT_MOST, EQUAL = 0, 1, 2, 3
 """The kinds of a row: potentials max(l, 0)^p and l^p, constraints l <= 0 and l = 0."""

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from onlinesrl.arrays import Ints32
 from onlinesrl.kernels.background import without_facts
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import Ints32
 from onlinesrl.kernels.plans import GROW_INDEX, OK, SPARSE, Batch, Plans, Scratch
 
 

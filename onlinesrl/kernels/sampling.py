@@ -10,11 +10,12 @@ import math
 
 import numpy as np
 
+from onlinesrl.arrays import Bytes, Floats, Ints32
 from onlinesrl.kernels.clauses import Clauses, Generator, below, copy, uniform
 from onlinesrl.kernels.completion import Trail, clear, fix_literal, propagate, units
 from onlinesrl.kernels.frames import Frame
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import OPEN, TRUE, Bytes, Floats, Ints32
+from onlinesrl.kernels.network import OPEN, TRUE
 from onlinesrl.kernels.walksat import (
     HARD,
     NONE,

@@ -5,9 +5,9 @@ The thesis' 4.4 and 4.5: y <- clip(y - rate w_i grad phi_i), the weight once (pr
 
 import numpy as np
 
+from onlinesrl.arrays import Floats, Ints
 from onlinesrl.kernels.frames import Frame
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import Floats, Ints
 from onlinesrl.kernels.potentials import Rows, form, slope, within
 
 FIRST_DECAY, SECOND_DECAY, SMALL = 0.9, 0.999, 1e-8

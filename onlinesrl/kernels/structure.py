@@ -6,9 +6,10 @@ problem.
 
 import numpy as np
 
+from onlinesrl.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.kernels.frames import Frame
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import ROWS, VARIABLES, Bytes, Floats, Ints, Ints32, Network
+from onlinesrl.kernels.network import ROWS, VARIABLES, Network
 
 SOLVED, WIDE, TABLES_FULL = 0, 1, 2
 MAX_DEGREE = 14

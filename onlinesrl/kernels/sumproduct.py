@@ -10,9 +10,10 @@ import math
 
 import numpy as np
 
+from onlinesrl.arrays import Floats
 from onlinesrl.kernels.elimination import fill, forbid, local_score, message_cell
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import ATOMS, VARIABLES, Floats, Network
+from onlinesrl.kernels.network import ATOMS, VARIABLES, Network
 from onlinesrl.kernels.structure import Structure, find_edge, values
 
 

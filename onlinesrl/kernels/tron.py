@@ -9,9 +9,9 @@ and rows of two ranges.
 
 import numpy as np
 
+from onlinesrl.arrays import Bytes, Floats, Ints
 from onlinesrl.kernels.frames import Frame
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import Bytes, Floats, Ints
 from onlinesrl.kernels.potentials import Range, Rows, dot, energy, form, slope, within
 
 DECREASE = 0.01

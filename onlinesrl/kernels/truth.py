@@ -1,5 +1,6 @@
 """A world with its truth: what is grounded, and whether the truth is one of its states."""
 
+from onlinesrl.arrays import Bytes
 from onlinesrl.kernels.atoms import find_atom, radix_key
 from onlinesrl.kernels.ground import ground_world
 from onlinesrl.kernels.jit import kernel
@@ -7,7 +8,6 @@ from onlinesrl.kernels.network import (
     ATOMS,
     FALSE,
     TRUE,
-    Bytes,
     Network,
     broken_group,
     define,

@@ -10,10 +10,11 @@ Atoms that others define are never flipped on their own: with an atom, what foll
 
 import numpy as np
 
+from onlinesrl.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.kernels.clauses import Clauses, Generator, below, copy, uniform
 from onlinesrl.kernels.frames import Frame
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import OPEN, Bytes, Floats, Ints, Ints32
+from onlinesrl.kernels.network import OPEN
 
 HARD, SOFT = 0, 1
 OFF, ON = 0, 1

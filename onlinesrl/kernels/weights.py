@@ -10,19 +10,10 @@ with s_t = 1, or 1 / (t - 1) for the updates that shrink all weights (online-lea
 
 import numpy as np
 
+from onlinesrl.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.kernels.frames import Frame
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import (
-    ATOMS,
-    DEFINED,
-    ROWS,
-    Bytes,
-    Floats,
-    Ints,
-    Ints32,
-    Network,
-    clause_true,
-)
+from onlinesrl.kernels.network import ATOMS, DEFINED, ROWS, Network, clause_true
 from onlinesrl.kernels.plans import Plans
 
 HUGE = 1e150  # no sum of an update may be larger, so that its squares and averages are finite too

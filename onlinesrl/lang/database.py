@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from onlinesrl.errors import DatabaseError, LocatedError
-from onlinesrl.lang.ast import Position, Program
+from onlinesrl.lang.ast import Position, Predicate
 from onlinesrl.lang.dialect import ALCHEMY, Dialect
-from onlinesrl.lang.psl_ast import PslProgram
 from onlinesrl.lang.source import Source, read_text, source
 from onlinesrl.lang.text import NAME, unquote
 
 _LETTER = r"[A-Za-z0-9_'\-]"
 _NUMBER = r"[+\-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+\-]?[0-9]+)?"
 _SEPARATOR = re.compile(r"^[ \t]*---[ \t]*$", re.MULTILINE)
+
+
+class Declarations(Protocol):
+    """What a program of either language says of its predicates: of one of PSL's the arity."""
+
+    @property
+    def predicates(self) -> Mapping[str, Predicate | int]:
+        """The predicates by name."""
+        ...
+
+    @property
+    def functions(self) -> Collection[str]:
+        """The names of the functions."""
+        ...
 
 
 class _Syntax(NamedTuple):
@@ -143,7 +157,7 @@ def separate(text: str) -> list[str]:
 
 
 def load_db(
-    path: str | Path, program: Program | PslProgram, dialect: Dialect = ALCHEMY
+    path: str | Path, program: Declarations, dialect: Dialect = ALCHEMY
 ) -> list[GroundAtom]:
     """Read a file of ground atoms of a program's predicates and functions.
 
@@ -160,17 +174,15 @@ def load_db(
     return atoms
 
 
-def _complaint(atom: GroundAtom, program: Program | PslProgram) -> tuple[str, str] | None:
+def _complaint(atom: GroundAtom, program: Declarations) -> tuple[str, str] | None:
     """Return the message and the hint for an atom that a program does not have."""
     name, known = atom.predicate, program.predicates
     if name not in known:
         close = get_close_matches(name, known, n=1)
         hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(sorted(known))}"
         return f"the model does not declare {name}", hint
-    if isinstance(program, PslProgram):
-        types = program.predicates[name] * ("_",)
-    else:
-        types = program.predicates[name].types
+    declared = known[name]
+    types = declared.types if isinstance(declared, Predicate) else declared * ("_",)
     if len(types) == len(atom.arguments):
         return None
     form = f"{name}({', '.join(types)})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import msgspec
@@ -22,6 +23,11 @@ class ValuedAtom(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def arguments(atom: list[Constant] | ValuedAtom) -> list[Constant]:
     """Return the constants of an atom, with or without a value."""
     return atom if isinstance(atom, list) else atom.args
+
+
+def show_ground_atom(predicate: str, constants: Iterable[Constant]) -> str:
+    """Spell an atom for people, ``Knows(Anna, 3)``: it need not read back as the same."""
+    return f"{predicate}({', '.join(map(str, constants))})"
 
 
 Atoms: TypeAlias = dict[str, list[list[Constant] | ValuedAtom]]

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from onlinesrl.arrays import Floats, Ints, Ints32
 from onlinesrl.errors import DatabaseError, LocatedError
 from onlinesrl.lang.source import Source, read_text, source
-
-IntArray = NDArray[np.int32]
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +21,8 @@ class Table:
     that of a target without an initial value.
     """
 
-    columns: IntArray
-    values: FloatArray
+    columns: Ints32
+    values: Floats
 
     def __len__(self) -> int:
         return len(self.values)
@@ -48,7 +45,7 @@ class Relation:
         """Whether the predicate has no targets."""
         return len(self.targets) == 0
 
-    def target_truth(self) -> FloatArray:
+    def target_truth(self) -> Floats:
         """Return the true value of every target, NaN where none is given, float64[targets]."""
         n = len(self.targets)
         first = _first(np.concatenate((self.targets.columns, self.truth.columns), axis=1))[n:]
@@ -110,9 +107,9 @@ class _Rows:
     """The rows of one file; ``lines`` (n,) are their numbers from 1."""
 
     text: Source
-    columns: IntArray
-    values: FloatArray
-    lines: NDArray[np.int64]
+    columns: Ints32
+    values: Floats
+    lines: Ints
 
     def error(self, row: int, message: str, field: int = 0) -> LocatedError:
         """Return the error for a field of a row."""
@@ -151,7 +148,7 @@ def _read(path: Path, name: str, arity: int, missing: float, constants: dict[str
     return _Rows(text, columns, values, np.array(numbers, np.int64))
 
 
-def _interned(names: Sequence[str], constants: dict[str, int]) -> IntArray:
+def _interned(names: Sequence[str], constants: dict[str, int]) -> Ints32:
     """Return the numbers of constants, new ones for new constants in order of occurrence."""
     for name in dict.fromkeys(names):
         constants.setdefault(name, len(constants))
@@ -160,7 +157,7 @@ def _interned(names: Sequence[str], constants: dict[str, int]) -> IntArray:
 
 def _values(
     fields: list[str], missing: float, text: Source, lines: list[int], arity: int
-) -> FloatArray:
+) -> Floats:
     """Return truth values; an empty field has the value that is missing."""
     try:
         values = np.fromiter(map(float, fields), np.float64, len(fields))
@@ -215,7 +212,7 @@ def _united(files: Sequence[_Rows], arity: int) -> Table:
     return Table(columns[:, kept], values[kept])
 
 
-def _first(columns: IntArray) -> NDArray[np.int64]:
+def _first(columns: Ints32) -> Ints:
     """Return for each row the index of the first row that is equal."""
     order = np.lexsort(columns)
     ordered = columns[:, order]

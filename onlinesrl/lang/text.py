@@ -95,7 +95,7 @@ def show_atom(atom: Atom, leaf: Callable[[Leaf], str] = show_leaf) -> str:
     return f"{atom.predicate}({', '.join(show_term(each, leaf) for each in atom.terms)})"
 
 
-def show_ground(name: str, constants: Sequence[object]) -> str:
+def spell_atom(name: str, constants: Sequence[object]) -> str:
     """Spell a ground atom."""
     return show_atom(Atom(name, tuple(Constant(str(each)) for each in constants)))
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
+from onlinesrl.arrays import Ints
 from onlinesrl.confusion import Confusion, Pair
 from onlinesrl.errors import ExampleError
-from onlinesrl.ground.model import Indices
 from onlinesrl.lang.example import Constant, Example, ValuedAtom
 from onlinesrl.learn.slowest import Slowest
 from onlinesrl.learn.updates import Update
@@ -66,17 +66,17 @@ Item: TypeAlias = Example | ExampleError | Answered
 class Tally:
     """Whole-number counts over a batch, for the metrics."""
 
-    counts: Indices  # [7], metrics.HITS .. EXACT
+    counts: Ints  # [7], metrics.HITS .. EXACT
     labelled: int
     predicted: int  # now, and not before: the examples that are no Answered ones
     certified: int
     audited: int
     unsolved: int  # a search ended at its limit, whether the example was put aside or not
     routes: Mapping[str, int]
-    by_class: Mapping[str, Indices]  # hits, false alarms, misses
+    by_class: Mapping[str, Ints]  # hits, false alarms, misses
     errors: Mapping[str, int]  # the bad ones, by ExampleError's kinds
     l1: int | None = None  # in units of metrics.UNIT; None for Markov logic
-    predicates: Mapping[str, Indices] = field(default_factory=dict)  # as by_class
+    predicates: Mapping[str, Ints] = field(default_factory=dict)  # as by_class
     ranking: Mapping[str, Ranking] = field(default_factory=dict)  # of scores, by predicate
     pairs: Mapping[Pair, int] | None = field(default_factory=dict)  # see confusion.pairs
     skipped: int = 0  # ground rules left out: they reach an atom neither observed nor a target

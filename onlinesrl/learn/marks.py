@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onlinesrl.arrays import Ints
 from onlinesrl.confusion import Pair
-from onlinesrl.ground.model import Indices
 
 SAID, TRUE = 1, 2
 """The marks of an atom, which add up."""
@@ -20,21 +20,21 @@ _OUTCOMES = [SAID | TRUE, SAID, TRUE]
 class Marks(NamedTuple):
     """The atoms of worlds that are true or predicted, world by world, [atom]."""
 
-    world: Indices
-    query: Indices
-    key: Indices  # the number among the groundings of the query predicate
-    mark: Indices
+    world: Ints
+    query: Ints
+    key: Ints  # the number among the groundings of the query predicate
+    mark: Ints
 
-    def of(self, chosen: Indices) -> Marks:
+    def of(self, chosen: Ints) -> Marks:
         """Return the chosen ones."""
         return Marks(*(column[chosen] for column in self))
 
-    def by_query(self, queries: int) -> Indices:
+    def by_query(self, queries: int) -> Ints:
         """Return hits, false alarms and misses of each query predicate, int64[queries, 3]."""
         found = np.bincount(4 * self.query + self.mark, minlength=4 * queries)
         return found.reshape(queries, 4)[:, _OUTCOMES]
 
-    def classes(self, sizes: Indices, argument: int) -> tuple[Indices, Indices]:
+    def classes(self, sizes: Ints, argument: int) -> tuple[Ints, Ints]:
         """Return the class of each atom, by the chosen argument, and its unit, by the others.
 
         ``sizes`` int64[world, arguments] are the numbers of constants of the key's digits; all atoms are
@@ -46,7 +46,7 @@ class Marks(NamedTuple):
         return rest // below, above * below + rest % below
 
     def pairs(
-        self, sizes: Indices, argument: int, names: Callable[[int], Sequence[object]], shared: bool
+        self, sizes: Ints, argument: int, names: Callable[[int], Sequence[object]], shared: bool
     ) -> Counter[Pair] | None:
         """Return the counts of (true class, predicted class); None where a unit has several classes.
 

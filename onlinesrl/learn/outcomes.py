@@ -11,15 +11,15 @@ from typing import TypeAlias
 import msgspec
 import numpy as np
 
+from onlinesrl.arrays import Bytes, Ints
 from onlinesrl.confusion import Confusion, Pair, pairs
 from onlinesrl.errors import printable
 from onlinesrl.ground import reasons
 from onlinesrl.ground.grounder import Grounder
-from onlinesrl.ground.model import Indices
 from onlinesrl.ground.pack import World
 from onlinesrl.infer.diagnostics import Diagnostics
-from onlinesrl.kernels import network, plans
 from onlinesrl.kernels import outcome as k
+from onlinesrl.kernels import plans
 from onlinesrl.kernels.plans import INFEASIBLE
 from onlinesrl.lang.example import Constant, ValuedAtom, arguments
 from onlinesrl.learn.learner import Outcome, Prediction, Tally
@@ -248,7 +248,7 @@ class Teller:
                 found.setdefault(name, Ranking()).add(scores, np.array(is_true, np.bool_))
         return found
 
-    def _marks(self, taken: Taken, chosen: network.Bytes) -> Marks:
+    def _marks(self, taken: Taken, chosen: Bytes) -> Marks:
         """Return the true and predicted atoms of chosen worlds whose truth is known."""
         out, n = taken.out, int(taken.out.true_start[-1])
         world = np.repeat(np.arange(len(chosen)), np.diff(out.true_start))
@@ -256,7 +256,7 @@ class Teller:
         kept = chosen & (taken.batch.labelled != 0)
         return Marks(world, *(each.astype(np.int64) for each in columns)).of(kept[world])
 
-    def _by_predicate(self, taken: Taken, marks: Marks, good: network.Bytes) -> dict[str, Indices]:
+    def _by_predicate(self, taken: Taken, marks: Marks, good: Bytes) -> dict[str, Ints]:
         """Return hits, false alarms and misses of each query predicate."""
         query = self.layout.plan.query
         found = dict(zip(query, marks.by_query(len(query)), strict=True))
@@ -268,7 +268,7 @@ class Teller:
                         found[name][column] += 1
         return found
 
-    def _pairs(self, taken: Taken, marks: Marks, good: network.Bytes) -> Mapping[Pair, int] | None:
+    def _pairs(self, taken: Taken, marks: Marks, good: Bytes) -> Mapping[Pair, int] | None:
         """Return how often each class was predicted for each true one; see ``confusion.pairs``."""
         confusion, q = Confusion(), self.by.query
         if q < 0:
@@ -298,7 +298,7 @@ class Teller:
                 confusion.add(pairs(atoms, argument))
         return confusion.counts
 
-    def _by_class(self, taken: Taken, good: network.Bytes) -> dict[str, Indices]:
+    def _by_class(self, taken: Taken, good: Bytes) -> dict[str, Ints]:
         if self.by.query < 0:
             return {}
         code, out = self.layout.plans, taken.out
@@ -309,7 +309,7 @@ class Teller:
             names = self.layout.constants[self.layout.types[kind]]
             table = out.by_class.reshape(len(sizes), -1, 3)[good].sum(axis=0)
             return dict(zip(names, table, strict=True))
-        found: dict[str, Indices] = {}
+        found: dict[str, Ints] = {}
         for w in np.flatnonzero(good).tolist():
             rows = out.by_class[out.class_start[w] : out.class_start[w + 1]]
             for name, row in zip(self.packer.names(taken.batch, w, kind), rows, strict=True):

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from onlinesrl.ground.model import Floats
+from onlinesrl.arrays import Floats
 from onlinesrl.lang.psl_ast import LARGEST, PslProgram, PslRule
 from onlinesrl.lang.psl_text import show_unweighted
 from onlinesrl.learn.updates import Update

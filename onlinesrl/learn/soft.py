@@ -14,24 +14,22 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from onlinesrl.arrays import Bools, Floats, Ints
 from onlinesrl.confusion import Confusion, pairs
-from onlinesrl.errors import ExampleError, ModelError
+from onlinesrl.errors import ExampleError, Infeasible, ModelError
 from onlinesrl.ground.background import Background
 from onlinesrl.ground.hinges import HINGE, HingeModel
-from onlinesrl.ground.model import Floats, Indices
-from onlinesrl.ground.pack import show_atom
 from onlinesrl.ground.psl import Grounder
 from onlinesrl.ground.psl_rows import Problem, TooManyRows
 from onlinesrl.ground.worlds import SoftPacker, World
-from onlinesrl.infer.engine import Infeasible, Relaxed, RelaxedEngine
+from onlinesrl.infer.hinge_engine import HingeEngine, HingeSolution
 from onlinesrl.kernels.features import measure
-from onlinesrl.lang.example import Atoms, Example, ValuedAtom
+from onlinesrl.lang.example import Atoms, Example, ValuedAtom, show_ground_atom
 from onlinesrl.lang.psl_ast import PslProgram
 from onlinesrl.lang.psl_text import show_program
 from onlinesrl.learn.learner import Answered, Item, Outcome, Prediction, Tally
@@ -73,17 +71,14 @@ class SoftInference:
     has one is bad.
     """
 
-    engine: RelaxedEngine
+    engine: HingeEngine
     fallback: bool = True
     skip: bool = False
     max_groundings: int = 1_000_000
     max_atoms: int = 1_000_000
 
 
-Bools: TypeAlias = NDArray[np.bool_]
-
-
-def _outcomes(said: Bools, true: Bools) -> Indices:
+def _outcomes(said: Bools, true: Bools) -> Ints:
     """Return the numbers of hits, false alarms and misses."""
     return np.array([np.sum(said & true), np.sum(said & ~true), np.sum(true & ~said)])
 
@@ -99,17 +94,17 @@ class _Ground(NamedTuple):
 class _Batch:
     """What a micro-batch comes to, for its tally."""
 
-    counts: Indices = field(default_factory=lambda: np.zeros(7, np.int64))
+    counts: Ints = field(default_factory=lambda: np.zeros(7, np.int64))
     l1: int = 0
     labelled: int = 0
     certified: int = 0
     unsolved: int = 0
     skipped: int = 0
     routes: Counter[str] = field(default_factory=Counter)
-    by: dict[str, Indices] = field(default_factory=dict)
+    by: dict[str, Ints] = field(default_factory=dict)
     pairs: Confusion = field(default_factory=Confusion)
-    predicates: dict[str, Indices] = field(default_factory=dict)
-    scored: dict[str, list[tuple[Indices, Bools]]] = field(default_factory=dict)
+    predicates: dict[str, Ints] = field(default_factory=dict)
+    scored: dict[str, list[tuple[Ints, Bools]]] = field(default_factory=dict)
     bad: Counter[str] = field(default_factory=Counter)
 
     def tally(self) -> Tally:
@@ -282,15 +277,20 @@ class SoftLearner:
         return Outcome(self._scored(world, prediction, units, batch))
 
     def _solve(
-        self, graph: HingeModel, weights: Floats, bonus: Floats | None, start: Relaxed | None
-    ) -> Relaxed:
+        self, graph: HingeModel, weights: Floats, bonus: Floats | None, start: HingeSolution | None
+    ) -> HingeSolution:
         try:
             return self.inference.engine.solve(graph, weights, bonus=bonus, start=start)
         except Infeasible:
             raise ExampleError("no values satisfy the hard rules", "infeasible") from None
 
     def _learn(
-        self, graph: HingeModel, truth: Floats, target: Floats, predicted: Relaxed, batch: _Batch
+        self,
+        graph: HingeModel,
+        truth: Floats,
+        target: Floats,
+        predicted: HingeSolution,
+        batch: _Batch,
     ) -> bool:
         """Find the rival and make the update; ``target`` is Phi(truth).
 
@@ -319,7 +319,9 @@ class SoftLearner:
         if violation <= BROKEN:
             return features
         names = [
-            show_atom(name, args) for name, rows in world.targets.items() for args in rows.values()
+            show_ground_atom(name, args)
+            for name, rows in world.targets.items()
+            for args in rows.values()
         ]
         atoms = graph.variable[graph.start[row] : graph.start[row + 1]].tolist()
         shown = ", ".join(names[atom] for atom in atoms)
@@ -346,8 +348,8 @@ class SoftLearner:
     # outcomes ------------------------------------------------------------------------------------
 
     def _given(
-        self, world: World, found: Relaxed, served: Prediction | None
-    ) -> tuple[Prediction, Indices]:
+        self, world: World, found: HingeSolution, served: Prediction | None
+    ) -> tuple[Prediction, Ints]:
         """Return what is said, and its values as they are counted: with six decimal places."""
         if served is not None:
             said = [atom.value for rows in served.predicted.values() for atom in rows]  # type: ignore[union-attr]
@@ -364,7 +366,7 @@ class SoftLearner:
         return prediction, units
 
     def _scored(
-        self, world: World, prediction: Prediction, units: Indices, batch: _Batch
+        self, world: World, prediction: Prediction, units: Ints, batch: _Batch
     ) -> Prediction:
         """Count how right a prediction is, and say it in it, where the truth is there."""
         if world.truth is not None:
@@ -380,7 +382,7 @@ class SoftLearner:
             prediction.hamming, prediction.l1 = wrong, l1 / UNIT
         return prediction
 
-    def _predicted(self, world: World, units: Indices) -> Atoms:
+    def _predicted(self, world: World, units: Ints) -> Atoms:
         values = iter((units / UNIT).tolist())
         return {
             name: [ValuedAtom(args, next(values)) for args in rows.values()]
@@ -388,7 +390,7 @@ class SoftLearner:
         }
 
     def _count_predicates(
-        self, world: World, units: Indices, said: Bools, true: Bools, batch: _Batch
+        self, world: World, units: Ints, said: Bools, true: Bools, batch: _Batch
     ) -> None:
         """Count hits, false alarms, misses and scores of each predicate's atoms, and by class."""
         first = 0

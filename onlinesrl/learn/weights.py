@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from onlinesrl.arrays import Floats, Ints32
 from onlinesrl.ground.encode import Layout, block_layout
 from onlinesrl.ground.pack import Domain
 from onlinesrl.kernels import weights as k
 from onlinesrl.kernels.jit import ready
-from onlinesrl.kernels.network import ROWS, Floats, Ints32, Network
+from onlinesrl.kernels.network import ROWS, Network
 from onlinesrl.lang.example import Constant
 from onlinesrl.lang.normal import Clause
 from onlinesrl.learn.updates import Cda2, Update

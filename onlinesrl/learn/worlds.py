@@ -9,17 +9,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from onlinesrl import interrupt
-from onlinesrl.errors import OnlinesrlError
+from onlinesrl.arrays import Floats, Ints
+from onlinesrl.errors import Infeasible, OnlinesrlError, Unsolved
 from onlinesrl.ground.convert import clause_model, clause_weights
 from onlinesrl.ground.grounder import LIMITS, Grounder, Limits
-from onlinesrl.ground.model import ClauseModel, Floats, Indices, State
+from onlinesrl.ground.model import ClauseModel, State
 from onlinesrl.infer.engine import (
-    Infeasible,
     MapEngine,
     MarginalEngine,
     RankingEngine,
     Solution,
-    Unsolved,
 )
 from onlinesrl.interrupt import leavable
 from onlinesrl.kernels import elimination, narrow, network, outcome
@@ -107,7 +106,7 @@ class Worlds:
         made = order.structure_memory(atoms, rows, tables, 4 * tables, interrupt.flag())
         self.tables, self.room["tables"], self._fit = made, tables, (atoms, rows)
 
-    def output(self, worlds: int, classes: Indices) -> outcome.Output:
+    def output(self, worlds: int, classes: Ints) -> outcome.Output:
         """Return room for what will be said of so many worlds; ``classes`` are [world + 1] sums."""
         room = self.room["output"]
         return outcome.Output(
@@ -268,7 +267,7 @@ class Worlds:
             if learning:
                 self._find_rival(taken, w, model, place)
 
-    def _predict(self, taken: Taken, w: int, model: ClauseModel, place: Indices) -> None:
+    def _predict(self, taken: Taken, w: int, model: ClauseModel, place: Ints) -> None:
         """Predict a world and say so. Raises Unsolved, Infeasible."""
         ground = self.weights.of(self.grounder.net, averaged=True)
         weight = clause_weights(model, place, ground)
@@ -287,7 +286,7 @@ class Worlds:
                 if second is not None:
                     taken.out.margin[w] = found.score - second.score
 
-    def _find_rival(self, taken: Taken, w: int, model: ClauseModel, place: Indices) -> None:
+    def _find_rival(self, taken: Taken, w: int, model: ClauseModel, place: Ints) -> None:
         """Learn from a world, if its rival is proven or need not be. Raises Unsolved, Infeasible."""
         net, state, update = self.grounder.net, self.state, self.weights.update
         elimination.set_bonus(net, state.truth, update.loss == "ml", state.bonus)

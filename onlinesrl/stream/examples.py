@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from onlinesrl.errors import ExampleError, OnlinesrlError
-from onlinesrl.ground.pack import show_atom
 from onlinesrl.lang.dialect import ALCHEMY, Dialect
 from onlinesrl.lang.example import (
     Atoms,
@@ -20,6 +19,7 @@ from onlinesrl.lang.example import (
     ValuedAtom,
     decode,
     decode_label,
+    show_ground_atom,
 )
 from onlinesrl.stream.choice import Choice
 from onlinesrl.stream.files import Record
@@ -154,7 +154,7 @@ class Reader:
         for name, args, value, _ in atoms:
             constants: list[Constant] = list(args)
             if value is None:
-                raise ExampleError(f"atom {show_atom(name, args)} is given as unknown (?)")
+                raise ExampleError(f"atom {show_ground_atom(name, args)} is given as unknown (?)")
             atom = constants if value is True else ValuedAtom(constants, float(value))
             (truth if name in self.query else evidence).setdefault(name, []).append(atom)
         stem = os.fsencode(Path(record.file).stem).decode(errors="backslashreplace")

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlinesrl import inference
-from onlinesrl.errors import ExampleError
+from onlinesrl.errors import ExampleError, Infeasible
 from onlinesrl.infer.brute import MAX_ATOMS, Brute, _scores
-from onlinesrl.infer.engine import Infeasible
 from onlinesrl.lang.example import Example, ValuedAtom
 from tests.ground.naive import Atom, Soft, World, holds, model
 from tests.ground.programs import FOUND, Case, cases

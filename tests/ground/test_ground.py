@@ -10,11 +10,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from onlinesrl.errors import Infeasible
 from onlinesrl.ground.convert import clause_model
 from onlinesrl.ground.model import validate
 from onlinesrl.ground.plan import compile_program
 from onlinesrl.infer.brute import MAX_ATOMS, Brute
-from onlinesrl.infer.engine import Infeasible
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Mpe
 from onlinesrl.kernels import ground, learn

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import reject
 from hypothesis import strategies as st
 
+from onlinesrl.errors import Infeasible
 from onlinesrl.ground.model import State
-from onlinesrl.infer.engine import Infeasible
 from onlinesrl.infer.reduce import Reduced, reduced
 from onlinesrl.kernels import walksat
 from onlinesrl.kernels.clauses import Clauses

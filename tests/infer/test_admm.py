@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from onlinesrl.errors import Infeasible
 from onlinesrl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE, PLAIN
 from onlinesrl.infer.admm import Admm, AdmmState
 from onlinesrl.infer.dual import lower_bound
-from onlinesrl.infer.engine import Infeasible
 from onlinesrl.infer.qp import Qp
 from tests.infer.hinge_models import (
     Rows,

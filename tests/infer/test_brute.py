@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from onlinesrl.errors import Infeasible
 from onlinesrl.infer.brute import MAX_ATOMS, Brute
-from onlinesrl.infer.engine import Infeasible, value
+from onlinesrl.infer.engine import value
 from tests.infer.models import Problem, clause_model, problems
 
 

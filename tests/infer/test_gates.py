@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from onlinesrl.errors import ExampleError
-from onlinesrl.infer.engine import Infeasible
+from onlinesrl.errors import ExampleError, Infeasible
 from onlinesrl.infer.gates import LEVELS, Gate, definitions
 from onlinesrl.infer.gibbs import Gibbs
 from onlinesrl.infer.marginals import Exact

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from onlinesrl.errors import Infeasible
 from onlinesrl.infer.brute import Brute
-from onlinesrl.infer.engine import Infeasible, Solution, value
+from onlinesrl.infer.engine import Solution, value
 from onlinesrl.infer.ilp import Ilp, Unsolved, _Merged, _Program
 from tests.infer.models import Problem, clause_model, instance, problems
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from onlinesrl.errors import Infeasible, Unsolved
 from onlinesrl.infer.brute import Brute
-from onlinesrl.infer.engine import Infeasible, Unsolved
 from onlinesrl.infer.lp import Lp, rounded
 from onlinesrl.testing import check_map_engine
 from tests.infer import networks

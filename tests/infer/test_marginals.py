@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from onlinesrl.infer.engine import Infeasible
+from onlinesrl.errors import Infeasible
 from onlinesrl.infer.gibbs import Gibbs
 from onlinesrl.infer.marginals import Exact, Narrow, marginals
 from onlinesrl.infer.mcsat import McSat

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from onlinesrl.errors import Infeasible
 from onlinesrl.infer import chains
 from onlinesrl.infer.chains import Chains
-from onlinesrl.infer.engine import Infeasible
 from onlinesrl.infer.gibbs import Gibbs
 from onlinesrl.infer.marginals import Exact
 from onlinesrl.infer.mcsat import McSat

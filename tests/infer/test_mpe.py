@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onlinesrl.errors import Infeasible
 from onlinesrl.ground.model import validate
 from onlinesrl.infer.brute import Brute
-from onlinesrl.infer.engine import Infeasible, Solution, value
+from onlinesrl.infer.engine import Solution, value
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Elimination, Mpe, Wide, components, restrict
 from tests.infer.models import Problem, clause_model, instance, problems

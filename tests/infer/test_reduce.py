@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from onlinesrl.errors import Infeasible
 from onlinesrl.infer.brute import Brute
-from onlinesrl.infer.engine import Infeasible, value
+from onlinesrl.infer.engine import value
 from onlinesrl.infer.reduce import reduced
 from tests.infer import plain
 from tests.infer.models import Problem, clause_model, problems

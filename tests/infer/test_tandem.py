@@ -10,11 +10,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from onlinesrl.errors import StorageError, UsageError
+from onlinesrl.errors import Infeasible, StorageError, UsageError
 from onlinesrl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE, PLAIN, HingeModel
 from onlinesrl.infer.admm import AdmmState
 from onlinesrl.infer.dual import conjugates
-from onlinesrl.infer.engine import Infeasible, Relaxed
+from onlinesrl.infer.hinge_engine import HingeSolution
 from onlinesrl.infer.pages import Pages
 from onlinesrl.infer.qp import Qp
 from onlinesrl.infer.tandem import Tandem, _Descent, _Rounds
@@ -135,7 +135,7 @@ def test_the_rounds_of_admm_are_those_in_memory(folder, problem):
             descent.weigh(page)
         assume(not np.any(descent.ridge))
         dual = conjugates(model, weights).slope(model.forms(descent.y))
-        start = Relaxed(descent.y, 0.0, dual, 0.0, 0.0, 0, "", certified=False)
+        start = HingeSolution(descent.y, 0.0, dual, 0.0, 0.0, 0, "", certified=False)
         state = AdmmState(model, weights, None, start)
         rounds = _Rounds(pages, descent)
         found = rounds.start()

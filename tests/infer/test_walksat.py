@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onlinesrl.errors import Infeasible, Unsolved
 from onlinesrl.infer.brute import Brute
-from onlinesrl.infer.engine import Infeasible, Unsolved
 from onlinesrl.infer.reduce import Reduced, reduced
 from onlinesrl.infer.walksat import WalkSat, feasible_state
 from onlinesrl.kernels import completion, walksat

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onlinesrl.errors import Infeasible
 from onlinesrl.ground.hinges import AT_MOST, HINGE, PLAIN, HingeModel
 from onlinesrl.ground.model import Floats
 from onlinesrl.infer.admm import Admm, AdmmState
 from onlinesrl.infer.dual import conjugates, lower_bound, weighted_rows
-from onlinesrl.infer.engine import Infeasible
 from onlinesrl.kernels import admm_rows
 from onlinesrl.kernels import admm_solve as kernel
 from tests.infer.hinge_models import hinge_problems

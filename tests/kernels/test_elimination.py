@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onlinesrl.errors import Infeasible
 from onlinesrl.ground.convert import clause_model, network_of
 from onlinesrl.ground.model import validate
 from onlinesrl.infer.brute import Brute
-from onlinesrl.infer.engine import Infeasible
 from onlinesrl.kernels import elimination, network
 from tests.infer.models import Problem, problems
 from tests.infer.models import clause_model as model_of

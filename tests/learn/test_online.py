@@ -11,12 +11,12 @@ from conftest import MODEL
 from learners import examples, learn, named, new_learner, state
 from textbook import CERTIFIED, Round, textbook
 
-from onlinesrl.errors import ExampleError
+from onlinesrl.errors import ExampleError, Infeasible
 from onlinesrl.ground.convert import clause_model
 from onlinesrl.ground.model import ClauseModel, Floats
 from onlinesrl.ground.plan import compile_program
 from onlinesrl.infer.brute import Brute
-from onlinesrl.infer.engine import Infeasible, Solution
+from onlinesrl.infer.engine import Solution
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Mpe
 from onlinesrl.kernels import learn as k

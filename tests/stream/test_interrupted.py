@@ -18,9 +18,9 @@ import pytest
 from conftest import REPO, Job, wait
 
 from onlinesrl import interrupt
+from onlinesrl.errors import Infeasible
 from onlinesrl.ground.convert import network_of
 from onlinesrl.ground.model import ClauseModel, Floats
-from onlinesrl.infer.engine import Infeasible
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Elimination, Wide
 from onlinesrl.infer.solvers import SOLVERS, Highs

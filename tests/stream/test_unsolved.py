@@ -13,7 +13,7 @@ import pytest
 from conftest import Job, wait
 
 from onlinesrl.config import load
-from onlinesrl.infer.engine import Unsolved
+from onlinesrl.errors import Unsolved
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.lang.example import decode
 from onlinesrl.learn.online import OnlineLearner
