@@ -42,6 +42,7 @@ LOSSES: Mapping[str, tuple[Literal["ml", "pl"], ...]] = {
     "mira": ("pl",),
     "subgradient": ("ml",),
     "perceptron": ("pl",),
+    "adagrad": ("ml", "pl"),
 }
 """The losses each update takes; the first is its default."""
 
@@ -223,7 +224,7 @@ class Source(_Section):
 class Learner(_Section):
     """The online update, its loss and its constants (Huynh & Mooney 2010, Algorithm 3)."""
 
-    update: Literal["cda1", "cda2", "mira", "subgradient", "perceptron"] = "cda2"
+    update: Literal["cda1", "cda2", "mira", "subgradient", "perceptron", "adagrad"] = "cda2"
     """the online update."""
     loss: Literal["ml", "pl"] = "ml"
     """the rival of the truth is the loss-augmented (ml) or the plain (pl) prediction; the default

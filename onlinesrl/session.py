@@ -28,7 +28,8 @@ from onlinesrl.lang.weights import alchemy_text
 from onlinesrl.learn.learner import Learner
 from onlinesrl.learn.online import OnlineLearner
 from onlinesrl.learn.rule_weights import RuleWeights
-from onlinesrl.learn.updates import UPDATES, Update
+from onlinesrl.learn.update import Update
+from onlinesrl.learn.updates import UPDATES
 from onlinesrl.learn.worlds import Inference
 from onlinesrl.progress import Progress, Warn, acknowledge, warn
 from onlinesrl.results import read_summary, write_results

@@ -38,10 +38,10 @@ class Background:
 
         Raises ExampleError where its evidence says otherwise.
         """
+        if not self.atoms:
+            return example
         self._check(example.evidence)
         names = self.atoms if of is None else [name for name in self.atoms if name in of]
-        if not names:
-            return example
         evidence: Atoms = dict(example.evidence)
         for name in names:
             evidence[name] = [*self.atoms[name], *evidence.get(name, ())]

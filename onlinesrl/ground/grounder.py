@@ -14,6 +14,7 @@ from onlinesrl.ground.encode import Layout
 from onlinesrl.ground.pack import KEYS, AtomNames, Domain, LimitKeys, Packer
 from onlinesrl.ground.reasons import KINDS, Reasons
 from onlinesrl.kernels import candidates, network, plans, truth
+from onlinesrl.kernels.jit import ready
 from onlinesrl.lang.example import Constant, Example
 
 
@@ -27,6 +28,8 @@ class Limits:
 
 
 LIMITS = Limits()
+ROOM = {plans.GROW_ATOMS: "atoms", plans.GROW_ROWS: "rows", plans.GROW_INDEX: "index"}
+"""What a kernel that stopped for want of room needs more of."""
 
 
 class Grounder:
@@ -77,9 +80,14 @@ class Grounder:
             types += [found.types, *(each.types for each in found.exclusions)]
         return max(map(len, types), default=0)
 
-    def _grow(self, status: int) -> None:
+    def grow(self, status: int) -> None:
         """Make twice the room for what a kernel stopped at."""
-        self.allocate(**{**self.room, _ROOM[status]: 2 * self.room[_ROOM[status]]})
+        self.allocate(**{**self.room, ROOM[status]: 2 * self.room[ROOM[status]]})
+
+    def compile(self, batch: plans.Batch) -> None:
+        """Compile the kernel that grounds a world of such a batch, or load it from the cache."""
+        code, net, s, limits = self.layout.plans, self.net, self.scratch, self.limits
+        ready(truth.ground_labelled, code, batch, 0, net, s, self.truth, limits.atoms, 0)
 
     # worlds --------------------------------------------------------------------------------------
 
@@ -98,7 +106,7 @@ class Grounder:
             if status == plans.GROW_DATA:
                 batch = _with_room(batch)
             elif status != plans.OK:
-                self._grow(status)
+                self.grow(status)
         return replace(batch, listed=np.where(found, np.uint8(plans.FOUND), batch.listed))
 
     def ground(self, batch: plans.Batch, w: int) -> tuple[int, int]:
@@ -114,9 +122,9 @@ class Grounder:
                 self.limits.atoms,
                 self.limits.groundings,
             )
-            if status not in _ROOM:
+            if status not in ROOM:
                 return status, detail
-            self._grow(status)
+            self.grow(status)
 
     def atoms(self, batch: plans.Batch, w: int) -> Iterator[tuple[str, int, list[list[Constant]]]]:
         """Yield the query predicates of the world just ground: name, first atom, all arguments."""
@@ -155,9 +163,6 @@ class Grounder:
         of = rule[self.net.row_clause[:rows]]
         sizes = np.bincount(of, self.net.row_len[:rows], minlength=len(plan.program.rules))
         return sizes.astype(np.int64)
-
-
-_ROOM = {plans.GROW_ATOMS: "atoms", plans.GROW_ROWS: "rows", plans.GROW_INDEX: "index"}
 
 
 def _with_room(batch: plans.Batch) -> plans.Batch:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onlinesrl.arrays import Bools, Bytes, Floats, Ints32
+from onlinesrl.arrays import Bools, Bytes, Floats, Ints, Ints32
 
 State = Bytes
 """One truth value, 0 or 1, for every open atom."""
@@ -30,7 +30,7 @@ class ClauseModel:
     """
 
     n_atoms: int
-    start: Indices
+    start: Ints
     literals: Ints32
     hard: Bools
     group: Ints32

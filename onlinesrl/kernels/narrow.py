@@ -1,53 +1,78 @@
-"""Prediction and rival of a world that is narrow enough for elimination, each in one call from Python."""
+"""A world that is narrow enough for elimination: ground, predicted and told, and its gap, in two calls."""
 
 import numpy as np
 
 from onlinesrl.arrays import Floats
 from onlinesrl.kernels.elimination import eliminate, set_bonus
+from onlinesrl.kernels.frames import Frame
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import Network, soft_score
-from onlinesrl.kernels.outcome import State
-from onlinesrl.kernels.structure import Structure
-from onlinesrl.kernels.weights import Weights, effective, gap
+from onlinesrl.kernels.network import ROWS, Network, soft_score
+from onlinesrl.kernels.outcome import By, Output, State, record
+from onlinesrl.kernels.plans import INFEASIBLE, OK, Batch, Plans, Scratch
+from onlinesrl.kernels.structure import SOLVED, TABLES_FULL, Structure, structure
+from onlinesrl.kernels.truth import ground_labelled
+from onlinesrl.kernels.weights import Weights, effective, gap, number
+
+GROW_WEIGHTS, GROW_TABLES, GROW_OUTPUT, GROW_CLAUSES = 4, 5, 6, 8
+TOO_WIDE = 9
+ELIMINATION = 0
+
+
+class Pass(Frame):
+    """What the worlds of a batch are read from, and the memory that each is written to."""
+
+    plans: Plans
+    batch: Batch
+    net: Network
+    scratch: Scratch
+    structure: Structure
+    weights: Weights
+    weight: Floats  # [ground clause]
+    state: State
+    by: By
+    out: Output
+    max_atoms: int
+    max_groundings: int
 
 
 @kernel
-def predict(
-    net: Network,
-    st: Structure,
-    weights: Weights,
-    cu: float,
-    cv: float,
-    weight: Floats,
-    state: State,
-) -> float:
-    """Write the best state to ``predicted``; returns its score, -inf: the hard part is infeasible.
+def predict(p: Pass, w: int, cu: float, cv: float, learning: bool) -> tuple[int, int]:
+    """Ground a world, predict it by the weights base + cu u + cv v, and write what is said of it.
 
-    The weights of the ground clauses, base + cu u + cv v, are written to ``weight``.
+    Returns a status and what it is about: GROW_*, more room is needed; TOO_WIDE, the world is ground, its
+    weights have their numbers, and another engine is to predict it.
     """
+    net, state = p.net, p.state
+    status, detail = ground_labelled(
+        p.plans, p.batch, w, net, p.scratch, state.truth, p.max_atoms, p.max_groundings
+    )
+    if status != OK:
+        return status, detail
+    if not number(p.plans, net, p.weights, learning and p.batch.labelled[w] == 1):
+        return GROW_WEIGHTS, -1
+    if net.clause_start[net.size[ROWS]] > len(p.weight):
+        return GROW_CLAUSES, -1
+    found = structure(net, p.structure)
+    if found != SOLVED:
+        return GROW_TABLES if found == TABLES_FULL else TOO_WIDE, -1
     set_bonus(net, state.truth, False, state.bonus)
-    effective(net, weights.value, cu, cv, weight)
-    if eliminate(net, st, weight, state.bonus, state.predicted) == -np.inf:
-        return -np.inf
-    return soft_score(net, state.predicted, weight)
+    effective(net, p.weights.value, cu, cv, p.weight)
+    if eliminate(net, p.structure, p.weight, state.bonus, state.predicted) == -np.inf:
+        return INFEASIBLE, -1
+    score = soft_score(net, state.predicted, p.weight)
+    if not record(p.plans, p.batch, w, net, state, p.by, ELIMINATION, score, p.out):
+        return GROW_OUTPUT, -1
+    return OK, -1
 
 
 @kernel
-def find_gap(
-    net: Network,
-    st: Structure,
-    weights: Weights,
-    cu: float,
-    augmented: bool,
-    weight: Floats,
-    state: State,
-) -> tuple[int, float]:
-    """Write the best state, by base + cu u and the Hamming loss if ``augmented``, to ``rival``.
+def find_gap(p: Pass, cu: float, augmented: bool) -> tuple[int, float]:
+    """Find the rival of the world just predicted, by base + cu u and the Hamming loss if ``augmented``.
 
-    Returns what ``weights.gap`` does, -1 and 0 where the hard part is infeasible.
+    Returns what ``weights.gap`` does.
     """
+    net, state = p.net, p.state
     set_bonus(net, state.truth, augmented, state.bonus)
-    effective(net, weights.value, cu, 0.0, weight)
-    if eliminate(net, st, weight, state.bonus, state.rival) == -np.inf:
-        return -1, 0.0
-    return gap(net, weights, state.truth, state.rival)
+    effective(net, p.weights.value, cu, 0.0, p.weight)
+    eliminate(net, p.structure, p.weight, state.bonus, state.rival)
+    return gap(net, p.weights, state.truth, state.rival)

@@ -13,7 +13,7 @@ from onlinesrl.confusion import Confusion, Pair
 from onlinesrl.errors import ExampleError
 from onlinesrl.lang.example import Constant, Example, ValuedAtom
 from onlinesrl.learn.slowest import Slowest
-from onlinesrl.learn.updates import Update
+from onlinesrl.learn.update import Update
 from onlinesrl.ranking import Ranking
 
 

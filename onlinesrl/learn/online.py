@@ -12,7 +12,6 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-import numpy as np
 from msgspec.structs import replace
 
 from onlinesrl.errors import ExampleError
@@ -27,7 +26,7 @@ from onlinesrl.lang.example import Example
 from onlinesrl.learn.learner import Answered, Item, Outcome, Prediction, Tally
 from onlinesrl.learn.outcomes import Taken, Teller
 from onlinesrl.learn.together import TOO_LARGE, Together
-from onlinesrl.learn.updates import Update
+from onlinesrl.learn.update import Update
 from onlinesrl.learn.weights import WeightTable
 from onlinesrl.learn.worlds import Inference, Worlds, check_audits
 
@@ -244,12 +243,7 @@ class OnlineLearner:
         """Return the packed worlds, with room for what will be said of them; None: no memory."""
         try:
             batch = self.grounder.batch(learning)
-            classes = np.zeros(len(batch.listed) + 1, np.int64)
-            if self.by.query >= 0:
-                code = self.layout.plans
-                kind = code.query_type[code.query_start[self.by.query] + self.by.argument]
-                np.cumsum(batch.domain[:, kind], out=classes[1:])
-            out = self.worlds.output(len(batch.listed), classes)
+            out = self.worlds.begin(batch)
         except MemoryError:
             return None
         return Taken(batch, self.packer.worlds, out, served)

@@ -27,7 +27,7 @@ import numpy as np
 from onlinesrl.arrays import Floats
 from onlinesrl.lang.psl_ast import LARGEST, PslProgram, PslRule
 from onlinesrl.lang.psl_text import show_unweighted
-from onlinesrl.learn.updates import Update
+from onlinesrl.learn.update import Update
 
 T, ALPHA_RHO, PRIMAL, LOSS = 0, 1, 2, 3
 _SAVED = ("base", "dual", "total", "uses", "scalar")

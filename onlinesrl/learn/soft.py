@@ -36,7 +36,7 @@ from onlinesrl.learn.learner import Answered, Item, Outcome, Prediction, Tally
 from onlinesrl.learn.rule_weights import RuleWeights
 from onlinesrl.learn.slowest import Slowest
 from onlinesrl.learn.together import Apart, Together
-from onlinesrl.learn.updates import Update
+from onlinesrl.learn.update import Update
 from onlinesrl.metrics import UNIT
 from onlinesrl.ranking import Ranking
 

@@ -1,91 +1,9 @@
-"""The online updates, each as the step it makes (online-learning.md; Huynh & Mooney 2010, Algorithm 3).
-
-An example gives the features of its truth less those of a rival, Delta, and their label loss, rho. Weights
-are w_t = base + s_t u_t, with s_t = 1 or, where an update shrinks all weights, 1 / (t - 1); an update is
-u += c Delta, which touches the non-zeros of Delta only. Both languages' weights ask here for c.
-"""
+"""The online updates, each as the step it makes (Huynh & Mooney 2010, Algorithm 3), and all by name."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
-
-from onlinesrl.kernels import weights as kernels
-from onlinesrl.kernels.jit import ready
-
-Floats = NDArray[np.float64]
-Kept = Mapping[str, Floats]
-"""What an update keeps of each weight, float64[weights], by its name in ``columns``."""
-
-
-class Gap(NamedTuple):
-    """What a step depends on, of the gap between a truth and its rival."""
-
-    margin: float  # rho - <base, Delta>
-    dot: float  # <u_t, Delta>
-    norm: float  # ||Delta||^2, in the metric of the step
-    moved: float  # <u, Delta>, in the metric of the step
-    rescaled: float = 0.0  # what that metric makes of ||u||^2, less what it was
-
-
-@dataclass(frozen=True)
-class Update(ABC):
-    """An online update. ``sigma`` is the strength of the regularisation, ``eta`` the size of a step."""
-
-    loss: str = "ml"
-    sigma: float = 0.01
-    eta: float = 1.0
-    max_weights: int | None = None
-    name: ClassVar[str]
-    losses: ClassVar[tuple[str, ...]]
-    """The losses that it takes; the first is its default."""
-    shrinks: ClassVar[bool] = False
-    """Whether each step shrinks all weights by (t - 1) / t."""
-    dual: ClassVar[bool] = True
-    """Whether its steps ascend a dual, whose value bounds the regret."""
-    columns: ClassVar[tuple[str, ...]] = ()
-
-    def scale(self, t: int) -> float:
-        """Return s_t: w_t = base + s_t u_t."""
-        if not self.shrinks:
-            return 1.0
-        return 1.0 / (t - 1) if t > 1 else 0.0
-
-    @abstractmethod
-    def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
-        """Return (c, alpha): the step on u, and the multiplier of the dual (0 where there is none).
-
-        ``margin``, ``dot`` and ``norm`` are rho - <base, Delta>, <u, Delta> and ||Delta||^2 > 0.
-        """
-
-    def compile(self, weights: kernels.Weights, kept: Kept) -> None:
-        """Compile the kernels of ``measure`` and ``move``, or load them from the cache."""
-        ready(kernels.measure, weights, 0, 0.0)
-        ready(kernels.move, weights, 0, 0.0, 0.0)
-
-    def measure(self, weights: kernels.Weights, kept: Kept, n: int, rho: float) -> Gap:
-        """Measure the gap in ``weights.delta``, which touches ``n`` weights."""
-        margin, dot, norm = kernels.measure(weights, n, rho)
-        return Gap(margin, dot, norm, dot)
-
-    def move(self, weights: kernels.Weights, kept: Kept, n: int, c: float, s: float) -> bool:
-        """Make the step, with averages, and forget the gap.
-
-        False, with nothing changed: ``c`` or some weight would not be finite.
-        """
-        return kernels.move(weights, n, c, s)
-
-    def metric(self, kept: Kept, delta: Floats) -> Floats | float:
-        """Return what each weight's step is divided by, once ``delta`` is taken."""
-        return 1.0
-
-    def keep(self, kept: Kept, delta: Floats) -> None:  # noqa: B027 - most keep nothing
-        """Take note of a step along ``delta``, float64[weights]."""
+from onlinesrl.learn.adagrad import AdaGradCda
+from onlinesrl.learn.update import Update
 
 
 class Cda1(Update):
@@ -152,5 +70,5 @@ class Perceptron(Update):
 
 
 UPDATES: dict[str, type[Update]] = {
-    update.name: update for update in (Cda1, Cda2, Mira, Subgradient, Perceptron)
+    update.name: update for update in (Cda1, Cda2, Mira, Subgradient, Perceptron, AdaGradCda)
 }

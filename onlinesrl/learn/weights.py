@@ -22,7 +22,8 @@ from onlinesrl.kernels.jit import ready
 from onlinesrl.kernels.network import ROWS, Network
 from onlinesrl.lang.example import Constant
 from onlinesrl.lang.normal import Clause
-from onlinesrl.learn.updates import Cda2, Update
+from onlinesrl.learn.update import Update
+from onlinesrl.learn.updates import Cda2
 
 KEPT_SHARE = 0.9
 STANDARD = Cda2()
@@ -157,10 +158,9 @@ class WeightTable:
 
     # one world -----------------------------------------------------------------------------
 
-    def compile(self, net: Network) -> None:
+    def compile(self) -> None:
         """Compile the kernels that learning takes, or load them from the cache."""
         a = self.arrays
-        ready(k.number, self.plans, net, a, True)
         ready(k.rehash, a)
         self.update.compile(a, self.kept)
 

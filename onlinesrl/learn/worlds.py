@@ -12,7 +12,7 @@ from onlinesrl import interrupt
 from onlinesrl.arrays import Floats, Ints
 from onlinesrl.errors import Infeasible, OnlinesrlError, Unsolved
 from onlinesrl.ground.convert import clause_model, clause_weights
-from onlinesrl.ground.grounder import LIMITS, Grounder, Limits
+from onlinesrl.ground.grounder import LIMITS, ROOM, Grounder, Limits
 from onlinesrl.ground.model import ClauseModel, State
 from onlinesrl.infer.engine import (
     MapEngine,
@@ -21,11 +21,10 @@ from onlinesrl.infer.engine import (
     Solution,
 )
 from onlinesrl.interrupt import leavable
-from onlinesrl.kernels import elimination, narrow, network, outcome
-from onlinesrl.kernels import structure as order
+from onlinesrl.kernels import elimination, narrow, network, outcome, plans
 from onlinesrl.kernels.jit import ready
 from onlinesrl.kernels.plans import INFEASIBLE, OK
-from onlinesrl.kernels.truth import ground_labelled
+from onlinesrl.kernels.structure import structure_memory
 from onlinesrl.kernels.weights import gap
 from onlinesrl.lang.example import ValuedAtom
 from onlinesrl.learn.outcomes import ELIMINATION, ILP, OVERFLOW, ROUTES, UNSOLVED, Taken
@@ -33,6 +32,13 @@ from onlinesrl.learn.slowest import Slowest
 from onlinesrl.learn.weights import WeightTable
 
 AUDIT_TOLERANCE = 1e-6
+GROWING = {
+    *ROOM,
+    narrow.GROW_WEIGHTS,
+    narrow.GROW_TABLES,
+    narrow.GROW_OUTPUT,
+    narrow.GROW_CLAUSES,
+}
 
 
 class AuditError(OnlinesrlError):
@@ -93,139 +99,78 @@ class Worlds:
         """Begin, also once more, with so many cells of tables and so many atoms to tell of."""
         self.room = {"tables": tables, "output": output}
         self._make_states()
-        self._make_tables(tables)
 
     def _make_states(self) -> None:
-        """Make the states of a world, as large as the grounder's memory."""
-        truth = self.grounder.truth
+        """Make states and tables of a world, as large as the grounder's memory."""
+        truth, room, tables = self.grounder.truth, self.grounder.room, self.room["tables"]
         predicted, rival = np.zeros_like(truth), np.zeros_like(truth)
         self.state = outcome.State(truth, predicted, rival, np.zeros(len(truth)))
-
-    def _make_tables(self, tables: int) -> None:
-        atoms, rows = self.grounder.room["atoms"], self.grounder.room["rows"]
-        made = order.structure_memory(atoms, rows, tables, 4 * tables, interrupt.flag())
-        self.tables, self.room["tables"], self._fit = made, tables, (atoms, rows)
-
-    def output(self, worlds: int, classes: Ints) -> outcome.Output:
-        """Return room for what will be said of so many worlds; ``classes`` are [world + 1] sums."""
-        room = self.room["output"]
-        return outcome.Output(
-            status=np.zeros(worlds, np.int32),
-            detail=np.zeros(worlds, np.int64),
-            route=np.zeros(worlds, np.int32),
-            counts=np.zeros((worlds, 7), np.int64),
-            score=np.zeros(worlds),
-            loss=np.zeros(worlds),
-            margin=np.full(worlds, np.inf),
-            true_start=np.zeros(worlds + 1, np.int64),
-            true_query=np.zeros(room, np.int32),
-            true_key=np.zeros(room, np.int64),
-            true_mark=np.zeros(room, np.uint8),
-            class_start=classes,
-            by_class=np.zeros((int(classes[-1]), 3), np.int64),
+        self.tables = structure_memory(
+            room["atoms"], room["rows"], tables, 4 * tables, interrupt.flag()
         )
 
-    def compile(self) -> None:
-        """Compile the kernels that the worlds take, or load them from the cache."""
-        grounder, state, tables, by = self.grounder, self.state, self.tables, self.by
-        net, truth, plans = grounder.net, grounder.truth, grounder.layout.plans
-        batch, zeros = grounder.batch(learning=True), state.bonus
-        limits = self.inference.limits
-        ready(ground_labelled, plans, batch, 0, net, grounder.scratch, truth, limits.atoms, 0)
-        self.weights.compile(net)
-        out = self.output(0, np.zeros(1, np.int64))
-        ready(outcome.record, plans, batch, 0, net, state, by, 0, 0.0, out)
-        if self.inference.eliminates:
-            ready(order.structure, net, tables)
-            arrays, weight = self.weights.arrays, self.weights.weight
-            ready(narrow.predict, net, tables, arrays, 0.0, 0.0, weight, state)
-            ready(narrow.find_gap, net, tables, arrays, 0.0, False, weight, state)
-        if self.margins and self.inference.eliminates:
-            ready(elimination.margin, net, tables, zeros, truth, 0.0, zeros, truth)
+    def begin(self, batch: plans.Batch) -> outcome.Output:
+        """Return room for what will be said of the worlds of a batch, which is taken next."""
+        room, worlds = self.room["output"], len(batch.listed)
+        classes = np.zeros(worlds + 1, np.int64)
+        if self.by.query >= 0:
+            code = self.grounder.layout.plans
+            kind = code.query_type[code.query_start[self.by.query] + self.by.argument]
+            np.cumsum(batch.domain[:, kind], out=classes[1:])
+        self.batch, self.out = (
+            batch,
+            outcome.Output(
+                status=np.zeros(worlds, np.int32),
+                detail=np.zeros(worlds, np.int64),
+                route=np.zeros(worlds, np.int32),
+                counts=np.zeros((worlds, 7), np.int64),
+                score=np.zeros(worlds),
+                loss=np.zeros(worlds),
+                margin=np.full(worlds, np.inf),
+                true_start=np.zeros(worlds + 1, np.int64),
+                true_query=np.zeros(room, np.int32),
+                true_key=np.zeros(room, np.int64),
+                true_mark=np.zeros(room, np.uint8),
+                class_start=classes,
+                by_class=np.zeros((int(classes[-1]), 3), np.int64),
+            ),
+        )
+        self._set_pass()
+        return self.out
 
-    # one world -----------------------------------------------------------------------------
+    def _set_pass(self) -> None:
+        """Have the kernels use the memory that there is now."""
+        grounder, weights, limits = self.grounder, self.weights, self.inference.limits
+        self.memory = narrow.Pass(
+            grounder.layout.plans,
+            self.batch,
+            grounder.net,
+            grounder.scratch,
+            self.tables,
+            weights.arrays,
+            weights.weight,
+            self.state,
+            self.by,
+            self.out,
+            limits.atoms,
+            limits.groundings,
+        )
 
-    def take(self, taken: Taken, w: int, learning: bool, audit: bool = False) -> None:
-        """Take a world, writing what is said of it. Raises Interrupted, and nothing has been learned.
-
-        With ``audit`` the ILP solves it whole as well.
-        """
-        out, batch = taken.out, taken.batch
-        out.true_start[w + 1] = out.true_start[w]
-        status, detail = self.grounder.ground(batch, w)
-        if status != OK:
-            out.status[w], out.detail[w] = status, detail
-            return
-        if self.state.truth is not self.grounder.truth:
+    def _grow(self, status: int, taken: Taken) -> None:
+        """Make room for what a kernel stopped at."""
+        if status in ROOM:
+            self.grounder.grow(status)
             self._make_states()
-        learning = learning and bool(batch.labelled[w])
-        self.weights.number(self.grounder.net, learning)
-        try:
-            if self.inference.eliminates and self._narrow():
-                if audit:
-                    self._audit(taken, w)
-                self._take_narrow(taken, w, learning)
-            else:
-                self._take_wide(taken, w, learning, audit)
-        except Infeasible:
-            out.status[w] = INFEASIBLE
-        except Unsolved:
-            out.status[w] = UNSOLVED
-
-    def _narrow(self) -> bool:
-        """Find an order of elimination; False: there is none with tables small enough."""
-        room = self.grounder.room
-        if self._fit != (room["atoms"], room["rows"]):
-            self._make_tables(self.room["tables"])
-        while True:
-            status = order.structure(self.grounder.net, self.tables)
-            interrupt.check()
-            if status != order.TABLES_FULL:
-                return status == order.SOLVED
-            self._make_tables(2 * self.room["tables"])
-
-    def _take_narrow(self, taken: Taken, w: int, learning: bool) -> None:
-        """Take a world by elimination."""
-        net, state, arrays = self.grounder.net, self.state, self.weights.arrays
-        weight = self.weights.room(net)
-        if w not in taken.served:
-            cu, cv = self.weights.mean()
-            score = narrow.predict(net, self.tables, arrays, cu, cv, weight, state)
-            interrupt.check()
-            if score == -np.inf:
-                raise Infeasible("no state satisfies the hard rules")
-            self._record(taken, w, ELIMINATION, score)
-            if self.margins and not learning:
-                taken.out.margin[w] = elimination.margin(
-                    net,
-                    self.tables,
-                    weight,
-                    state.predicted,
-                    score,
-                    state.bonus,
-                    state.rival,
-                )
-                interrupt.check()
+        elif status == narrow.GROW_TABLES:
+            self.room["tables"] *= 2
+            self._make_states()
+        elif status == narrow.GROW_OUTPUT:
+            taken.out = self.out = self._with_room(self.out)
+        elif status == narrow.GROW_CLAUSES:
+            self.weights.room(self.grounder.net)
         else:
-            self._record(taken, w, ELIMINATION)
-        if learning:
-            update = self.weights.update
-            cu, augmented = update.scale(self.weights.updates + 1), update.loss == "ml"
-            n, rho = narrow.find_gap(net, self.tables, arrays, cu, augmented, weight, state)
-            interrupt.check()
-            if n < 0:
-                raise Infeasible("no state satisfies the hard rules")
-            self._learn(taken, w, n, rho)
-
-    def _record(self, taken: Taken, w: int, route: int, score: float | None = None) -> None:
-        """Write what is said of the prediction and its score; None: it was given out before."""
-        net, state = self.grounder.net, self.state
-        if score is None:
-            score = 0.0
-            state.predicted[: net.size[network.ATOMS]] = 0
-        plans, by = self.grounder.layout.plans, self.by
-        while not outcome.record(plans, taken.batch, w, net, state, by, route, score, taken.out):
-            taken.out = self._with_room(taken.out)
+            self.weights.grow()
+        self._set_pass()
 
     def _with_room(self, out: outcome.Output) -> outcome.Output:
         """Return the same with twice the room for atoms."""
@@ -237,6 +182,78 @@ class Worlds:
             true_key=np.concatenate([out.true_key, pad]),
             true_mark=np.concatenate([out.true_mark, pad.astype(np.uint8)]),
         )
+
+    def compile(self) -> None:
+        """Compile the kernels that the worlds take, or load them from the cache."""
+        batch = self.grounder.batch(learning=True)
+        self.begin(batch)
+        self.weights.compile()
+        if self.inference.eliminates:
+            ready(narrow.predict, self.memory, 0, 0.0, 0.0, True)
+            ready(narrow.find_gap, self.memory, 0.0, False)
+        else:
+            self.grounder.compile(batch)
+
+    # one world -----------------------------------------------------------------------------
+
+    def take(self, taken: Taken, w: int, learning: bool, audit: bool = False) -> None:
+        """Take a world, writing what is said of it. Raises Interrupted, and nothing has been learned.
+
+        With ``audit`` the ILP solves it whole as well.
+        """
+        taken.out.true_start[w + 1] = taken.out.true_start[w]
+        status, detail = self._predict(taken, w, learning)
+        learning = learning and bool(taken.batch.labelled[w])
+        try:
+            if status == narrow.TOO_WIDE:
+                self._take_wide(taken, w, learning, audit)
+            elif audit and status in {OK, INFEASIBLE}:
+                self._audit(taken, w)
+            if status == OK and learning:
+                cu = self.weights.update.scale(self.weights.updates + 1)
+                n, rho = narrow.find_gap(self.memory, cu, self.weights.update.loss == "ml")
+                interrupt.check()
+                self._learn(taken, w, n, rho)
+            elif status != narrow.TOO_WIDE:
+                taken.out.status[w], taken.out.detail[w] = status, detail
+        except Infeasible:
+            taken.out.status[w] = INFEASIBLE
+        except Unsolved:
+            taken.out.status[w] = UNSOLVED
+
+    def _predict(self, taken: Taken, w: int, learning: bool) -> tuple[int, int]:
+        """Ground a world and predict it, if it is narrow; see ``kernels.narrow.predict``."""
+        if not self.inference.eliminates:
+            status, detail = self.grounder.ground(taken.batch, w)
+            if status != OK:
+                return status, detail
+            if self.state.truth is not self.grounder.truth:
+                self._make_states()
+            self.weights.number(self.grounder.net, learning and bool(taken.batch.labelled[w]))
+            return narrow.TOO_WIDE, -1
+        cu, cv = self.weights.mean()
+        while True:
+            status, detail = narrow.predict(self.memory, w, cu, cv, learning)
+            interrupt.check()
+            if status not in GROWING:
+                break
+            self._grow(status, taken)
+        if status == OK and self.margins and not learning:
+            state, score = self.state, float(taken.out.score[w])
+            net, weight, best = self.grounder.net, self.weights.weight, state.predicted
+            taken.out.margin[w] = elimination.margin(
+                net, self.tables, weight, best, score, state.bonus, state.rival
+            )
+            interrupt.check()
+        return status, detail
+
+    def _record(self, taken: Taken, w: int, route: int, score: float) -> None:
+        """Write what is said of the prediction and its score."""
+        net, state, code = self.grounder.net, self.state, self.grounder.layout.plans
+        while not outcome.record(
+            code, taken.batch, w, net, state, self.by, route, score, taken.out
+        ):
+            self._grow(narrow.GROW_OUTPUT, taken)
 
     def _learn(self, taken: Taken, w: int, n: int, rho: float) -> None:
         """Make the update along a gap."""
@@ -261,13 +278,14 @@ class Worlds:
             with leavable():
                 model, place = clause_model(net)
             if w not in taken.served:
-                self._predict(taken, w, model, place)
+                self._predict_wide(taken, w, model, place)
             else:
-                self._record(taken, w, ILP)
+                self.state.predicted[: model.n_atoms] = 0
+                self._record(taken, w, ILP, 0.0)
             if learning:
                 self._find_rival(taken, w, model, place)
 
-    def _predict(self, taken: Taken, w: int, model: ClauseModel, place: Ints) -> None:
+    def _predict_wide(self, taken: Taken, w: int, model: ClauseModel, place: Ints) -> None:
         """Predict a world and say so. Raises Unsolved, Infeasible."""
         ground = self.weights.of(self.grounder.net, averaged=True)
         weight = clause_weights(model, place, ground)
