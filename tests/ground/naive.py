@@ -236,14 +236,14 @@ def model(world: World, soft: Mapping[Soft, float]) -> tuple[ClauseModel, list[A
     """Return the world's ground model, a weight for each of ``soft``, and its atoms by number."""
     atoms = sorted(world.atoms)
     number = {atom: n + 1 for n, atom in enumerate(atoms)}
-    clauses_ = [(-1, 1.0, literals) for literals in sorted(world.hard(), key=_order)]
+    clauses_ = [(None, literals) for literals in sorted(world.hard(), key=_order)]
     clauses_ += [(n, 1.0, x.literals) for n, x in enumerate(soft) if not tautology(x.literals)]
     for atom in sorted(
         {a for *_, x in clauses_ for _, a in x if isinstance(a, frozenset)}, key=_order
     ):
         number[atom] = len(number) + 1
-        clauses_.append((-1, 1.0, frozenset({(True, atom), *((not p, a) for p, a in atom)})))
-        clauses_ += [(-1, 1.0, frozenset({(False, atom), literal})) for literal in atom]
+        clauses_.append((None, frozenset({(True, atom), *((not p, a) for p, a in atom)})))
+        clauses_ += [(None, frozenset({(False, atom), literal})) for literal in atom]
     signed = [
         (n, sign, [number[a] if positive else -number[a] for positive, a in literals])
         for n, sign, literals in clauses_

@@ -140,7 +140,7 @@ def test_every_shape_of_graph_is_solved(shape, seed):
     rng = np.random.default_rng(seed)
     edges = [*SHAPES[shape], *((a,) for a in range(LARGEST))]
     clauses = random_clauses(edges, rng)
-    hard = [(-1, 1.0, [1, -3]), (-1, 1.0, [2, 4])] if seed == 2 else []
+    hard = [(None, [1, -3]), (None, [2, 4])] if seed == 2 else []
     groups = [(False, [5, 6]), (True, [0, 1, 2])] if seed == 1 else []
     model = model_of(LARGEST, [*clauses, *hard], groups)
     net, order = network_of(model)

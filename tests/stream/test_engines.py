@@ -30,7 +30,7 @@ WIDE = [people(number, 24, 0.5) for number in (30, 31)]
 @pytest.fixture(scope="module", autouse=True)
 def compiled() -> None:
     """Compile the samplers here, so that forks need not."""
-    model, weights = clause_model(2, [(0, 1.0, [1, 2])]), np.ones(1)
+    model, weights = clause_model(2, [(1.0, [1, 2])])
     for engine in (McSat(samples=10), Narrow(McSat())):
         engine.marginals(model, weights)
     WalkSat(flips=10).solve(model, weights)
