@@ -96,8 +96,7 @@ def answers_as_defined(question: tuple[Case, Database, tuple[str, ...]]) -> str:
             assert frozenset() in world.hard()
             return "evidence breaks a rule"
     assert frozenset() not in world.hard()
-    whole, atoms = model(world, weight)
-    numbers = np.array([*weight.values()])
+    whole, numbers, atoms = model(world, weight)
     if whole.n_atoms > MAX_ATOMS - 7:
         return "too large for brute force"
     scores = _scores(whole, numbers, None)
