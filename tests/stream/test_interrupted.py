@@ -26,7 +26,7 @@ from onlinesrl.infer.mpe import Elimination, Wide
 from onlinesrl.infer.solvers import SOLVERS, Highs
 from onlinesrl.infer.walksat import WalkSat
 from onlinesrl.kernels import structure
-from onlinesrl.learn.online import OnlineLearner
+from onlinesrl.learn.worlds import Worlds
 from tests.infer.models import clause_model
 
 PATIENCE = 60.0
@@ -98,14 +98,14 @@ def searching(mark: Path) -> Callable[[], None]:
     """Make a child write a file once it searches an example that stalls."""
 
     def install() -> None:
-        solve = OnlineLearner._solve
+        solve = Worlds._solve
 
-        def solving(self, w, model, *arguments):
+        def solving(self, taken, w, model, *arguments):
             if model.n_atoms > 100:
                 mark.touch()
-            return solve(self, w, model, *arguments)
+            return solve(self, taken, w, model, *arguments)
 
-        OnlineLearner._solve = solving
+        Worlds._solve = solving
 
     return install
 
