@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from onlinesrl.kernels import narrow, outcome, structure
 from onlinesrl.kernels.network import ATOMS, OPEN, ROWS
 from tests.kernels.networks import N_WEIGHTS, feasible, features, networks
-from tests.kernels.test_weights import number, of_values
+from tests.kernels.test_weight_steps import number, of_values
 
 values = st.lists(st.tuples(number, number, number), min_size=N_WEIGHTS, max_size=N_WEIGHTS).map(
     np.array
