@@ -25,8 +25,10 @@ from onlinesrl.lang import psl
 from onlinesrl.lang.database import GroundAtom
 from onlinesrl.lang.example import Example, ValuedAtom
 from onlinesrl.lang.mln import parse
-from onlinesrl.learn.online import Hyper, Inference, OnlineLearner
+from onlinesrl.learn.online import OnlineLearner
 from onlinesrl.learn.soft import SoftInference, SoftLearner
+from onlinesrl.learn.updates import Cda2
+from onlinesrl.learn.worlds import Inference
 from tests.ground.programs import FOUND, Case, cases
 from tests.ground.soak import soaked
 from tests.learn import trust
@@ -66,12 +68,12 @@ def learned(
 ) -> tuple[Any, ...]:
     """What came of examples in batches of a size: outcomes, counts and weights."""
     plan, engine = compile_program(case.program, case.query), Ilp()
-    hyper = Hyper(max_weights=more.get("most"))
-    own = OnlineLearner(plan, hyper, Inference(engine, Mpe(engine)), background=Background(facts))
+    update = Cda2(max_weights=more.get("most"))
+    own = OnlineLearner(plan, update, Inference(engine, Mpe(engine)), background=Background(facts))
     if "room" in more:
-        kinds = ("atoms", "rows", "tables", "index", "output")
-        own.memory.room.update(dict.fromkeys(kinds, more["room"]))
-        own.memory.scratch_arrays()
+        room = more["room"]
+        own.grounder.allocate(atoms=room, rows=room, index=room)
+        own.worlds.allocate(tables=room, output=room)
     said, counts = [], []
     for first in range(0, len(examples), size):
         outcomes, tally = own.step(examples[first : first + size])
@@ -133,12 +135,12 @@ def test_an_example_takes_no_more_room_however_many_facts_there_are() -> None:
         truth={"Likes": [["P0", "P1"]]},
     )
     plan, engine = compile_program(program, ["Likes"]), Ilp()
-    own = OnlineLearner(plan, Hyper(), Inference(engine, Mpe(engine)), background=Background(facts))
-    room = dict(own.memory.room)
+    own = OnlineLearner(plan, Cda2(), Inference(engine, Mpe(engine)), background=Background(facts))
+    room = own.grounder.room | own.worlds.room
     (outcome,), _ = own.step([example])
     assert outcome.prediction is not None, outcome.error
     assert outcome.prediction.predicted == {"Likes": [["P0", "P1"], ["P0", "New"], ["P2", "P3"]]}
-    assert own.memory.room == room
+    assert own.grounder.room | own.worlds.room == room
     own.packer.clear()
     own.packer.add(example, 0)
     batch = own.packer.batch(learning=True)
@@ -167,7 +169,7 @@ def test_facts_of_a_psl_program_are_the_same_as_copies() -> None:
         learner = SoftLearner(
             psl.parse(trust.MODEL),
             ["Trusts"],
-            Hyper(sigma=0.1),
+            Cda2(sigma=0.1),
             SoftInference(Admm(), skip=True),
             background=Background(shared),
         )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lang.semantics import World
 from typer.testing import CliRunner
 
-from onlinesrl import inference
+from onlinesrl import answers, inference
 from onlinesrl.cli import app
 from onlinesrl.errors import DatabaseError, OnlinesrlError
 from onlinesrl.lang import mln
@@ -38,7 +38,7 @@ def world(folder, dialect, model, database, query, closed=(), opened=()):  # noq
 def network(grounded):
     """Ground clauses by their literals; None: hard."""
     found = {}
-    for line in inference.network_lines(grounded):
+    for line in answers.network_lines(grounded):
         weight, _, text = ("", "", line[:-1]) if line.endswith(".") else line.partition(" ")
         key = tuple(sorted(text.split(" v ")))
         found[key] = float(weight) if weight else None
@@ -110,13 +110,13 @@ def test_one_world_in_every_dialect(tmp_path, dialect):
     database = "Friends(Anna, Bob)\nFriends(Bob, Carl)\nSmokes(Carl)\n"
     closed = ("Friends",)
     grounded = world(tmp_path, dialect, FRIENDS[dialect], database, "Smokes,Cancer", closed)
-    answer, stats = inference.infer(grounded, "mpe", 0)
+    answer, stats = answers.infer(grounded, "mpe", 0)
 
     expected = world(tmp_path, "alchemy", FRIENDS["alchemy"], database, "Smokes,Cancer", closed)
     assert network(grounded) == network(expected)
     assert (answer, stats["cost"]) == (
-        inference.infer(expected, "mpe", 0)[0],
-        pytest.approx(inference.infer(expected, "mpe", 0)[1]["cost"]),
+        answers.infer(expected, "mpe", 0)[0],
+        pytest.approx(answers.infer(expected, "mpe", 0)[1]["cost"]),
     )
     assert set(DIALECTS) == set(FRIENDS)
 
@@ -127,7 +127,7 @@ def test_a_program_of_tuffy_has_the_exact_answer(people):
     model, database = PEERS / "fs-infer-tuffy.mln", PEERS / f"fs{people}-test.db"
     reading = inference.Reading(dialect=dialect_of("tuffy"))
     grounded = inference.load_world(model, [database], ["Smokes", "Cancer"], reading)
-    _, stats = inference.infer(grounded, "mpe", 0)
+    _, stats = answers.infer(grounded, "mpe", 0)
     golden = (PEERS / f"fs{people}.map.exact").read_text()
     assert stats["cost"] == pytest.approx(float(golden.split()[2]), abs=1e-6)
 
@@ -212,7 +212,7 @@ MATCHING = {
 def test_a_weight_from_evidence_is_one_of_each_ground_clause(tmp_path, dialect):
     database = "like(a, b, 0.9) like(a, c, .8)\nlike(d, b, 0.75) like(d, c, -1)\n"
     grounded = world(tmp_path, dialect, MATCHING[dialect], database, "same")
-    answer, stats = inference.infer(grounded, "mpe", 0)
+    answer, stats = answers.infer(grounded, "mpe", 0)
 
     soft = {key: weight for key, weight in network(grounded).items() if weight is not None}
     assert soft == {
@@ -234,7 +234,7 @@ def test_a_number_given_twice_adds_up_and_marginals_follow(tmp_path):
         "*like(t, float_)\n*love(t, float_)\nq(t)\nw: like(x, w) => q(x)\nw: love(x, w) => q(x)\n"
     )
     grounded = world(tmp_path, "tuffy", model, "like(a, 0.5)\nlove(a, 0.25)\nlove(b, 0.5)\n", "q")
-    found = [float(line.split()[1]) for line in inference.infer(grounded, "exact", 0)[0]]
+    found = [float(line.split()[1]) for line in answers.infer(grounded, "exact", 0)[0]]
     assert found == pytest.approx([1 / (1 + exp(-0.75)), 1 / (1 + exp(-0.5))])
 
 
@@ -277,7 +277,7 @@ def test_datalog_derives_what_rules_use(tmp_path):
         -1 friend(x, y)
     """
     database = "wrote(ann, p) wrote(bob, p) wrote(cid, q)\n"
-    answer, _ = inference.infer(world(tmp_path, "tuffy", model, database, "friend"), "mpe", 0)
+    answer, _ = answers.infer(world(tmp_path, "tuffy", model, database, "friend"), "mpe", 0)
     true = [line for line in answer if line.endswith("1")]
     assert true == ['friend("ann","bob") 1', 'friend("bob","ann") 1']
 
@@ -286,7 +286,7 @@ def test_datalog_derives_what_rules_use(tmp_path):
 def test_at_most_so_many(tmp_path, bound):
     model = f"*on(t, t)\nq(t, t)\n1 q(x, y)\n|y| !on(x, y) v q(x, y) <= {bound}\n"
     database = "".join(f"on(a, {y}) " for y in "bcd") + "\non(b, c)\n"
-    answer, _ = inference.infer(world(tmp_path, "rockit", model, database, "q"), "mpe", 0)
+    answer, _ = answers.infer(world(tmp_path, "rockit", model, database, "q"), "mpe", 0)
     true = {line.split()[0] for line in answer if line.endswith(" 1")}
     assert sum(f'q("a","{y}")' in true for y in "bcd") == min(bound, 3)
     assert sum('q("a",' in each for each in true) == min(bound, 3) + 1, "what is not on, is free"
@@ -295,7 +295,7 @@ def test_at_most_so_many(tmp_path, bound):
 
 def test_at_least_one_where_one_can_be(tmp_path):
     model = "*on(t, t)\nq(t, t)\n-1 q(x, y)\n|y| !on(x, y) v q(x, y) >= 1\n"
-    answer, _ = inference.infer(
+    answer, _ = answers.infer(
         world(tmp_path, "rockit", model, "on(a, b) on(a, c) on(b, c)\n", "q"), "mpe", 0
     )
     true = [line.split()[0] for line in answer if line.endswith(" 1")]
@@ -314,11 +314,11 @@ def test_at_most_one_constant_of_an_argument(tmp_path):
         ("tuffy", tuffy, 0),
     ):
         grounded = world(tmp_path, dialect, model, "seen(a)\n", "colour")
-        answer, _ = inference.infer(grounded, "mpe", 0)
+        answer, _ = answers.infer(grounded, "mpe", 0)
         assert sum(line.endswith(" 1") for line in answer) == number
         assert network(grounded)[('!colour("a",Blue)', '!colour("a",Red)')] is None
     liked = world(tmp_path, "tuffy", tuffy.replace("-1", "1"), "seen(a)\n", "colour")
-    assert sum(line.endswith(" 1") for line in inference.infer(liked, "mpe", 0)[0]) == 1
+    assert sum(line.endswith(" 1") for line in answers.infer(liked, "mpe", 0)[0]) == 1
 
 
 # a formula counts as one ---------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from math import exp, log
@@ -10,12 +11,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from onlinesrl import inference
+from onlinesrl import answers, inference
 from onlinesrl.cli import app
 from onlinesrl.errors import DatabaseError, ExampleError, LocatedError, OnlinesrlError
 from onlinesrl.infer import chains
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.starts import NO_BLOCKS
+from onlinesrl.lang.text import spell_atom
 
 SHARED = Path(__file__).parents[2] / "shared"
 GOLDENS = SHARED / "data" / "caviar_goldens"
@@ -63,12 +65,12 @@ def values(lines) -> dict[str, float]:
 def test_caviar_grounds_to_the_recorded_network_and_its_mpe_is_the_optimum(database):
     world = inference.load_world(next(database.parent.glob("*.mln")), [database], ["HoldsAt"])
     golden = network(database.with_suffix(".network").read_text().splitlines())
-    found = network(inference.network_lines(world))
+    found = network(answers.network_lines(world))
     assert found.keys() == golden.keys()
     for key, weight in golden.items():
         assert (found[key] is None) == (weight is None)
         assert weight is None or found[key] == pytest.approx(weight, abs=2e-3)
-    lines, stats = inference.infer(world, "mpe", 0)
+    lines, stats = answers.infer(world, "mpe", 0)
     sizes = dict(
         line.split("=") for line in database.with_suffix(".statistics").read_text().split()
     )
@@ -84,7 +86,7 @@ def test_caviar_grounds_to_the_recorded_network_and_its_mpe_is_the_optimum(datab
 @pytest.mark.parametrize("database", [c for c in CASES if exact(c, "marg").exists()], ids=case_id)
 def test_caviar_exact_marginals(database):
     world = inference.load_world(next(database.parent.glob("*.mln")), [database], ["HoldsAt"])
-    lines, stats = inference.infer(world, "exact", 0)
+    lines, stats = answers.infer(world, "exact", 0)
     golden = values(exact(database, "marg").read_text().splitlines())
     found = values(lines)
     assert stats["route"] == "exact"
@@ -98,11 +100,11 @@ def test_friends_and_smokers_is_exact(people):
     folder = PEERS / "friends_smokers"
     model, database = folder / "fs-infer.mln", folder / f"fs{people}-test.db"
     world = inference.load_world(model, [database], ["Smokes", "Cancer"])
-    lines, stats = inference.infer(world, "mpe", 0)
+    lines, stats = answers.infer(world, "mpe", 0)
     golden = (folder / f"fs{people}.map.exact").read_text()
     assert stats["cost"] == pytest.approx(float(golden.split()[2]), abs=1e-6)
     assert values(lines) == values(golden.splitlines())
-    lines, _ = inference.infer(world, "exact", 0)
+    lines, _ = answers.infer(world, "exact", 0)
     golden_marginals = values((folder / f"fs{people}.marg.exact").read_text().splitlines())
     found = values(lines)
     assert max(abs(found[atom] - p) for atom, p in golden_marginals.items()) < 1e-6
@@ -122,7 +124,7 @@ def test_every_probe_is_answered_at_no_cost_or_refused_where_it_is_wrong(query):
         assert query.stem == "undeclared_pred" or "hint" in str(error.value)
         return
     world = inference.load_world(model, evidence, asked)
-    lines, stats = inference.infer(world, "mpe", 0)
+    lines, stats = answers.infer(world, "mpe", 0)
     assert lines
     assert stats["certified"]
     assert stats["cost"] == pytest.approx(0.0, abs=1e-9)  # every satisfiable probe's optimum
@@ -134,7 +136,7 @@ def _cost_of_recorded(name, world) -> float:
     rows = (line.split("|") for line in (PEERS / "syntax" / "alchemy.txt").read_text().splitlines())
     answer = next((row[2] for row in rows if row[0] == name), "")
     recorded = values(part for part in answer.split(";") if part)
-    names = {inference.show_atom(*world.atoms[n]): n for n in world.shown}
+    names = {spell_atom(*world.atoms[n]): n for n in world.shown}
     if recorded.keys() != names.keys():
         return float("inf")
     state = [0] * world.model.n_atoms
@@ -142,7 +144,7 @@ def _cost_of_recorded(name, world) -> float:
         state[number] = int(true)
     for atom, value in recorded.items():
         state[names[atom]] = int(value)
-    return inference.cost(world, state)
+    return answers.cost(world, state)
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -155,7 +157,7 @@ def answer(folder: Path, model: str, database: str, query: str, method: str = "m
     world = inference.load_world(
         write(folder, "m.mln", model), [write(folder, "e.db", database)], query.split(",")
     )
-    lines, stats = inference.infer(world, method, 0)
+    lines, stats = answers.infer(world, method, 0)
     return values(lines), stats
 
 
@@ -219,7 +221,7 @@ def test_the_ground_network_defines_the_conjunctions_of_an_existential(tmp_path)
     world = inference.load_world(
         write(tmp_path, "m.mln", model), [write(tmp_path, "e.db", "E(A)\n")], ["P", "Q"]
     )
-    assert sorted(inference.network_lines(world)) == [
+    assert sorted(answers.network_lines(world)) == [
         "!P(A) v !Q(A) v Some_1.",
         "2 Some_1",
         "P(A) v !Some_1.",
@@ -231,7 +233,7 @@ def test_the_ground_network_says_how_many_atoms_of_a_group_are_true(tmp_path):
     model = "l = {A, B, C}\nP(t, l!)\nQ(t, l)\n!Q(x, y) v !Q(x, z) v y = z.\n1 P(x, A)\n2 Q(x, A)\n"
     database = write(tmp_path, "e.db", "!P(X, C)\nQ(Y, B)\nP(Y, A)\n")
     world = inference.load_world(write(tmp_path, "m.mln", model), [database], ["P", "Q"])
-    assert sorted(inference.network_lines(world)) == [
+    assert sorted(answers.network_lines(world)) == [
         "!P(X,A) v !P(X,B).",
         "!P(Y,B).",
         "!P(Y,C).",
@@ -346,9 +348,9 @@ def test_an_atom_that_evidence_gives_changes_no_cost(tmp_path, given):
             continue
         lines = [f"{'' if true[n] else '!'}{n}\n" for k, n in enumerate(names) if given >> k & 1]
         world = inference.load_world(model, [write(tmp_path, "e.db", "".join(lines))], ["P", "Q"])
-        ordered = [true[inference.show_atom(*atom)] for atom in free.atoms]
+        ordered = [true[spell_atom(*atom)] for atom in free.atoms]
         assert world.atoms == free.atoms
-        assert inference.cost(world, ordered) == pytest.approx(inference.cost(free, ordered))
+        assert answers.cost(world, ordered) == pytest.approx(answers.cost(free, ordered))
 
 
 @pytest.mark.parametrize("method", ["mcsat", "gibbs"])
@@ -363,7 +365,7 @@ def test_several_databases_are_one_world(tmp_path):
     model = write(tmp_path, "m.mln", "P(t)\nQ(t)\n1 P(x) => Q(x)\n")
     parts = [write(tmp_path, "a.db", "P(A)\n"), write(tmp_path, "b.db", "P(B)\n")]
     world = inference.load_world(model, parts, ["Q"])
-    assert list(inference.network_lines(world)) == ["1 Q(A)", "1 Q(B)"]
+    assert list(answers.network_lines(world)) == ["1 Q(A)", "1 Q(B)"]
 
 
 @pytest.mark.parametrize(
@@ -422,7 +424,7 @@ CROWD = "t = {1,...,40}\nP(t)\nR(t,t)\n1 P(x) ^ P(y)\n"
 )
 def test_limits_are_named_as_they_are_set(tmp_path, database, limits, said):
     model, data = write(tmp_path, "m.mln", CROWD), write(tmp_path, "e.db", database)
-    most = inference.Limits(*limits)
+    most = replace(inference.LIMITS, atoms=limits[0], groundings=limits[1])
     reading = inference.Reading(closed=("R",) if not database else ())
     with pytest.raises(ExampleError, match=said) as error:
         inference.load_world(model, [data], ["P"], reading, most)

@@ -25,9 +25,8 @@ from onlinesrl.testing import (
 from tests.infer.hinge_models import Rows, hinge_problems
 from tests.infer.models import clause_model
 
-MODEL = clause_model(3, [(0, 1.0, [1, 2]), (0, -1.0, [3]), (-1, 1.0, [-2])], [(True, [0, 2])])
-WEIGHTS = np.array([1.5])
-IMPOSSIBLE = clause_model(1, [(-1, 1.0, [1]), (-1, 1.0, [-1])])
+MODEL, WEIGHTS = clause_model(3, [(1.5, [1, 2]), (-1.5, [3]), (None, [-2])], [(True, [0, 2])])
+IMPOSSIBLE = clause_model(1, [(None, [1]), (None, [-1])])
 
 
 @dataclass
@@ -79,8 +78,8 @@ class Careless:
 def test_the_truth_passes():
     check_map_engine(Liar({}), MODEL, WEIGHTS)
     check_marginal_engine(Liar({}), MODEL, WEIGHTS, within=0.0)
-    check_map_engine(Liar({}), IMPOSSIBLE, np.zeros(0))
-    check_marginal_engine(Liar({}), IMPOSSIBLE, np.zeros(0))
+    check_map_engine(Liar({}), *IMPOSSIBLE)
+    check_marginal_engine(Liar({}), *IMPOSSIBLE)
 
 
 @pytest.mark.parametrize(
@@ -122,9 +121,9 @@ def test_a_marginal_engine_that_is_wrong(engine, complaint):
 
 def test_answers_to_the_impossible():
     with pytest.raises(AssertionError, match="answers an infeasible problem"):
-        check_map_engine(Careless(), IMPOSSIBLE, np.zeros(0))
+        check_map_engine(Careless(), *IMPOSSIBLE)
     with pytest.raises(AssertionError, match="answers an infeasible problem"):
-        check_marginal_engine(Careless(), IMPOSSIBLE, np.zeros(0))
+        check_marginal_engine(Careless(), *IMPOSSIBLE)
 
 
 @settings(derandomize=True, deadline=None, max_examples=40)

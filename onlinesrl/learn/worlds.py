@@ -14,12 +14,7 @@ from onlinesrl.errors import Infeasible, OnlinesrlError, Unsolved
 from onlinesrl.ground.convert import clause_model, clause_weights
 from onlinesrl.ground.grounder import LIMITS, ROOM, Grounder, Limits
 from onlinesrl.ground.model import ClauseModel, State
-from onlinesrl.infer.engine import (
-    MapEngine,
-    MarginalEngine,
-    RankingEngine,
-    Solution,
-)
+from onlinesrl.infer.engine import MapEngine, MarginalEngine, RankingEngine, Solution
 from onlinesrl.interrupt import leavable
 from onlinesrl.kernels import elimination, narrow, network, outcome, plans
 from onlinesrl.kernels.jit import ready

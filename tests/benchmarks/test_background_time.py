@@ -12,7 +12,9 @@ from onlinesrl.infer.mpe import Mpe
 from onlinesrl.lang.database import GroundAtom
 from onlinesrl.lang.example import Example
 from onlinesrl.lang.mln import parse
-from onlinesrl.learn.online import Hyper, Inference, OnlineLearner
+from onlinesrl.learn.online import OnlineLearner
+from onlinesrl.learn.updates import Cda2
+from onlinesrl.learn.worlds import Inference
 from tests.benchmarks.measure import show
 from tests.test_background import copied
 
@@ -55,7 +57,7 @@ def seconds(facts: Sequence[GroundAtom], examples: Sequence[Example]) -> tuple[f
     engine, began = Ilp(), time.process_time()
     plan = compile_program(parse(RULES), ["Advised"])
     learner = OnlineLearner(
-        plan, Hyper(), Inference(engine, Mpe(engine)), background=Background(facts)
+        plan, Cda2(), Inference(engine, Mpe(engine)), background=Background(facts)
     )
     ready = time.process_time() - began
     for first in range(0, EXAMPLES, FIRST):

@@ -13,8 +13,8 @@ import pytest
 from onlinesrl import session
 from onlinesrl.config import load
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.learn import Settings, Weights, learn_world
 from onlinesrl.kernels.network import ROWS, Bytes, Ints, Network
+from onlinesrl.kernels.weights import Weights, gap, measure, move
 from onlinesrl.lang.example import decode
 from onlinesrl.learn.online import OnlineLearner
 from tests.benchmarks.measure import REPO, show
@@ -32,21 +32,19 @@ def learn(  # noqa: PLR0917 - kernels take arrays
     weights: Weights,
     truth: Bytes,
     rival: Bytes,
-    settings: Settings,
     places: Ints,
     room: int,
-    move: int,
+    stride: int,
     updates: int,
 ) -> None:
-    """Update to and fro, so that there is always a loss; the soft rows' weights move between pairs."""
+    """Update to and fro by MIRA's steps; the soft rows' weights move between pairs."""
     for t in range(updates):
         for r in range(net.size[ROWS]):
             if places[r] >= 0:
-                net.row_weight[r] = (places[r] + t // 2 * move) % room
-        if t % 2 == 0:
-            learn_world(net, weights, truth, rival, settings)
-        else:
-            learn_world(net, weights, rival, truth, settings)
+                net.row_weight[r] = (places[r] + t // 2 * stride) % room
+        n, rho = gap(net, weights, truth, rival) if t % 2 == 0 else gap(net, weights, rival, truth)
+        margin, dot, norm = measure(weights, n, rho)
+        move(weights, n, (margin - dot) / norm if norm > 0 else 0.0, float(t))
 
 
 def learner_of(size: int) -> tuple[OnlineLearner, Ints]:
@@ -59,25 +57,24 @@ def learner_of(size: int) -> tuple[OnlineLearner, Ints]:
     arrays = learner.weights.arrays
     arrays.size[0] = size
     arrays.value[:size] = np.random.default_rng(0).normal(size=(size, 3))
-    assert learner.memory.net.row_len.max() <= RUN
-    rows = learner.memory.net.row_weight[: learner.memory.net.size[ROWS]]
+    assert learner.grounder.net.row_len.max() <= RUN
+    rows = learner.grounder.net.row_weight[: learner.grounder.net.size[ROWS]]
     firsts, number = np.unique(rows, return_inverse=True)
     spread = np.linspace(0, size - RUN, len(firsts), endpoint=False)
     return learner, np.where(rows >= 0, spread.astype(np.int64)[number], -1)
 
 
-def nanoseconds(learner: OnlineLearner, places: Ints, move: int) -> float:
+def nanoseconds(learner: OnlineLearner, places: Ints, stride: int) -> float:
     """The time of an update."""
-    state, room = learner.memory.state, len(learner.weights) - RUN
+    state, room = learner.worlds.state, len(learner.weights) - RUN
     arguments = (
-        learner.memory.net,
+        learner.grounder.net,
         learner.weights.arrays,
         state.truth,
         state.rival,
-        learner.settings,
     )
     started = time.perf_counter_ns()
-    learn(*arguments, places, room, move, UPDATES)
+    learn(*arguments, places, room, stride, UPDATES)
     return (time.perf_counter_ns() - started) / UPDATES
 
 

@@ -11,7 +11,7 @@ from copy import copy
 from itertools import combinations, product
 from typing import NamedTuple
 
-from onlinesrl.ground.model import ClauseModel
+from onlinesrl.ground.model import ClauseModel, Floats
 from onlinesrl.lang.ast import Constant, Program, Variable
 from onlinesrl.lang.example import Example, ValuedAtom
 from onlinesrl.lang.normal import Clause, Existential, clauses
@@ -232,23 +232,24 @@ def tautology(literals: Literals) -> bool:
     return any((not positive, atom) in literals for positive, atom in literals)
 
 
-def model(world: World, soft: Mapping[Soft, float]) -> tuple[ClauseModel, list[Atom]]:
-    """Return the world's ground model, a weight for each of ``soft``, and its atoms by number."""
+def model(world: World, soft: Mapping[Soft, float]) -> tuple[ClauseModel, Floats, list[Atom]]:
+    """Return the world's ground model, its clauses' weights, those of ``soft``, and its atoms by number."""
     atoms = sorted(world.atoms)
     number = {atom: n + 1 for n, atom in enumerate(atoms)}
-    clauses_ = [(-1, 1.0, literals) for literals in sorted(world.hard(), key=_order)]
-    clauses_ += [(n, 1.0, x.literals) for n, x in enumerate(soft) if not tautology(x.literals)]
+    clauses_: list[tuple[float | None, Literals]]
+    clauses_ = [(None, literals) for literals in sorted(world.hard(), key=_order)]
+    clauses_ += [(w, x.literals) for x, w in soft.items() if not tautology(x.literals)]
     for atom in sorted(
-        {a for *_, x in clauses_ for _, a in x if isinstance(a, frozenset)}, key=_order
+        {a for _, x in clauses_ for _, a in x if isinstance(a, frozenset)}, key=_order
     ):
         number[atom] = len(number) + 1
-        clauses_.append((-1, 1.0, frozenset({(True, atom), *((not p, a) for p, a in atom)})))
-        clauses_ += [(-1, 1.0, frozenset({(False, atom), literal})) for literal in atom]
-    signed = [
-        (n, sign, [number[a] if positive else -number[a] for positive, a in literals])
-        for n, sign, literals in clauses_
+        clauses_.append((None, frozenset({(True, atom), *((not p, a) for p, a in atom)})))
+        clauses_ += [(None, frozenset({(False, atom), literal})) for literal in atom]
+    numbered = [
+        (w, [number[a] if positive else -number[a] for positive, a in literals])
+        for w, literals in clauses_
     ]
-    return clause_model(len(number), signed), atoms
+    return *clause_model(len(number), numbered), atoms
 
 
 def _order(literals: Literals) -> list[str]:

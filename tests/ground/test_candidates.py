@@ -5,13 +5,15 @@ import pytest
 
 from onlinesrl.ground.advice import largest
 from onlinesrl.ground.candidates import candidates
+from onlinesrl.ground.grounder import LIMITS, Limits
 from onlinesrl.ground.plan import compile_program
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Mpe
 from onlinesrl.lang.example import Example, ValuedAtom
 from onlinesrl.lang.mln import parse
-from onlinesrl.learn.learner import Hyper
-from onlinesrl.learn.online import Inference, OnlineLearner
+from onlinesrl.learn.online import OnlineLearner
+from onlinesrl.learn.updates import Cda2
+from onlinesrl.learn.worlds import Inference
 
 ADVISED = """Student(person)
 Professor(person)
@@ -30,13 +32,13 @@ PEOPLE = {
 }
 
 
-def learner(text: str, *query: str, **limits: int) -> OnlineLearner:
+def learner(text: str, *query: str, limits: Limits = LIMITS) -> OnlineLearner:
     plan = compile_program(parse(text), query)
-    return OnlineLearner(plan, Hyper(), Inference(Ilp(), Mpe(Ilp()), **limits))
+    return OnlineLearner(plan, Cda2(), Inference(Ilp(), Mpe(Ilp()), limits=limits))
 
 
 def atoms(own: OnlineLearner) -> int:
-    return int(own.memory.net.size[0])
+    return int(own.grounder.net.size[0])
 
 
 def test_open_atoms_are_joined_from_evidence_and_from_other_open_atoms():
@@ -60,7 +62,7 @@ def test_no_more_atoms_than_hard_rules_leave():
 
 def test_a_world_of_many_people_has_few_atoms():
     """Of 4,000,000 pairs 400 are open, and the limits are on these."""
-    own = learner(ADVISED, "Adv", max_atoms=2000, max_groundings=10_000)
+    own = learner(ADVISED, "Adv", limits=Limits(2000, 10_000))
     people = {
         "Student": [[f"S{n}"] for n in range(20)],
         "Professor": [[f"P{n}"] for n in range(20)],
@@ -108,13 +110,13 @@ def test_long_clauses_are_refused_before_they_are_made():
 
     assert "more ground clauses than inference.max_groundings (1000000)" in outcome.error
     assert "(line 3), where 8 literals more count as another one; " in outcome.error
-    assert own.memory.room["rows"] <= 1 << 22
+    assert own.grounder.room["rows"] <= 1 << 22
 
 
 def test_the_rule_with_most_ground_clauses_is_named():
     own = learner("Person(p)\nKnows(p, p)\n1 Knows(a, b) ^ Knows(b, c) => Knows(a, c)\n", "Knows")
     example = Example(id=1, evidence={"Person": [[n] for n in range(30)]})
-    first, advice = largest(own.layout.plan, [own.rule_sizes(example)])
+    first, advice = largest(own.layout.plan, [own.grounder.rule_sizes(example)])
 
     assert first.startswith("ground clauses: 27,000, 27,000 of them (100%) by the rule in line 3: ")
     assert "no evidence in it bounds a or b or c" in advice

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlinesrl import inference
-from onlinesrl.errors import ExampleError, Infeasible
+from onlinesrl import answers, inference
+from onlinesrl.errors import ExampleError
 from onlinesrl.infer.brute import MAX_ATOMS, Brute, _scores
 from onlinesrl.lang.example import Example, ValuedAtom
+from onlinesrl.lang.text import spell_atom
 from tests.ground.naive import Atom, Soft, World, holds, model
 from tests.ground.programs import FOUND, Case, cases
 from tests.ground.soak import soaked
@@ -95,20 +96,19 @@ def answers_as_defined(question: tuple[Case, Database, tuple[str, ...]]) -> str:
             assert frozenset() in world.hard()
             return "evidence breaks a rule"
     assert frozenset() not in world.hard()
-    whole, atoms = model(world, weight)
-    numbers = np.array([*weight.values()])
+    whole, numbers, atoms = model(world, weight)
     if whole.n_atoms > MAX_ATOMS - 7:
         return "too large for brute force"
     scores = _scores(whole, numbers, None)
     if scores.max() == -np.inf:
         with pytest.raises(Infeasible):
-            inference.infer(found, "mpe", 0)
+            answers.infer(found, "mpe", 0)
         return "infeasible"
     asked = {a for a, value in world.atoms.items() if value is None and a[0] in query}
-    lines, stats = inference.infer(found, "mpe", 0)
+    lines, stats = answers.infer(found, "mpe", 0)
     assert stats["certified"]
     assert {*values(lines)} == {shown(*atom) for atom in asked}
-    solution = inference._map(found, "mpe", 0)[0]
+    solution = answers._map(found, "mpe", 0)[0]
     true = {
         (name, tuple(map(str, args)))
         for (name, args), value in zip(found.atoms, solution, strict=False)
@@ -120,7 +120,7 @@ def answers_as_defined(question: tuple[Case, Database, tuple[str, ...]]) -> str:
         w for x, w in weight.items() if any((not p, a) in x.literals for p, a in x.literals)
     )
     assert score == pytest.approx(Brute().solve(whole, numbers).score + constant, abs=1e-6)
-    lines, stats = inference.infer(found, "exact", 0)
+    lines, stats = answers.infer(found, "exact", 0)
     if stats["route"] != "exact":
         return "sampled"
     share = np.exp(scores - scores.max())
@@ -133,7 +133,7 @@ def answers_as_defined(question: tuple[Case, Database, tuple[str, ...]]) -> str:
 
 
 def shown(name: str, constants: tuple[str, ...]) -> str:
-    return inference.show_atom(name, constants)
+    return spell_atom(name, constants)
 
 
 def values(lines: list[str]) -> dict[str, float]:

@@ -17,9 +17,12 @@ from onlinesrl.ground.plan import compile_program
 from onlinesrl.infer.brute import MAX_ATOMS, Brute
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Mpe
-from onlinesrl.kernels import ground, learn
+from onlinesrl.kernels import plans
+from onlinesrl.kernels.network import ROWS
 from onlinesrl.lang.example import Example, decode
-from onlinesrl.learn.online import Hyper, Inference, OnlineLearner
+from onlinesrl.learn.online import OnlineLearner
+from onlinesrl.learn.updates import Cda2
+from onlinesrl.learn.worlds import Inference
 from tests.ground.naive import Soft, World, holds, model, tautology
 from tests.ground.programs import Case, cases
 from tests.ground.soak import soaked
@@ -29,42 +32,35 @@ def learner(case: Case, presolve: bool = True, margins: bool = False) -> OnlineL
     engine = Ilp()
     inference = Inference(engine, Mpe(engine), presolve=presolve)
     return OnlineLearner(
-        compile_program(case.program, case.query), Hyper(), inference, margins=margins
+        compile_program(case.program, case.query), Cda2(), inference, margins=margins
     )
 
 
 class Grounded:
     """What the kernels made of one packed world, with atoms and weights by name."""
 
-    def __init__(self, learner: OnlineLearner, batch: ground.Batch, w: int, learning: bool):
+    def __init__(self, learner: OnlineLearner, batch: plans.Batch, w: int, learning: bool):
         self.learner, self.batch, self.w = learner, batch, w
-        self.status, self.detail = self._prepare(learning)
-        if self.status in (learn.OK, learn.EXTERNAL):
-            self.model, self.used = clause_model(learner.memory.net)
+        self.status, self.detail = learner.grounder.ground(batch, w)
+        if self.status == plans.OK:
+            learner.weights.number(learner.grounder.net, learning)
+            self.model, self.place = clause_model(learner.grounder.net, folded=False)
             validate(self.model)
-
-    def _prepare(self, learning: bool) -> tuple[int, int]:
-        own = self.learner
-        while True:
-            memory = own.memory
-            status, detail = learn.prepare(
-                own.weights.plans, self.batch, self.w, memory.net, memory.scratch,
-                memory.structure, memory.state, own.weights.arrays, own.settings, learning,
-            )  # fmt: skip
-            if not ground.GROW_ATOMS <= status <= learn.GROW_TABLES:
-                return status, detail
-            own.memory.grow(status)
 
     def atoms(self) -> list[tuple[str, tuple[str, ...]]]:
         """The network's query atoms, by number."""
-        own, found = self.learner, []
-        for q, names in enumerate(own.teller.names):
-            base, stop = own.memory.scratch.query_base[q : q + 2].tolist()
-            listed = self.batch.listed[self.w]
-            keys = own.memory.net.key[base:stop].tolist() if listed else range(stop - base)
-            kinds = [own.packer.names(self.batch, self.w, kind) for kind in names.kinds]
-            found += [(names.name, tuple(map(str, c))) for c in names.constants(keys, kinds)]
+        found = []
+        for name, first, atoms in self.learner.grounder.atoms(self.batch, self.w):
+            assert first == len(found)
+            found += [(name, tuple(map(str, c))) for c in atoms]
         return found
+
+    def weight_of(self, clause: int) -> tuple[int, int]:
+        """The number of the weight of one of the model's soft clauses, and its sign."""
+        net, at = self.learner.grounder.net, self.place[clause]
+        row = int(np.searchsorted(net.clause_start[: net.size[ROWS] + 1], at, side="right")) - 1
+        k = at - net.clause_start[row]
+        return int(net.row_weight[row] + k * net.row_step[row]), int(net.row_sign[row])
 
     def clauses(self):
         """Yield (weight's number or -1, sign, literals) of each ground clause but definitions.
@@ -83,10 +79,11 @@ class Grounded:
             assert whole in clauses
             meaning[defined] = frozenset((x > 0, atoms[abs(x) - 1]) for x in asked)
             definitions |= {whole, *pairs}
-        for clause, index, sign in zip(clauses, ground_.weight_index, ground_.sign, strict=True):
+        for number, clause in enumerate(clauses):
             if clause not in definitions:
                 named = ((x > 0, meaning.get(x) or atoms[abs(x) - 1]) for x in clause)
-                yield (int(self.used[index]) if index >= 0 else -1), sign, frozenset(named)
+                index, sign = (-1, 1) if ground_.hard[number] else self.weight_of(number)
+                yield index, sign, frozenset(named)
 
     def hard(self) -> set:
         """The hard clauses, groups written out."""
@@ -100,7 +97,7 @@ class Grounded:
         return found
 
     def soft(self) -> Counter[Soft]:
-        """The soft clauses, each by the name of its weight; call after learning's `prepare`."""
+        """The soft clauses, each by the name of its weight; to be called while learning."""
         names, found = weight_names(self.learner), Counter()
         for index, sign, literals in self.clauses():
             if index >= 0:
@@ -119,11 +116,11 @@ def weight_names(learner: OnlineLearner) -> dict[int, tuple]:
     return names
 
 
-def packed(learner: OnlineLearner, examples, learning: bool) -> ground.Batch:
+def packed(learner: OnlineLearner, examples, learning: bool) -> plans.Batch:
     learner.packer.clear()
     for place, example in enumerate(examples):
         learner.packer.add(example, place)
-    return learner.packed(learning)
+    return learner.grounder.batch(learning)
 
 
 def without_truth(example: Example) -> Example:
@@ -206,9 +203,9 @@ def agrees_with_the_definition(case: Case) -> str:
     found = Grounded(own, packed(own, [example], True), 0, True)
 
     if breaks(world):
-        assert found.status == ground.EVIDENCE_BREAKS_RULE
+        assert found.status == plans.EVIDENCE_BREAKS_RULE
         return "evidence breaks a rule"
-    if found.status in (learn.TRUTH_NOT_OPEN, learn.TRUTH_BREAKS_GROUP, learn.TRUTH_BREAKS_RULE):
+    if found.status in (plans.TRUTH_NOT_OPEN, plans.TRUTH_BREAKS_GROUP, plans.TRUTH_BREAKS_RULE):
         assert not allowed(world)
         return "truth breaks a rule"
     assert allowed(world)
@@ -302,8 +299,7 @@ def predicts_the_best_state(case: Case, seed: int) -> str:
         assert found.error == other.error
         assert found.error.startswith("the evidence breaks the hard rule")
         return "evidence breaks a rule"
-    reference, atoms = model(world, weight)
-    numbers = np.array(list(weight.values()))
+    reference, numbers, atoms = model(world, weight)
     constant = sum(w for x, w in weight.items() if tautology(x.literals))
     if reference.n_atoms > MAX_ATOMS - 6:
         assert found.error == other.error
@@ -356,8 +352,8 @@ def learned(case: Case, size: int, room: int | None = None) -> tuple:
     """
     own, outcomes = learner(case), []
     if room is not None:
-        own.memory.room.update(dict.fromkeys(("atoms", "rows", "tables", "index", "output"), room))
-        own.memory.scratch_arrays()
+        own.grounder.allocate(atoms=room, rows=room, index=room)
+        own.worlds.allocate(tables=room, output=room)
     for first in range(0, len(case.examples), size):
         outcomes += own.step(case.examples[first : first + size])[0]
     header, arrays = own.save()
@@ -393,8 +389,8 @@ def test_every_batch_size_grounds_the_same_rows(case: Case):
             for w in range(len(batch.listed)):
                 grounded = Grounded(own, batch, w, True)
                 found.append((grounded.status, grounded.detail))
-                if grounded.status in (learn.OK, learn.EXTERNAL):
-                    found.append(contents(own.memory.net))
+                if grounded.status == plans.OK:
+                    found.append(contents(own.grounder.net))
         return found
 
     assert rows(1) == rows(3) == rows(4)
@@ -481,7 +477,7 @@ def learns_as_without_closing(case: Case) -> str:
         assert tally.counts.tolist() == counted.counts.tolist()
         for each in (own, other):
             each.step([example])
-        if not np.array_equal(own.memory.out.loss, other.memory.out.loss):
+        if own.certificate()["loss"] != other.certificate()["loss"]:
             return "a tie of rivals"
         weights = [{(e.clause, e.key): e.weight for e in x.weights.entries()} for x in (own, other)]
         assert all(weights[1][key] == weight for key, weight in weights[0].items())

@@ -8,16 +8,19 @@ from onlinesrl.ground.plan import compile_program
 from onlinesrl.infer.brute import Brute
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Mpe
-from onlinesrl.kernels import elimination
+from onlinesrl.kernels import structure
 from onlinesrl.lang.example import Example, ValuedAtom
 from onlinesrl.lang.mln import parse
-from onlinesrl.learn.online import Hyper, Inference, OnlineLearner, Outcome
+from onlinesrl.learn.learner import Outcome
+from onlinesrl.learn.online import OnlineLearner
+from onlinesrl.learn.updates import Cda2
+from onlinesrl.learn.worlds import Inference
 
 
 def learner(text: str, *query: str, by=None, **inference) -> OnlineLearner:
     engines = {"whole": Ilp(), "exact": Mpe(Ilp())}
     plan = compile_program(parse(text), query)
-    return OnlineLearner(plan, Hyper(), Inference(**engines, **inference), by=by)
+    return OnlineLearner(plan, Cda2(), Inference(**engines, **inference), by=by)
 
 
 def example(evidence, truth=None, query=None) -> Example:
@@ -111,7 +114,7 @@ def test_any_text_is_a_constant_and_a_number_is_its_text():
 def test_large_groups_that_meet_are_left_to_the_ilp_and_take_no_tables():
     model = "N(a, a)\nF(b)\nQ(a, b!)\n1 N(x, y) => (Q(x, b) <=> Q(y, b))\n"
     own = learner(model, "Q")
-    values = int(elimination.MAX_TABLE**0.5) + 10
+    values = int(structure.MAX_TABLE**0.5) + 10
     evidence = {"N": [[1, 2], [2, 3]], "F": [[k] for k in range(values)]}
 
     (outcome,), tally = own.step([example(evidence, {"Q": [[1, 1], [2, 1], [3, 1]]})])
@@ -119,7 +122,7 @@ def test_large_groups_that_meet_are_left_to_the_ilp_and_take_no_tables():
     assert outcome.prediction.certified
     assert tally.routes == {"elimination": 0, "ilp": 1}
     assert len({value for _, value in outcome.prediction.predicted["Q"]}) == 1
-    assert own.memory.room["tables"] < 1 << 17
+    assert own.worlds.room["tables"] < 1 << 17
 
 
 MARKED = "b = {2, 3}\nQ(a, b!)\nE(a)\n1 E(x) => Q(x, y)\n"
@@ -276,7 +279,7 @@ def test_a_prediction_too_large_for_its_room_is_counted_once():
 def test_packing_without_a_batch_of_examples():
     own = OnlineLearner(
         compile_program(parse("E(t)\nQ(t)\n1 E(x) => Q(x)\n"), ["Q"]),
-        Hyper(),
+        Cda2(),
         Inference(Brute(), Brute()),
     )
     outcomes, tally = own.step([])

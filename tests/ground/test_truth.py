@@ -12,11 +12,13 @@ from onlinesrl.ground.psl import Grounder
 from onlinesrl.ground.worlds import SoftPacker
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Mpe
-from onlinesrl.kernels import ground, learn
+from onlinesrl.kernels import plans
 from onlinesrl.lang import mln, psl
 from onlinesrl.lang.example import Example, ValuedAtom, arguments
-from onlinesrl.learn.learner import Hyper, Outcome
-from onlinesrl.learn.online import Inference, OnlineLearner
+from onlinesrl.learn.learner import Outcome
+from onlinesrl.learn.online import OnlineLearner
+from onlinesrl.learn.updates import Cda2
+from onlinesrl.learn.worlds import Inference
 from tests.ground.naive import World
 from tests.ground.programs import KINDS, Case, cases
 
@@ -47,22 +49,22 @@ def without(example: Example, truth=None) -> Example:
 
 def learner(case: Case) -> OnlineLearner:
     plan = compile_program(case.program, case.query)
-    return OnlineLearner(plan, Hyper(), Inference(Ilp(), Mpe(Ilp())))
+    return OnlineLearner(plan, Cda2(), Inference(Ilp(), Mpe(Ilp())))
 
 
 def network(own: OnlineLearner, example: Example) -> tuple:
     """What an example grounds to, by the kernels: atoms, rows and literals by number."""
     own.packer.clear()
     own.packer.add(example, 0)
-    batch = own.packed(learning=False)
-    status, detail = own._prepare(batch)
-    if status in (learn.TRUTH_NOT_OPEN, learn.TRUTH_BREAKS_GROUP, learn.TRUTH_BREAKS_RULE):
-        if batch.listed[0] == ground.FOUND:  # it has true atoms that hard rules make false
+    batch = own.grounder.batch(learning=False)
+    status, detail = own.grounder.ground(batch, 0)
+    if status in (plans.TRUTH_NOT_OPEN, plans.TRUTH_BREAKS_GROUP, plans.TRUTH_BREAKS_RULE):
+        if batch.listed[0] == plans.FOUND:  # it has true atoms that hard rules make false
             return ()
-        status, detail = learn.OK, -1
-    if status not in (learn.OK, learn.EXTERNAL):
+        status, detail = plans.OK, -1
+    if status != plans.OK:
         return status, detail
-    net = own.memory.net
+    net = own.grounder.net
     atoms, variables, rows, literals, *_ = net.size.tolist()
     used = [
         *(net.var_of[:atoms], net.var_start[: variables + 1], net.exactly[:variables]),
@@ -194,7 +196,7 @@ def documents(labels: Sequence[str]) -> list[Example]:
 
 def model(text: str, *query: str) -> OnlineLearner:
     plan = compile_program(mln.parse(text), query)
-    return OnlineLearner(plan, Hyper(sigma=0.1), Inference(Ilp(), Mpe(Ilp())))
+    return OnlineLearner(plan, Cda2(sigma=0.1), Inference(Ilp(), Mpe(Ilp())))
 
 
 RANDOM = [str(label) for label in np.random.default_rng(0).choice(["A", "B", "C"], 300)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,9 +17,13 @@ from onlinesrl.ground.model import ClauseModel, Floats
 INSTANCES = Path(__file__).parents[3] / "shared" / "data" / "mpe_instances"
 
 
+Clause = tuple[float | None, Sequence[int]]
+"""Its weight, None for a hard one, and its literals."""
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What a MAP engine is asked: a model, weights, and a bonus or none."""
+    """What a MAP engine is asked: a model, the weights of its clauses, and a bonus or none."""
 
     model: ClauseModel
     weights: Floats
@@ -28,22 +32,33 @@ class Problem:
 
 def clause_model(
     n_atoms: int,
-    clauses: Sequence[tuple[int, float, Sequence[int]]],
+    clauses: Sequence[Clause],
     groups: Sequence[tuple[bool, Sequence[int]]] = (),
-) -> ClauseModel:
-    """A model from clauses ``(weight index, sign, literals)`` and groups ``(exactly, atoms)``."""
+) -> tuple[ClauseModel, Floats]:
+    """A model with the weights of its clauses, from these and groups ``(exactly, atoms)``."""
     group = np.full(n_atoms, -1, np.int32)
     for number, (_, atoms) in enumerate(groups):
         group[list(atoms)] = number
-    return ClauseModel(
+    model = ClauseModel(
         n_atoms=n_atoms,
-        start=np.cumsum([0, *(len(literals) for _, _, literals in clauses)], dtype=np.int64),
-        literals=np.array([x for _, _, literals in clauses for x in literals], np.int32),
-        weight_index=np.array([index for index, _, _ in clauses], np.int64),
-        sign=np.array([sign for _, sign, _ in clauses], np.float64),
+        start=np.cumsum([0, *(len(literals) for _, literals in clauses)], dtype=np.int64),
+        literals=np.array([x for _, literals in clauses for x in literals], np.int32),
+        hard=np.array([weight is None for weight, _ in clauses], np.bool_),
         group=group,
         exactly=np.array([exactly for exactly, _ in groups], np.bool_),
     )
+    return model, np.array([weight or 0.0 for weight, _ in clauses], np.float64)
+
+
+def listed(problem: Problem) -> tuple[list[Clause], list[tuple[bool, list[int]]]]:
+    """The clauses and groups that ``clause_model`` makes a problem's model of."""
+    model = problem.model
+    weights = [None if h else w for h, w in zip(model.hard, problem.weights.tolist(), strict=True)]
+    rows = [model.literals[i:j].tolist() for i, j in pairwise(model.start)]
+    groups = [
+        (bool(e), np.flatnonzero(model.group == g).tolist()) for g, e in enumerate(model.exactly)
+    ]
+    return list(zip(weights, rows, strict=True)), groups
 
 
 N_WEIGHTS = 6
@@ -55,7 +70,7 @@ REAL = st.floats(-10, 10, allow_subnormal=False).map(lambda x: round(x, 4))
 
 @st.composite
 def problems(draw: st.DrawFn, max_atoms: int = 8) -> Problem:
-    """Soft and hard clauses with shared weights, and atoms in groups of both kinds or in none.
+    """Soft and hard clauses, some of equal or opposite weights, and atoms in groups of both kinds or in none.
 
     The hard part may be infeasible. Half of the problems have round weights, so that optima tie.
     """
@@ -68,9 +83,9 @@ def problems(draw: st.DrawFn, max_atoms: int = 8) -> Problem:
         )
     )
     weights, bonus = draw(number)
+    weighted = [(None if k < 0 else sign * weights[k], x) for k, sign, x in clauses]
     return Problem(
-        clause_model(n_atoms, clauses, draw(_groups(n_atoms))),
-        np.array(weights),
+        *clause_model(n_atoms, weighted, draw(_groups(n_atoms))),
         None if bonus is None else np.array(bonus, np.float64),
     )
 
@@ -79,34 +94,22 @@ def problems(draw: st.DrawFn, max_atoms: int = 8) -> Problem:
 def defined_problems(draw: st.DrawFn, max_atoms: int = 6) -> Problem:
     """Problems whose last atoms hard clauses define as conjunctions of others, some of these defined."""
     base = draw(problems(max_atoms))
-    n, extra = base.model.n_atoms, []
+    clauses, groups = listed(base)
+    n = base.model.n_atoms
     more = draw(st.integers(1, 3)) if n > 1 else 0
     for atom in range(n + 1, n + 1 + more):
         output = draw(st.sampled_from([atom, -atom]))
         inputs = draw(st.lists(st.integers(1, atom - 1), min_size=2, max_size=3, unique=True))
         inputs = [draw(st.sampled_from([x, -x])) for x in inputs]
-        extra.append((-1, 1.0, [output, *(-x for x in inputs)]))
-        extra += [(-1, 1.0, [-output, x]) for x in inputs]
+        clauses.append((None, [output, *(-x for x in inputs)]))
+        clauses += [(None, [-output, x]) for x in inputs]
         other = draw(st.sampled_from([[], [draw(st.integers(1, atom - 1))]]))
-        extra.append((draw(st.integers(0, N_WEIGHTS - 1)), 1.0, [atom, *other]))
-    return Problem(extended(base.model, n + more, extra), base.weights)
-
-
-def extended(
-    model: ClauseModel, n_atoms: int, clauses: Sequence[tuple[int, float, Sequence[int]]]
-) -> ClauseModel:
-    """A model with more atoms, in no group, and more clauses."""
-    more = clause_model(n_atoms - model.n_atoms, [])
-    rows = [
-        (int(k), float(s), model.literals[i:j].tolist())
-        for k, s, (i, j) in zip(model.weight_index, model.sign, pairwise(model.start), strict=True)
-    ]
-    both = clause_model(n_atoms, [*rows, *clauses])
-    return replace(both, group=np.concatenate([model.group, more.group]), exactly=model.exactly)
+        clauses.append((draw(ROUND | REAL), [atom, *other]))
+    return Problem(*clause_model(n + more, clauses, groups))
 
 
 def _clauses(n_atoms: int) -> st.SearchStrategy[tuple[int, float, list[int]]]:
-    """One in four hard; one to four literals."""
+    """The number of a weight, -1 in one of four: hard; a factor of it; one to four literals."""
     index = st.integers(-2, N_WEIGHTS - 1).map(lambda k: max(k, -1))
     sign = st.sampled_from([1.0, 1.0, -1.0, -1.0, 2.0, -0.5])
     literal = st.tuples(st.integers(1, n_atoms), st.booleans())
@@ -143,13 +146,11 @@ def instance(name: str) -> Instance:
         pytest.skip(f"the recorded MPE instances are not here: no {INSTANCES}")
     data = json.loads(path.read_text())
     truth = np.array(data["truth"])
+    groups = [(True, atoms) for atoms in data["exactly_one"]]
+    model, weights = clause_model(data["atoms"], [(w, row) for w, row in data["soft"]], groups)
     return Instance(
-        model=clause_model(
-            data["atoms"],
-            [(k, 1.0, literals) for k, (_, literals) in enumerate(data["soft"])],
-            [(True, atoms) for atoms in data["exactly_one"]],
-        ),
-        weights=np.array([weight for weight, _ in data["soft"]]),
+        model=model,
+        weights=weights,
         loss=1.0 - 2.0 * truth,
         n_true=int(truth.sum()),
         optimum=data["optimum"],

@@ -58,7 +58,7 @@ def world(folder: Path, name: str) -> World:
 def network(folder: Path, name: str) -> tuple[ClauseModel, Floats]:
     """Return one of the models ground."""
     found = world(folder, name)
-    return found.model, found.weights
+    return found.model, found.weight
 
 
 def error(found: Floats, exact: Floats) -> float:

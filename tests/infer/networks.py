@@ -20,7 +20,7 @@ WORLDS = SHARED / "peers" / "mln" / "friends_smokers"
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A ground model with weights and the names of its atoms."""
+    """A ground model with the weights of its clauses and the names of its atoms."""
 
     model: ClauseModel
     weights: Floats
@@ -30,8 +30,7 @@ class Network:
 
     def cost(self, score: float) -> float:
         """The weight of what a state of this score violates, of a clause below 0: satisfies."""
-        by_clause = self.model.clause_weights(self.weights)
-        return float(by_clause[by_clause > 0].sum()) - score + self.violated
+        return float(self.weights[self.weights > 0].sum()) - score + self.violated
 
     def by_name(self, values: dict[str, float]) -> Floats:
         """Values by atom name as the model's atoms are numbered."""
@@ -44,18 +43,15 @@ def network(
     """A network from clauses of named literals, weight None for a hard one; further atoms last."""
     number: dict[str, int] = {}
     rows = []
-    weights: list[float] = []
     for weight, literals in clauses:
-        index = -1 if weight is None else len(weights)
-        weights += [] if weight is None else [weight]
         row = []
         for literal in literals:
             atom = number.setdefault(literal.removeprefix("!"), len(number)) + 1
             row.append(-atom if literal.startswith("!") else atom)
-        rows.append((index, 1.0, row))
+        rows.append((weight, row))
     for atom in atoms:
         number.setdefault(atom, len(number))
-    return Network(clause_model(len(number), rows), np.array(weights), list(number), violated)
+    return Network(*clause_model(len(number), rows), list(number), violated)
 
 
 def caviar(learner: str, fold: int, pair: str) -> Network:

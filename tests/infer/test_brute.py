@@ -43,12 +43,12 @@ def test_brute_force_finds_the_first_and_the_second_of_all_states(problem):
 
 
 def test_of_equal_states_the_lexicographically_first_is_taken():
-    model = clause_model(3, [(0, 1.0, [1, 2])], [(True, [1, 2])])
+    model, ones = clause_model(3, [(1.0, [1, 2])], [(True, [1, 2])])
 
-    assert Brute().solve(model, np.zeros(1)).state.tolist() == [0, 0, 1]
-    assert Brute().solve(model, np.ones(1)).state.tolist() == [0, 1, 0]
+    assert Brute().solve(model, 0 * ones).state.tolist() == [0, 0, 1]
+    assert Brute().solve(model, ones).state.tolist() == [0, 1, 0]
 
 
 def test_too_many_atoms_are_refused():
     with pytest.raises(ValueError, match="too many for brute force"):
-        Brute().solve(clause_model(MAX_ATOMS + 1, []), np.zeros(0))
+        Brute().solve(*clause_model(MAX_ATOMS + 1, []))

@@ -17,7 +17,7 @@ from onlinesrl.inference import load_world
 from onlinesrl.testing import check_map_engine, check_marginal_engine
 from tests.infer import plain
 from tests.infer.existentials import by_definition, programs
-from tests.infer.models import Problem, clause_model, defined_problems, problems
+from tests.infer.models import Clause, Problem, clause_model, defined_problems, problems
 
 
 def rows(*gates: Gate) -> list[tuple[int, ...]]:
@@ -115,19 +115,18 @@ def test_the_contracts(problem: Problem):
     check_map_engine(WalkSat(flips=500), problem.model, problem.weights)
 
 
-def pairs(n: int) -> list[tuple[int, float, list[int]]]:
+def pairs(n: int) -> list[Clause]:
     """Definitions of one atom for each pair of n, soft ones on them, all in one long clause."""
     all_pairs = [(a, b) for a in range(1, n + 1) for b in range(1, a)]
     defined = [(n + 1 + i, a, b) for i, (a, b) in enumerate(all_pairs)]
-    hard = [(-1, 1.0, list(row)) for d, a, b in defined for row in rows(Gate(d, (a, -b)))]
-    return [*hard, *((0, 1.0, [d]) for d, *_ in defined), (1, 1.0, [d for d, *_ in defined])]
+    hard = [(None, list(row)) for d, a, b in defined for row in rows(Gate(d, (a, -b)))]
+    return [*hard, *((0.3, [d]) for d, *_ in defined), (2.0, [d for d, *_ in defined])]
 
 
 def test_defined_atoms_do_not_widen():
     """Twelve atoms with 66 defined ones: too wide clause by clause, 4096 states by themselves."""
-    n, weights = 12, np.array([0.3, 2.0])
-    model = clause_model(n + n * (n - 1) // 2, pairs(n))
-    found = Exact().marginals(model, weights)
+    n = 12
+    found = Exact().marginals(*clause_model(n + n * (n - 1) // 2, pairs(n)))
     mass = np.zeros(1 << n)
     states = np.arange(1 << n)
     true = np.array([states >> a & 1 for a in range(n)])
@@ -141,20 +140,20 @@ def test_defined_atoms_do_not_widen():
 
 
 def test_tables_too_large_are_refused():
-    wide = [(0, 1.0, [a, -b]) for a in range(1, 31) for b in range(1, 31) if a != b]
-    for clauses in (wide, [(0, 1.0, list(range(1, 31)))]):
+    wide = [(1.0, [a, -b]) for a in range(1, 31) for b in range(1, 31) if a != b]
+    for clauses in (wide, [(1.0, list(range(1, 31)))]):
         with pytest.raises(Wide):
-            Tables().marginals(clause_model(30, clauses), np.ones(1))
+            Tables().marginals(*clause_model(30, clauses))
 
 
 def test_a_move_takes_what_follows_along():
     """Satisfying ``d`` takes two moves of inputs; the definition is never broken on the way."""
-    model = clause_model(
-        3, [(-1, 1.0, row) for row in map(list, rows(Gate(3, (1, 2))))] + [(0, 1.0, [3])]
+    model, weights = clause_model(
+        3, [(None, row) for row in map(list, rows(Gate(3, (1, 2))))] + [(2.0, [3])]
     )
-    cl = reduced(model, np.array([2.0])).clauses
+    cl = reduced(model, weights).clauses
     assert (cl.drawn, cl.defining, sorted(cl.aim[cl.aim_start[3] :])) == (2, 3, [0, 2])
-    found = WalkSat(flips=20).solve(model, np.array([2.0]))
+    found = WalkSat(flips=20).solve(model, weights)
     assert found.state.tolist() == [1, 1, 1]
 
 
@@ -186,8 +185,8 @@ def test_gibbs_moves_what_hard_rules_tie_together(tmp_path, text):
     (tmp_path / "program.mln").write_text(text)
     names = [name for name in "RQF" if f"\n{name}(" in text]
     world = load_world(tmp_path / "program.mln", [], names)
-    exact = Exact().marginals(world.model, world.weights).probability
-    sampled = Gibbs(samples=20_000).marginals(world.model, world.weights).probability
+    exact = Exact().marginals(world.model, world.weight).probability
+    sampled = Gibbs(samples=20_000).marginals(world.model, world.weight).probability
     assert sampled == pytest.approx(exact, abs=0.02)
 
 
@@ -206,7 +205,7 @@ def agrees_with_the_definition(text: str, folder, sampled: bool) -> bool:
     engines += [(McSat(samples=10_000), 0.06)] if sampled else []
     for engine, within in engines:
         try:
-            found = engine.marginals(world.model, world.weights)
+            found = engine.marginals(world.model, world.weight)
         except Infeasible:
             assert expected is None
             continue

@@ -26,16 +26,13 @@ def test_the_contract(problem: Problem):
 
 @pytest.mark.parametrize("name", sorted(set(MODELS) - HARD_TO_CROSS))
 def test_small_models_to_within_sampling_error(name):
-    n_atoms, clauses, groups, weights = MODELS[name]
     engine = Gibbs(samples=100_000)
-    check_marginal_engine(
-        engine, clause_model(n_atoms, clauses, groups), np.array(weights), within=0.012
-    )
+    check_marginal_engine(engine, *clause_model(*MODELS[name]), within=0.012)
 
 
 def test_blocks_lead_across_what_hard_clauses_separate():
     """Four states with no path of single atoms between them."""
-    model, weights = clause_model(3, [*PARITY, (0, 1.0, [1])]), np.array([0.5])
+    model, weights = clause_model(3, [*PARITY, (0.5, [1])])
     check_marginal_engine(Gibbs(), model, weights, within=0.012)
 
 
@@ -88,8 +85,8 @@ def test_a_draw_has_the_conditional_distribution(problem, data):
 
 
 def test_draws_come_as_often_as_they_should():
-    model = clause_model(3, [(0, 1.0, [1]), (1, 1.0, [2])], [(False, [0, 1, 2])])
-    cl = reduced(model, np.array([1.0, -0.5])).clauses
+    model, weights = clause_model(3, [(1.0, [1]), (-0.5, [2])], [(False, [0, 1, 2])])
+    cl = reduced(model, weights).clauses
     s, rng = walksat.search(cl), generator(2)
     walksat.count(cl, s)
     counts = np.zeros(3)

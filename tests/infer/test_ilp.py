@@ -126,37 +126,39 @@ def test_ties_are_broken_the_same_way_on_every_run(solver):
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize(
-    "model",
+    ("model", "weights"),
     [
-        clause_model(0, [(-1, 1.0, [])]),
-        clause_model(1, [(-1, 1.0, [1]), (-1, 1.0, [-1])]),
-        clause_model(2, [(-1, 1.0, [1]), (-1, 1.0, [2])], [(False, [0, 1])]),
-        clause_model(2, [(-1, 1.0, [-1]), (-1, 1.0, [-2])], [(True, [0, 1])]),
+        clause_model(0, [(None, [])]),
+        clause_model(1, [(None, [1]), (None, [-1])]),
+        clause_model(2, [(None, [1]), (None, [2])], [(False, [0, 1])]),
+        clause_model(2, [(None, [-1]), (None, [-2])], [(True, [0, 1])]),
     ],
 )
-def test_contradictions_are_infeasible(solver, model):
+def test_contradictions_are_infeasible(solver, model, weights):
     with pytest.raises(Infeasible):
-        Ilp(solver).solve(model, np.zeros(0))
+        Ilp(solver).solve(model, weights)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_model_without_atoms_has_the_empty_state_and_no_second(solver):
-    model = clause_model(0, [])
+    model, weights = clause_model(0, [])
 
-    best = Ilp(solver).solve(model, np.zeros(0))
+    best = Ilp(solver).solve(model, weights)
 
-    check(best, 0.0, Problem(model, np.zeros(0)))
-    assert Ilp(solver).second_best(model, np.zeros(0), best.state) is None
+    check(best, 0.0, Problem(model, weights))
+    assert Ilp(solver).second_best(model, weights, best.state) is None
 
 
 def frustrated(n_atoms: int) -> Problem:
     """Every two atoms want to be equal or different, at random: a gap that takes branching."""
     pairs = [(a, b) for a in range(1, n_atoms + 1) for b in range(1, a)]
-    clauses = [
-        (k, 1.0, literals) for k, (a, b) in enumerate(pairs) for literals in ([a, b], [-a, -b])
-    ]
     weights = np.random.default_rng(0).normal(size=len(pairs))
-    return Problem(clause_model(n_atoms, clauses), weights)
+    clauses = [
+        (weight, literals)
+        for weight, (a, b) in zip(weights, pairs, strict=True)
+        for literals in ([a, b], [-a, -b])
+    ]
+    return Problem(*clause_model(n_atoms, clauses))
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -194,7 +196,7 @@ def test_a_search_without_any_state_says_what_to_do():
 
 
 def test_weights_that_are_not_finite_are_refused():
-    model = clause_model(2, [(0, 1.0, [1, 2]), (1, 1.0, [1])])
+    model, _ = clause_model(2, [(0.0, [1, 2]), (0.0, [1])])
     for weights in ([np.nan, 1.0], [1.0, np.inf]):
         with pytest.raises(ValueError, match="must be finite"):
             Ilp().solve(model, np.array(weights))
@@ -202,22 +204,22 @@ def test_weights_that_are_not_finite_are_refused():
 
 def test_the_program_is_compact():
     """Merged clauses share a column; units, zeros and what cancels have none; a group is a row."""
-    model = clause_model(
+    model, weights = clause_model(
         4,
         [
-            (0, 1.0, [1, 2]),
-            (1, 1.0, [2, 1]),
-            (0, 1.0, [-3, 4]),
-            (0, -1.0, [4, -3]),
-            (2, 1.0, [-1, -2, -4]),
-            (1, 1.0, [3]),
-            (3, 1.0, [2, 3]),
-            (-1, 1.0, [3, 1]),
-            (-1, 1.0, [1, 3]),
+            (1.0, [1, 2]),
+            (0.5, [2, 1]),
+            (1.0, [-3, 4]),
+            (-1.0, [4, -3]),
+            (-2.0, [-1, -2, -4]),
+            (0.5, [3]),
+            (0.0, [2, 3]),
+            (None, [3, 1]),
+            (None, [1, 3]),
         ],
         [(True, [0, 1]), (False, [2, 3])],
     )
-    problem = _Program(_Merged.of(model), np.array([1.0, 0.5, -2.0, 0.0])).problem
+    problem = _Program(_Merged.of(model), weights).problem
     columns = [variable.name for variable in problem.variables()]
 
     assert columns == ["y0000000", "y0000001", "y0000002", "y0000003", "z0000000", "z0000002"]

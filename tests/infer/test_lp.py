@@ -11,8 +11,8 @@ from onlinesrl.testing import check_map_engine
 from tests.infer import networks
 from tests.infer.models import Problem, clause_model, instance, problems
 
-TRIANGLE = [(0, 1.0, [a, b]) for a, b in ((1, 2), (1, 3), (2, 3))] + [
-    (0, 1.0, [-a, -b]) for a, b in ((1, 2), (1, 3), (2, 3))
+TRIANGLE = [(1.0, [a, b]) for a, b in ((1, 2), (1, 3), (2, 3))] + [
+    (1.0, [-a, -b]) for a, b in ((1, 2), (1, 3), (2, 3))
 ]
 """Each pair of three wants to differ: one half each satisfies all in the relaxation."""
 
@@ -24,7 +24,7 @@ def test_the_contract(problem: Problem):
 
 
 def test_a_fractional_optimum_is_rounded_and_not_certified():
-    found = Lp().solve(clause_model(3, TRIANGLE), np.ones(1))
+    found = Lp().solve(*clause_model(3, TRIANGLE))
 
     assert found.bound == pytest.approx(6.0)
     assert found.score == 5.0
@@ -34,30 +34,30 @@ def test_a_fractional_optimum_is_rounded_and_not_certified():
 def test_rounding_goes_from_the_last_atom_by_the_weight_not_satisfied_yet():
     """Algorithm 1 by hand: 3 wins by 4 > 2; then 2 by 3 > 0 (``2 v 3`` is satisfied); then 1 loses."""
     clauses = [
-        (0, 4.0, [3, 1]),
-        (0, 2.0, [-3, 2]),
-        (0, 3.0, [2, -1]),
-        (0, 9.0, [-2, 3]),
-        (0, 1.0, [-1, 2]),
-        (0, 0.5, [-1, -3]),
+        (4.0, [3, 1]),
+        (2.0, [-3, 2]),
+        (3.0, [2, -1]),
+        (9.0, [-2, 3]),
+        (1.0, [-1, 2]),
+        (0.5, [-1, -3]),
     ]
-    state = rounded(clause_model(3, clauses), np.ones(1), None, np.full(3, 0.5))
+    state = rounded(*clause_model(3, clauses), None, np.full(3, 0.5))
 
     assert state.tolist() == [0, 1, 1]
 
 
 def test_rounding_keeps_what_is_integral():
-    clauses = [(0, 4.0, [3, 1]), (0, 2.0, [-3, 2])]
+    clauses = [(4.0, [3, 1]), (2.0, [-3, 2])]
     truth = np.array([0.0, 0.5, 0.0])
 
-    assert rounded(clause_model(3, clauses), np.ones(1), None, truth).tolist() == [0, 0, 0]
+    assert rounded(*clause_model(3, clauses), None, truth).tolist() == [0, 0, 0]
 
 
 def test_rounding_keeps_hard_clauses_and_groups():
     """The gains want 1 and 2 of a group and 4; the hard clause and the group allow one of the two."""
-    clauses = [(0, 5.0, [2]), (0, 4.0, [1]), (0, 3.0, [4]), (-1, 1.0, [-2, -4])]
+    clauses = [(5.0, [2]), (4.0, [1]), (3.0, [4]), (None, [-2, -4])]
     groups = [(True, [0, 1, 2])]
-    state = rounded(clause_model(4, clauses, groups), np.ones(1), None, np.full(4, 0.5))
+    state = rounded(*clause_model(4, clauses, groups), None, np.full(4, 0.5))
 
     assert state.tolist() == [1, 0, 0, 1]
 
@@ -65,16 +65,16 @@ def test_rounding_keeps_hard_clauses_and_groups():
 def test_rounding_says_when_it_gives_up(monkeypatch):
     monkeypatch.setattr("onlinesrl.infer.walksat.BACKTRACKS", 0)
     signs = [(s, t, u) for s in (1, -1) for t in (1, -1) for u in (1, -1)]
-    model = clause_model(3, [(-1, 1.0, [s, 2 * t, 3 * u]) for s, t, u in signs])
+    problem = clause_model(3, [(None, [s, 2 * t, 3 * u]) for s, t, u in signs])
     with pytest.raises(Unsolved, match="use the ILP engine"):
-        Lp().solve(model, np.zeros(0))
+        Lp().solve(*problem)
 
 
 def test_the_relaxation_alone_does_not_show_infeasibility():
     signs = [(s, t, u) for s in (1, -1) for t in (1, -1) for u in (1, -1)]
-    model = clause_model(3, [(-1, 1.0, [s, 2 * t, 3 * u]) for s, t, u in signs])
+    problem = clause_model(3, [(None, [s, 2 * t, 3 * u]) for s, t, u in signs])
     with pytest.raises(Infeasible):
-        Lp().solve(model, np.zeros(0))
+        Lp().solve(*problem)
 
 
 @pytest.mark.parametrize("name", ["W1-0", "W1-1", "W2-0", "W2-1", "W3-100-weak-0"])
@@ -114,8 +114,7 @@ def test_caviar(fold, pair):
 
 
 def test_an_integral_optimum_is_the_mpe():
-    model = clause_model(3, [(0, 1.0, [-1, 2]), (1, 1.0, [-2, 3]), (2, 1.0, [1])])
-    weights = np.array([2.0, 1.0, 1.5])
+    model, weights = clause_model(3, [(2.0, [-1, 2]), (1.0, [-2, 3]), (1.5, [1])])
     found, best = Lp().solve(model, weights), Brute().solve(model, weights)
 
     assert found.certified

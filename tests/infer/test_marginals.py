@@ -1,7 +1,6 @@
 """Exact marginals and log Z: brute force, other systems' exact answers, and the choice of engine."""
 
 import re
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from onlinesrl.infer.mcsat import McSat
 from onlinesrl.infer.mpe import Wide, components, restrict
 from onlinesrl.testing import check_marginal_engine, marginals_by_enumeration
 from tests.infer import networks
-from tests.infer.models import Problem, clause_model, problems
+from tests.infer.models import Problem, clause_model, listed, problems
 
 CAVIAR = [
     (0, "21-Meet_WalkSplit.id1_id3"),
@@ -58,9 +57,9 @@ def log_z_of_connected(world: networks.Network) -> float:
     for atoms, clauses in components(world.model, np.ones(world.model.n_clauses, np.uint8)):
         if len(atoms) > 1:
             part = restrict(world.model, atoms, clauses)
-            log_z = Exact().marginals(part, world.weights).log_z
+            log_z = Exact().marginals(part, world.weights[clauses]).log_z
             assert log_z is not None
-            total += log_z - part.clause_weights(world.weights).sum()
+            total += log_z - world.weights[clauses].sum()
     return total
 
 
@@ -77,10 +76,8 @@ def test_caviar(fold, pair):
 def test_a_long_chain_against_its_transfer_matrices():
     """log Z and marginals where exp overflows: 2000 atoms, weights of 10."""
     n = 2_000
-    clauses = [(0, 1.0, [-a, a + 1]) for a in range(1, n)] + [
-        (1, 1.0, [a]) for a in range(1, n + 1)
-    ]
-    found = Exact().marginals(clause_model(n, clauses), np.array([10.0, 0.3]))
+    clauses = [(10.0, [-a, a + 1]) for a in range(1, n)] + [(0.3, [a]) for a in range(1, n + 1)]
+    found = Exact().marginals(*clause_model(n, clauses))
 
     step = np.exp([[10.0, 10.0], [0.0, 10.0]]) * np.exp([0.0, 0.3])
     log_z, message = 0.0, np.exp([0.0, 0.3])
@@ -94,36 +91,36 @@ def test_a_long_chain_against_its_transfer_matrices():
 
 def test_wide_tables_are_refused():
     with pytest.raises(Wide):
-        Exact().marginals(dense(30), np.full(1, 0.1))
+        Exact().marginals(*dense(30))
 
 
 def dense(n: int, first: int = 1):
     atoms = range(first, first + n)
-    return clause_model(n, [(0, 1.0, [a, -b]) for a in atoms for b in atoms if a != b])
+    return clause_model(n, [(0.1, [a, -b]) for a in atoms for b in atoms if a != b])
 
 
 def test_the_choice_is_by_component_and_said():
     """A dense component of 30 atoms beside a chain of three."""
-    wide = [(0, 1.0, [a, -b]) for a in range(1, 31) for b in range(1, 31) if a != b]
-    chain = [(1, 1.0, [-31, 32]), (1, 1.0, [-32, 33]), (1, 1.0, [31])]
+    wide = [(0.01, [a, -b]) for a in range(1, 31) for b in range(1, 31) if a != b]
+    chain = [(1.0, [-31, 32]), (1.0, [-32, 33]), (1.0, [31])]
     both, alone = clause_model(33, wide + chain), clause_model(30, wide)
-    narrow = clause_model(3, [(1, 1.0, [-1, 2]), (1, 1.0, [-2, 3]), (1, 1.0, [1])])
-    weights = np.array([0.01, 1.0])
+    narrow = clause_model(3, [(1.0, [-1, 2]), (1.0, [-2, 3]), (1.0, [1])])
 
-    found = marginals(both, weights)
-    exact = marginals_by_enumeration(narrow, weights)
+    found = marginals(*both)
+    exact = marginals_by_enumeration(*narrow)
 
     assert (found.route, found.log_z, found.samples) == ("exact+mcsat", None, 1_000)
     assert found.probability[30:] == pytest.approx(exact.probability, abs=1e-12)
     assert found.probability[:30] == pytest.approx(np.full(30, 0.5), abs=0.1)
-    assert marginals(alone, weights).route == "mcsat"
-    assert marginals(narrow, weights).route == "exact"
-    assert marginals(both, np.zeros(2)).route == "exact"  # zero weights take no solver
-    assert marginals(both, np.zeros(2)).log_z == pytest.approx(33 * np.log(2))
+    assert marginals(*alone).route == "mcsat"
+    assert marginals(*narrow).route == "exact"
+    model, weights = both
+    assert marginals(model, 0 * weights).route == "exact"  # zero weights take no solver
+    assert marginals(model, 0 * weights).log_z == pytest.approx(33 * np.log(2))
 
 
 def test_methods_by_name():
-    model, weights = clause_model(1, [(0, 1.0, [1])]), np.array([0.5])
+    model, weights = clause_model(1, [(0.5, [1])])
 
     assert (
         marginals(model, weights, "mcsat", seed=4).probability
@@ -132,25 +129,25 @@ def test_methods_by_name():
     assert (
         marginals(model, weights, "gibbs", seed=4).route == Gibbs().marginals(model, weights).route
     )
-    assert marginals(clause_model(0, []), np.zeros(0)).log_z == 0.0
+    assert marginals(*clause_model(0, [])).log_z == 0.0
 
 
 @pytest.mark.parametrize("engine", [Exact(), Narrow(McSat()), McSat(), Gibbs()])
 def test_an_empty_hard_clause_has_no_state(engine):
     with pytest.raises(Infeasible):
-        engine.marginals(clause_model(1, [(-1, 1.0, []), (0, 1.0, [1])]), np.ones(1))
+        engine.marginals(*clause_model(1, [(None, []), (1.0, [1])]))
 
 
 def test_the_tiny_worlds():
     """Worlds with answers by hand: n atoms of weight w; exactly one of six values."""
     lines = networks.here(networks.WORLDS / "tiny.exact").read_text().splitlines()
     exact = {m[1]: float(m[2]) for m in (re.match(r"(\w+) .* ([\d.]+)$", x) for x in lines) if m}
-    heads = clause_model(1, [(0, 1.0, [1])])
+    heads, ones = clause_model(1, [(1.0, [1])])
     outcome = clause_model(6, [], [(True, range(6))])
 
-    assert Exact().marginals(heads, np.zeros(1)).probability[0] == exact["uniform"]
-    assert Exact().marginals(heads, np.ones(1)).probability[0] == pytest.approx(exact["binomial"])
-    probability = Exact().marginals(outcome, np.zeros(0)).probability
+    assert Exact().marginals(heads, 0 * ones).probability[0] == exact["uniform"]
+    assert Exact().marginals(heads, ones).probability[0] == pytest.approx(exact["binomial"])
+    probability = Exact().marginals(*outcome).probability
     assert probability == pytest.approx(np.full(6, exact["multinomial"]), abs=1e-8)
 
 
@@ -158,23 +155,17 @@ def test_the_tiny_worlds():
 @given(problems(max_atoms=6))
 def test_probabilities_are_the_derivatives_of_log_z(problem: Problem):
     """Expected features are d log Z / d w: what learning by gradient rests on."""
-    model, weights = problem.model, problem.weights.copy()
     try:
-        Exact().marginals(model, weights)
+        Exact().marginals(problem.model, problem.weights)
     except Infeasible:
         return
-    units = clause_model(
-        model.n_atoms,
-        [
-            (int(k), float(s), model.literals[i:j].tolist())
-            for k, s, (i, j) in zip(
-                model.weight_index, model.sign, pairwise(model.start), strict=True
-            )
-        ]
-        + [(len(weights), 1.0, [a]) for a in range(1, model.n_atoms + 1)],
-        [(bool(e), np.flatnonzero(model.group == g).tolist()) for g, e in enumerate(model.exactly)],
-    )
-    z = [Exact().marginals(units, np.append(weights, h)) for h in (-1e-4, 0.0, 1e-4)]
+    n, (clauses, groups) = problem.model.n_atoms, listed(problem)
+    z = [
+        Exact().marginals(
+            *clause_model(n, [*clauses, *((h, [a]) for a in range(1, n + 1))], groups)
+        )
+        for h in (-1e-4, 0.0, 1e-4)
+    ]
     assert z[0].log_z is not None
     assert z[2].log_z is not None
     assert (z[2].log_z - z[0].log_z) / 2e-4 == pytest.approx(z[1].probability.sum(), abs=1e-5)

@@ -81,8 +81,7 @@ def test_chains_that_nothing_leads_between_are_told(network, monkeypatch):
 
 def test_sampling_for_an_error_ends_at_its_limit(monkeypatch):
     monkeypatch.setattr(chains, "MOST", 5_000)
-    model = clause_model(3, [(0, 1.0, [1, -2]), (0, 1.0, [2, -3])])
-    found = McSat(error=1e-9).marginals(model, np.ones(1))
+    found = McSat(error=1e-9).marginals(*clause_model(3, [(1.0, [1, -2]), (1.0, [2, -3])]))
 
     assert found.samples == 4_000
     assert found.diagnostics is not None
@@ -91,12 +90,12 @@ def test_sampling_for_an_error_ends_at_its_limit(monkeypatch):
 
 def test_pairs_below_0_are_turned(tmp_path):
     """Of what must be equal less than not, samplers see what must be opposite."""
-    model = clause_model(2, [(0, 1.0, [1, -2]), (1, 1.0, [-1, 2]), (2, 1.0, [1, 2])])
-    problem = reduced(model, np.array([-3.0, -2.0, 0.5]))
+    model, weights = clause_model(2, [(-3.0, [1, -2]), (-2.0, [-1, 2]), (0.5, [1, 2])])
+    problem = reduced(model, weights)
     assert sorted(problem.clauses.weight) == [-1.0, 2.0, 2.5]
-    exact = marginals_by_enumeration(model, np.array([-3.0, -2.0, 0.5])).probability
-    assert Exact().marginals(model, np.array([-3.0, -2.0, 0.5])).probability == pytest.approx(exact)
-    found = McSat(samples=20_000).marginals(model, np.array([-3.0, -2.0, 0.5]))
+    exact = marginals_by_enumeration(model, weights).probability
+    assert Exact().marginals(model, weights).probability == pytest.approx(exact)
+    found = McSat(samples=20_000).marginals(model, weights)
     assert found.probability == pytest.approx(exact, abs=0.01)
 
 
@@ -170,12 +169,14 @@ def test_flipping_a_block_gains_what_the_states_differ_by(problem):
 def random_model(rng: np.random.Generator):
     """Ten atoms, thirty clauses of one to three of them, two in five hard."""
     rows = []
-    for number in range(30):
+    for _ in range(30):
         size = int(rng.integers(1, 4))
         hard = size > 1 and rng.random() < 0.4
         literals = [int(x) for x in (rng.permutation(10)[:size] + 1) * rng.choice([-1, 1], size)]
-        rows.append((-1 if hard else number, 1.0, literals))
-    return clause_model(10, rows), rng.normal(0, 2, 30)
+        rows.append((hard, literals))
+    drawn = rng.normal(0, 2, 30)
+    clauses = [(None if hard else w, x) for w, (hard, x) in zip(drawn, rows, strict=True)]
+    return clause_model(10, clauses)
 
 
 def verdicts(engine: type[Chains], models: int) -> dict[str, int]:

@@ -11,7 +11,7 @@ from onlinesrl.infer.brute import Brute
 from onlinesrl.infer.engine import Solution, value
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Elimination, Mpe, Wide, components, restrict
-from tests.infer.models import Problem, clause_model, instance, problems
+from tests.infer.models import Problem, clause_model, instance, listed, problems
 
 NARROW = [f"{kind}-{n}" for kind in ("W1", "W2") for n in range(4)]
 LOOPY = [f"W3-100-{kind}-{n}" for kind in ("weak", "strong") for n in range(2)]
@@ -101,14 +101,13 @@ def joined(parts: list[Problem]) -> Problem:
     clauses, groups, first = [], [], 0
     for part in parts:
         model = part.model
-        for c in range(model.n_clauses):
-            row = model.literals[model.start[c] : model.start[c + 1]].tolist()
-            literals = [x + first if x > 0 else x - first for x in row]
-            clauses.append((int(model.weight_index[c]), float(model.sign[c]), literals))
-        for g, exactly in enumerate(model.exactly):
-            groups.append((bool(exactly), (np.flatnonzero(model.group == g) + first).tolist()))
+        rows, members = listed(part)
+        for weight, row in rows:
+            clauses.append((weight, [x + first if x > 0 else x - first for x in row]))
+        for exactly, atoms in members:
+            groups.append((exactly, [a + first for a in atoms]))
         first += model.n_atoms
-    return Problem(clause_model(first, clauses, groups), parts[0].weights)
+    return Problem(*clause_model(first, clauses, groups))
 
 
 @settings(derandomize=True, deadline=None, max_examples=80)
@@ -158,7 +157,7 @@ def test_the_score_is_the_sum_of_the_components_scores(parts, bits):
     for atoms, clauses in components(model, np.ones(model.n_clauses, bool)):
         part = restrict(model, atoms, clauses)
         validate(part)
-        score += part.score(state[atoms], problem.weights)
+        score += part.score(state[atoms], problem.weights[clauses])
         feasible &= part.feasible(state[atoms])
 
     assert score == pytest.approx(model.score(state, problem.weights), abs=1e-9)
@@ -168,14 +167,14 @@ def test_the_score_is_the_sum_of_the_components_scores(parts, bits):
 def test_clauses_of_weight_zero_do_not_connect():
     """A clique of fifty atoms whose pairs all weigh nothing is fifty problems of one atom."""
     pairs = [(a, b) for a in range(1, 51) for b in range(1, a)]
-    clauses = [(0, 1.0, [a, b]) for a, b in pairs] + [(1, 1.0, [a]) for a in range(1, 51)]
-    model = clause_model(50, clauses)
+    clauses = [(0.0, [a, b]) for a, b in pairs] + [(1.0, [a]) for a in range(1, 51)]
+    model, weights = clause_model(50, clauses)
 
-    found = Mpe(Refuses()).solve(model, np.array([0.0, 1.0]))
+    found = Mpe(Refuses()).solve(model, weights)
 
     assert found.state.all()
     with pytest.raises(Wide):
-        Elimination().solve(model, np.array([0.0, 1.0]))
+        Elimination().solve(model, weights)
 
 
 def test_only_the_wide_component_goes_to_the_core():
@@ -183,9 +182,10 @@ def test_only_the_wide_component_goes_to_the_core():
     rng = np.random.default_rng(0)
     clique = [(a, b) for a in range(1, 21) for b in range(1, a)]
     chain = [(a, a + 1) for a in range(21, 50)]
-    clauses = [(k, 1.0, [a, -b]) for k, (a, b) in enumerate([*clique, *chain])]
-    model, weights = clause_model(50, clauses), np.abs(rng.normal(size=len(clauses)))
-    weights[: len(clique)] *= rng.choice([-1, 1], len(clique))
+    drawn = np.abs(rng.normal(size=len(clique) + len(chain)))
+    drawn[: len(clique)] *= rng.choice([-1, 1], len(clique))
+    clauses = [(w, [a, -b]) for w, (a, b) in zip(drawn, [*clique, *chain], strict=True)]
+    model, weights = clause_model(50, clauses)
     core = Counts()
 
     found = Mpe(core).solve(model, weights)
@@ -197,23 +197,23 @@ def test_only_the_wide_component_goes_to_the_core():
 
 @pytest.mark.parametrize("engine", [Elimination(), Mpe(Refuses())], ids=["whole", "components"])
 @pytest.mark.parametrize(
-    "model",
+    ("model", "weights"),
     [
-        clause_model(0, [(-1, 1.0, [])]),
-        clause_model(2, [(-1, 1.0, []), (0, 1.0, [1, 2])]),
-        clause_model(1, [(-1, 1.0, [1]), (-1, 1.0, [-1])]),
-        clause_model(2, [(-1, 1.0, [1]), (-1, 1.0, [2])], [(False, [0, 1])]),
-        clause_model(2, [(-1, 1.0, [-1]), (-1, 1.0, [-2])], [(True, [0, 1])]),
+        clause_model(0, [(None, [])]),
+        clause_model(2, [(None, []), (1.0, [1, 2])]),
+        clause_model(1, [(None, [1]), (None, [-1])]),
+        clause_model(2, [(None, [1]), (None, [2])], [(False, [0, 1])]),
+        clause_model(2, [(None, [-1]), (None, [-2])], [(True, [0, 1])]),
     ],
 )
-def test_contradictions_are_infeasible(engine, model):
+def test_contradictions_are_infeasible(engine, model, weights):
     with pytest.raises(Infeasible):
-        engine.solve(model, np.ones(1))
+        engine.solve(model, weights)
 
 
 @pytest.mark.parametrize("engine", [Elimination(), Mpe(Refuses())], ids=["whole", "components"])
 def test_a_model_without_atoms_has_the_empty_state(engine):
-    found = engine.solve(clause_model(0, []), np.zeros(0))
+    found = engine.solve(*clause_model(0, []))
 
     assert found.state.shape == (0,)
     assert (found.score, found.bound, found.certified) == (0.0, 0.0, True)
@@ -229,10 +229,9 @@ def test_an_uncertified_core_leaves_the_answer_uncertified_with_its_bound():
             return Solution(state, score, score + 2.0, "ilp", certified=False)
 
     pairs = [(a, b) for a in range(1, 31) for b in range(1, a)]
-    clauses = [(0, 1.0, [a, b]) for a, b in pairs]
-    model = clause_model(31, [*clauses, (0, 1.0, [31])])
+    clauses = [(1.0, [a, b]) for a, b in pairs]
 
-    found = Mpe(Guesses()).solve(model, np.array([1.0]))
+    found = Mpe(Guesses()).solve(*clause_model(31, [*clauses, (1.0, [31])]))
 
     assert not found.certified
     assert found.state.tolist() == [0] * 30 + [1]

@@ -11,7 +11,7 @@ from onlinesrl.infer.brute import Brute
 from onlinesrl.infer.engine import value
 from onlinesrl.infer.reduce import reduced
 from tests.infer import plain
-from tests.infer.models import Problem, clause_model, problems
+from tests.infer.models import Clause, Problem, clause_model, problems
 
 
 @settings(derandomize=True, deadline=None, max_examples=300)
@@ -37,14 +37,14 @@ def test_the_states_and_their_scores_stay(problem: Problem):
     assert np.ptp(shift or [0.0]) == pytest.approx(0, abs=1e-6)
 
 
-def chain(n: int) -> list[tuple[int, float, list[int]]]:
+def chain(n: int) -> list[Clause]:
     """Each atom equal to the next, but the first opposite to the second."""
-    ends = [(-1, 1.0, [1, 2]), (-1, 1.0, [-1, -2])]
-    return ends + [(-1, 1.0, [s * a, -s * (a + 1)]) for a in range(2, n) for s in (1, -1)]
+    ends = [(None, [1, 2]), (None, [-1, -2])]
+    return ends + [(None, [s * a, -s * (a + 1)]) for a in range(2, n) for s in (1, -1)]
 
 
 def test_a_chain_of_equal_atoms_is_one():
-    found = reduced(clause_model(400, [*chain(400), (0, 1.0, [399]), (0, 1.0, [1])]), np.ones(1))
+    found = reduced(*clause_model(400, [*chain(400), (1.0, [399]), (1.0, [1])]))
 
     assert found.n_atoms == 1
     assert len(found.clauses.weight) == 0  # w a + w !a
@@ -57,15 +57,15 @@ def test_what_follows_from_either_value_of_an_atom_is_fixed(signs):
     first, second = signs
     for a, b in ((1, 2), (2, 1)):
         rows = [[first * a, second * b], [first * a, -second * b]]
-        found = reduced(clause_model(2, [(-1, 1.0, row) for row in rows]), np.zeros(0))
+        found = reduced(*clause_model(2, [(None, row) for row in rows]))
         assert found.kept.tolist() == [b - 1]
         assert found.expand(np.array([0.25]))[a - 1] == (first > 0)
 
 
 def test_a_unit_runs_through_implications():
     n = 3000
-    implications = [(-1, 1.0, [-a, a + 1]) for a in range(n - 1, 0, -1)]
-    found = reduced(clause_model(n, [*implications, (-1, 1.0, [1])]), np.zeros(0))
+    implications = [(None, [-a, a + 1]) for a in range(n - 1, 0, -1)]
+    found = reduced(*clause_model(n, [*implications, (None, [1])]))
 
     assert found.n_atoms == 0
     assert found.expand(np.zeros(0)).tolist() == [1.0] * n
@@ -73,20 +73,19 @@ def test_a_unit_runs_through_implications():
 
 def test_groups_propagate():
     """Two of three values excluded: the third holds; it excludes those of the next group."""
-    model = clause_model(
+    problem = clause_model(
         5,
-        [(-1, 1.0, [-1]), (-1, 1.0, [-2]), (-1, 1.0, [-3, 4])],
+        [(None, [-1]), (None, [-2]), (None, [-3, 4])],
         [(True, [0, 1, 2]), (False, [3, 4])],
     )
-    found = reduced(model, np.zeros(0))
+    found = reduced(*problem)
 
     assert found.expand(np.zeros(0, np.uint8)).tolist() == [0, 0, 1, 1, 0]
 
 
 def test_atoms_of_two_groups_keep_their_places():
-    equal = [(-1, 1.0, [1, -3]), (-1, 1.0, [-1, 3])]
-    model = clause_model(4, [*equal, (0, 1.0, [1])], [(True, [0, 1]), (False, [2, 3])])
-    found = reduced(model, np.ones(1))
+    equal = [(None, [1, -3]), (None, [-1, 3])]
+    found = reduced(*clause_model(4, [*equal, (1.0, [1])], [(True, [0, 1]), (False, [2, 3])]))
 
     assert found.n_atoms == 4
     assert found.clauses.hard == 2
@@ -95,21 +94,21 @@ def test_atoms_of_two_groups_keep_their_places():
 @pytest.mark.parametrize(
     "clauses",
     [
-        [(-1, 1.0, [1]), (-1, 1.0, [-1])],
-        [(-1, 1.0, [1]), (-1, 1.0, [-1, 2]), (-1, 1.0, [-2])],
-        [*chain(5), (-1, 1.0, [1]), (-1, 1.0, [5])],
-        [(-1, 1.0, [])],
+        [(None, [1]), (None, [-1])],
+        [(None, [1]), (None, [-1, 2]), (None, [-2])],
+        [*chain(5), (None, [1]), (None, [5])],
+        [(None, [])],
     ],
 )
 def test_contradictions_are_found(clauses):
     with pytest.raises(Infeasible):
-        reduced(clause_model(5, clauses), np.zeros(0))
+        reduced(*clause_model(5, clauses))
     with pytest.raises(Infeasible):
-        Brute().solve(clause_model(5, clauses), np.zeros(0))
+        Brute().solve(*clause_model(5, clauses))
 
 
 def test_numbers_that_are_not_finite_are_refused():
-    model = clause_model(1, [(0, 1.0, [1])])
+    model, _ = clause_model(1, [(1.0, [1])])
     for weights, bonus in ((np.array([np.inf]), None), (np.ones(1), np.array([np.nan]))):
         with pytest.raises(ValueError, match="must be finite"):
             reduced(model, weights, bonus)

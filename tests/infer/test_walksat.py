@@ -92,21 +92,21 @@ def test_what_search_cannot_satisfy_is_said():
     holes = 4
     atom = [[p * holes + h + 1 for h in range(holes)] for p in range(holes + 1)]
     apart = [
-        (-1, 1.0, [-atom[p][h], -atom[q][h]])
+        (None, [-atom[p][h], -atom[q][h]])
         for h in range(holes)
         for p in range(holes + 1)
         for q in range(p)
     ]
-    model = clause_model(holes * (holes + 1), [(-1, 1.0, row) for row in atom] + apart)
+    problem = clause_model(holes * (holes + 1), [(None, row) for row in atom] + apart)
     with pytest.raises(Infeasible):
-        WalkSat().solve(model, np.zeros(0))
+        WalkSat().solve(*problem)
 
 
 def test_a_search_that_is_cut_short_says_so(monkeypatch):
     monkeypatch.setattr("onlinesrl.infer.walksat.BACKTRACKS", 0)
-    model = clause_model(3, [(-1, 1.0, [s, 2 * t, 3 * u]) for s, t, u in SIGNS])
+    problem = clause_model(3, [(None, [s, 2 * t, 3 * u]) for s, t, u in SIGNS])
     with pytest.raises(Unsolved, match="raise flips"):
-        WalkSat(flips=0).solve(model, np.zeros(0))
+        WalkSat(flips=0).solve(*problem)
 
 
 SIGNS = [(s, t, u) for s in (1, -1) for t in (1, -1) for u in (1, -1)]
@@ -195,8 +195,8 @@ def test_propagation_is_sound(problem, data):
 
 def test_the_greedy_preference_takes_the_heavier_side():
     """ROUNDUP's rule: of the clauses not satisfied yet, the side with more weight."""
-    model = clause_model(3, [(0, 1.0, [3]), (1, 1.0, [-2, -3]), (2, 1.0, [2, 1]), (3, 1.0, [-1])])
-    found = WalkSat(flips=0, tries=1).solve(model, np.array([1.0, 2.0, 3.0, 0.5]))
+    problem = clause_model(3, [(1.0, [3]), (2.0, [-2, -3]), (3.0, [2, 1]), (0.5, [-1])])
+    found = WalkSat(flips=0, tries=1).solve(*problem)
 
     assert found.state.tolist() == [1, 0, 1]  # 3 > 0.5; then 2 is free of (2 v 1): false; 1 > 0
 
@@ -261,7 +261,7 @@ def mends(cl, c, state, other) -> bool:
 
 
 def test_tabu_keeps_a_variable_still():
-    problem = model_of(2, [(0, 1.0, [1, 2])])
+    problem = model_of(2, [(1.0, [1, 2])])
     cl, s = problem.clauses, walksat.search(problem.clauses)
     walksat.count(cl, s)
     s.moved[:] = [7, 3]
@@ -273,7 +273,7 @@ def test_tabu_keeps_a_variable_still():
 
 
 def model_of(n_atoms, clauses, groups=()) -> Reduced:
-    return reduced(clause_model(n_atoms, clauses, groups), np.ones(1))
+    return reduced(*clause_model(n_atoms, clauses, groups))
 
 
 @settings(derandomize=True, deadline=None, max_examples=100)
@@ -297,8 +297,8 @@ def test_the_walk_reports_the_cost_of_its_best_state(problem):
 
 def test_a_first_state_comes_by_search_where_completion_gives_up(monkeypatch):
     monkeypatch.setattr("onlinesrl.infer.walksat.BACKTRACKS", 0)
-    clauses = [(-1, 1.0, [s, 2 * t, 3 * u]) for s, t, u in SIGNS if (s, t, u) != (1, 1, 1)]
-    problem = model_of(4, [*clauses, (-1, 1.0, [2, 3, 4]), (0, -1.0, [1]), (0, -1.0, [2])])
+    clauses = [(None, [s, 2 * t, 3 * u]) for s, t, u in SIGNS if (s, t, u) != (1, 1, 1)]
+    problem = model_of(4, [*clauses, (None, [2, 3, 4]), (-1.0, [1]), (-1.0, [2])])
     state = feasible_state(problem, 1_000, generator(0))
 
     assert plain.feasible(problem.clauses, state)

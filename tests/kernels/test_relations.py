@@ -4,12 +4,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onlinesrl.ground.encode import Layout
+from onlinesrl.ground.grounder import Grounder
 from onlinesrl.ground.plan import compile_program
-from onlinesrl.infer.brute import Brute
-from onlinesrl.kernels import ground
+from onlinesrl.kernels import atoms as numbering
+from onlinesrl.kernels import network, plans, relations
 from onlinesrl.lang.example import Example
 from onlinesrl.lang.mln import parse
-from onlinesrl.learn.online import Hyper, Inference, OnlineLearner
+from onlinesrl.learn.weights import WeightTable
 
 MODEL = """
 c = { One, Two }
@@ -30,7 +32,7 @@ def test_a_stretch_is_sorted_and_the_rest_stays(keys, first, length):
     stop = min(first + length, len(keys))
     array = np.array(keys, np.int64)
 
-    ground.sort(array, first, stop)
+    network.sort(array, first, stop)
 
     assert array.tolist() == keys[:first] + sorted(keys[first:stop]) + keys[stop:]
 
@@ -39,33 +41,33 @@ def test_many_keys_are_sorted():
     rng = np.random.default_rng(0)
     for keys in (rng.integers(0, 50, 5000), np.arange(5000), np.arange(5000)[::-1].copy()):
         expected = np.sort(keys)
-        ground.sort(keys, 0, len(keys))
+        network.sort(keys, 0, len(keys))
         assert np.array_equal(keys, expected)
 
 
-def learner() -> OnlineLearner:
-    inference = Inference(Brute(), Brute())
-    return OnlineLearner(compile_program(parse(MODEL), ["Q"]), Hyper(), inference)
+def grounder() -> Grounder:
+    layout = Layout(compile_program(parse(MODEL), ["Q"]))
+    return Grounder(layout, WeightTable(layout).stream)
 
 
-def world(own: OnlineLearner, example: Example) -> ground.Batch:
+def world(own: Grounder, example: Example) -> plans.Batch:
     own.packer.clear()
     own.packer.add(example, 0)
     return own.packer.batch(True)
 
 
-def relation(own: OnlineLearner, batch: ground.Batch, slot: int) -> list[tuple[int, ...]]:
-    arity = int(own.weights.plans.arity[slot])
+def relation(own: Grounder, batch: plans.Batch, slot: int) -> list[tuple[int, ...]]:
+    arity = int(own.layout.plans.arity[slot])
     first, n = int(batch.start[0, slot]), int(batch.count[0, slot])
     return list(map(tuple, batch.data[first : first + arity * n].reshape(n, arity).tolist()))
 
 
-def indexed(own: OnlineLearner, batch: ground.Batch) -> None:
+def indexed(own: Grounder, batch: plans.Batch) -> None:
     while (
-        status := ground.index_relations(own.weights.plans, batch, 0, own.memory.scratch)
-    ) != ground.OK:
-        assert status == ground.GROW_INDEX
-        own.memory.grow(status)
+        status := relations.index_relations(own.layout.plans, batch, 0, own.scratch)
+    ) != plans.OK:
+        assert status == plans.GROW_INDEX
+        own.allocate(**{**own.room, "index": 2 * own.room["index"]})
 
 
 names = st.sampled_from(["u", "v", "w", 1, "1", 2, "x y"])
@@ -77,45 +79,42 @@ triples = st.lists(st.tuples(names, st.sampled_from(["One", "Two", "more"]), nam
 @given(pairs, triples)
 def test_relations_become_sets_and_indexes_list_their_tuples(e, f):
     """First places kept; an index lists the tuples with each constant, in their order."""
-    own = learner()
-    batch, plans = world(own, Example(id=1, evidence={"E": e, "F": f})), own.weights.plans
-    before = {slot: relation(own, batch, slot) for slot in range(len(plans.arity))}
+    own = grounder()
+    batch, code = world(own, Example(id=1, evidence={"E": e, "F": f})), own.layout.plans
+    before = {slot: relation(own, batch, slot) for slot in range(len(code.arity))}
 
     indexed(own, batch)
 
     for slot, tuples in before.items():
         assert relation(own, batch, slot) == list(dict.fromkeys(tuples))
-    assert len(plans.index_slot) > 0
-    for x, (slot, argument) in enumerate(zip(plans.index_slot, plans.index_argument, strict=True)):
+    assert len(code.index_slot) > 0
+    for x, (slot, argument) in enumerate(zip(code.index_slot, code.index_argument, strict=True)):
         tuples = relation(own, batch, slot)
-        at, rows = own.memory.scratch.index_start_at[x], own.memory.scratch.index_row_at[x]
-        for constant in range(batch.domain[0, plans.index_type[x]]):
-            first, stop = own.memory.scratch.index_start[at + constant : at + constant + 2]
-            found = own.memory.scratch.index_row[rows + first : rows + stop].tolist()
+        at, rows = own.scratch.index_start_at[x], own.scratch.index_row_at[x]
+        for constant in range(batch.domain[0, code.index_type[x]]):
+            first, stop = own.scratch.index_start[at + constant : at + constant + 2]
+            found = own.scratch.index_row[rows + first : rows + stop].tolist()
             assert found == [i for i, row in enumerate(tuples) if row[argument] == constant]
 
 
 def test_indexes_larger_than_their_room_make_it_grow():
-    own, n = learner(), 20_000
+    own, n = grounder(), 20_000
     atoms = [[f"a{k % 700}", f"b{k % n}"] for k in range(2 * n)]
     batch = world(own, Example(id=1, evidence={"E": atoms}))
 
     indexed(own, batch)
 
     assert batch.count[0, own.layout.evidence["E"]] == len({tuple(atom) for atom in atoms})
-    assert own.memory.room["index"] > n
+    assert own.room["index"] > n
 
 
-def opened(listed) -> tuple[OnlineLearner, ground.Batch]:
-    own = learner()
+def opened(listed) -> tuple[Grounder, plans.Batch]:
+    own = grounder()
     evidence = {"E": [["u", "v"], ["w", "v"]], "Q": [["u", "Two"]]}
     batch = world(own, Example(id=1, evidence=evidence, query=listed))
     indexed(own, batch)
-    room = own.inference.max_atoms
-    status = ground.number_atoms(
-        own.weights.plans, batch, 0, own.memory.net, own.memory.scratch, room
-    )
-    assert status == ground.OK
+    status = numbering.number_atoms(own.layout.plans, batch, 0, own.net, own.limits.atoms)
+    assert status == plans.OK
     return own, batch
 
 
@@ -123,10 +122,10 @@ def test_open_atoms_are_numbered_by_radix():
     """Two constants of a, two of c: four atoms, c fastest."""
     own, batch = opened(None)
 
-    assert own.memory.net.size[0] == 4
+    assert own.net.size[0] == 4
     for key in range(4):
-        assert ground.find_atom(batch, 0, 0, key, own.memory.net, own.memory.scratch) == key
-    assert own.memory.net.fixed[:4].tolist() == [0, 2, 0, 0]
+        assert numbering.find_atom(batch, 0, 0, key, own.net) == key
+    assert own.net.fixed[:4].tolist() == [0, 2, 0, 0]
 
 
 @settings(derandomize=True, deadline=None, max_examples=50)
@@ -134,13 +133,13 @@ def test_open_atoms_are_numbered_by_radix():
 def test_listed_atoms_are_found_and_others_not(chosen):
     """The observed atom counts as listed; keys rise; a key that is not there is not found."""
     own, batch = opened({"Q": [[a, c] for a, c, _ in chosen]})
-    size = int(own.memory.net.size[0])
-    keys = own.memory.net.key[:size].tolist()
+    size = int(own.net.size[0])
+    keys = own.net.key[:size].tolist()
     n_c = int(batch.domain[0, own.layout.type_number["c"]])
     n_a = int(batch.domain[0, own.layout.type_number["a"]])
 
     assert len(keys) == len({(str(a), c) for a, c, _ in chosen} | {("u", "Two")})
     assert keys == sorted(set(keys))
     for key in range(n_a * n_c):
-        found = ground.find_atom(batch, 0, 0, key, own.memory.net, own.memory.scratch)
+        found = numbering.find_atom(batch, 0, 0, key, own.net)
         assert found == (keys.index(key) if key in keys else -1)

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlinesrl.kernels import learn
+from onlinesrl.kernels import weights as k
 
 SIZES = np.array([1, 3, 2], np.int32)
 DEFAULTS = np.array([0.0, 0.5, -1.0])
 
 
-def table(weights: int, slots: int) -> learn.Weights:
+def table(weights: int, slots: int) -> k.Weights:
     """An empty table with room for so many weights, two template constants a key."""
-    return learn.Weights(
+    return k.Weights(
         np.zeros((weights, 3)),
         np.zeros(weights, np.int64),
         np.zeros(weights),
@@ -28,16 +28,15 @@ def table(weights: int, slots: int) -> learn.Weights:
         SIZES,
         np.ones(3, np.uint8),
         DEFAULTS,
-        np.zeros(6),
     )
 
 
 keys = st.tuples(st.integers(0, 2), st.integers(0, 6), st.integers(0, 6) | st.just(2**31 - 1))
 
 
-def found(weights: learn.Weights, key: tuple[int, int, int]) -> int | None:
+def found(weights: k.Weights, key: tuple[int, int, int]) -> int | None:
     """The first weight of a key's block."""
-    at = learn.find_slot(weights, key[0], np.array(key[1:], np.int32))
+    at = k.find_slot(weights, key[0], np.array(key[1:], np.int32))
     block = weights.slot[at]
     return int(weights.block[block]) if block >= 0 else None
 
@@ -51,11 +50,11 @@ def test_the_table_is_a_dict(added, rehashed_after):
         if key not in expected:
             row = np.array(key[1:], np.int32)
             expected[key] = sum(int(SIZES[c]) for c, _, _ in expected)
-            at = learn.find_slot(weights, key[0], row)
-            assert learn.add_block(weights, at, key[0], row) == expected[key]
+            at = k.find_slot(weights, key[0], row)
+            assert k.add_block(weights, at, key[0], row) == expected[key]
         if n == rehashed_after:
             weights = replace(weights, slot=np.full(512, -1, np.int32))
-            learn.rehash(weights)
+            k.rehash(weights)
 
     assert weights.size.tolist() == [sum(int(SIZES[c]) for c, _, _ in expected), len(expected)]
     for key, first in expected.items():
@@ -71,8 +70,8 @@ def test_a_full_table_takes_nothing_and_says_so(weights, slots):
     taken = 0
     while True:
         row = np.array([taken, 1], np.int32)
-        at = learn.find_slot(full, 0, row)
-        if learn.add_block(full, at, 0, row) < 0:
+        at = k.find_slot(full, 0, row)
+        if k.add_block(full, at, 0, row) < 0:
             break
         taken += 1
 

@@ -9,9 +9,11 @@ from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Mpe
 from onlinesrl.lang import mln
 from onlinesrl.lang.example import Example
-from onlinesrl.learn.learner import Hyper, Prediction
-from onlinesrl.learn.online import Inference, OnlineLearner
+from onlinesrl.learn.learner import Prediction
+from onlinesrl.learn.online import OnlineLearner
+from onlinesrl.learn.updates import UPDATES
 from onlinesrl.learn.weights import WeightTable
+from onlinesrl.learn.worlds import Inference
 
 MODEL = """\
 field = {"a", "b"}
@@ -29,11 +31,16 @@ InField(i, +f) ^ Next(i, j) ^ InField(j, +g)
 """
 
 
-def new_learner(update: str = "cda2", max_weights: int | None = None) -> OnlineLearner:
+ENGINES = Inference(Ilp("highs"), Mpe(Ilp("highs")))
+
+
+def new_learner(
+    update: str = "cda2", max_weights: int | None = None, inference: Inference = ENGINES
+) -> OnlineLearner:
     plan = compile_program(mln.parse(MODEL, "model.mln"), ["InField"])
     loss = "ml" if update in ("cda1", "cda2", "subgradient") else "pl"
-    hyper = Hyper(update, loss, sigma=0.1, max_weights=max_weights)
-    return OnlineLearner(plan, hyper, Inference(Ilp("highs"), Mpe(Ilp("highs"))))
+    made = UPDATES[update](loss, sigma=0.1, max_weights=max_weights)
+    return OnlineLearner(plan, made, inference)
 
 
 def examples(count: int, seed: int = 0, words: int = 40) -> list[Example]:

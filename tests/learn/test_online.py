@@ -11,20 +11,23 @@ from conftest import MODEL
 from learners import examples, learn, named, new_learner, state
 from textbook import CERTIFIED, Round, textbook
 
-from onlinesrl.errors import ExampleError, Infeasible
-from onlinesrl.ground.convert import clause_model
+from onlinesrl.errors import ExampleError
+from onlinesrl.ground.convert import clause_model, clause_weights
+from onlinesrl.ground.grounder import Limits
 from onlinesrl.ground.model import ClauseModel, Floats
 from onlinesrl.ground.plan import compile_program
 from onlinesrl.infer.brute import Brute
 from onlinesrl.infer.engine import Solution
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Mpe
-from onlinesrl.kernels import learn as k
-from onlinesrl.kernels import updates
 from onlinesrl.lang import mln
 from onlinesrl.lang.example import Example, ValuedAtom, decode
-from onlinesrl.learn.online import AuditError, Hyper, Inference, OnlineLearner, Tally
+from onlinesrl.learn.learner import Tally
+from onlinesrl.learn.online import OnlineLearner
+from onlinesrl.learn.updates import UPDATES, Cda2
+from onlinesrl.learn.worlds import AuditError, Inference
 from onlinesrl.metrics import Metrics
+from tests.kernels.networks import features, ground_weights
 
 LEARNERS = [
     ("cda1", "pl"),
@@ -39,14 +42,14 @@ LEARNERS = [
 
 def with_engines(inference: Inference, update: str = "cda2", loss: str = "ml") -> OnlineLearner:
     plan = new_learner().layout.plan
-    return OnlineLearner(plan, Hyper(update, loss, sigma=0.1), inference, ("InField", 1))
+    return OnlineLearner(plan, UPDATES[update](loss, sigma=0.1), inference, ("InField", 1))
 
 
 def segmenter(**inference: Any) -> OnlineLearner:
     """A learner of the citation model."""
     plan = compile_program(mln.load(MODEL), ["InField"])
     engines = Inference(Ilp("highs"), Mpe(Ilp("highs")), **inference)
-    return OnlineLearner(plan, Hyper(sigma=0.003), engines, ("InField", 1))
+    return OnlineLearner(plan, Cda2(sigma=0.003), engines, ("InField", 1))
 
 
 @pytest.fixture(scope="module")
@@ -60,35 +63,37 @@ class Spy:
     def __init__(self, learner: OnlineLearner, monkeypatch: pytest.MonkeyPatch) -> None:
         learner.compile()  # or the kernels would be compiled with the spy among them
         self.learner = learner
-        self.rounds: list[tuple[float, dict[int, float]]] = []
+        self.update = learner.weights.learn
+        self.rounds: list[tuple[float, Floats]] = []
         self.steps: list[tuple[Floats, Floats, dict[str, float | None]]] = []
         self.before: list[tuple[ClauseModel, Floats, Floats, Any, Any]] = []
-        update = k.learn_world
+        monkeypatch.setattr(learner.weights, "learn", self.learn)
 
-        def spied(net, weights, truth, rival, settings):  # type: ignore[no-untyped-def]
-            model, used = clause_model(net)
-            truth_, rival_ = truth[: model.n_atoms].copy(), rival[: model.n_atoms].copy()
-            delta: dict[int, float] = {}
-            for sign, label in ((1.0, truth_), (-1.0, rival_)):
-                for index, value in zip(*model.features(label), strict=True):
-                    place = int(used[index])
-                    delta[place] = delta.get(place, 0.0) + sign * float(value)
-            self.rounds.append((float(np.sum(truth_ != rival_)), delta))
-            mean = learner.weights.averaged()[used]
-            self.before.append((model, mean, self.current()[used], truth_, rival_))
-            loss = update(net, weights, truth, rival, settings)
-            self.steps.append(
-                (self.current(), learner.weights.averaged(), learner.certificate() | {"g": loss})
-            )
-            return loss
-
-        monkeypatch.setattr(k, "learn_world", spied)
+    def learn(self, n: int, rho: float) -> float:
+        learner, net = self.learner, self.learner.grounder.net
+        model, place = clause_model(net, folded=False)
+        state = learner.worlds.state
+        truth, rival = state.truth[: model.n_atoms].copy(), state.rival[: model.n_atoms].copy()
+        size = len(learner.weights)
+        self.rounds.append(
+            (float(np.sum(truth != rival)), features(net, truth, size) - features(net, rival, size))
+        )
+        mean, current = (
+            clause_weights(model, place, ground_weights(net, weights))
+            for weights in (learner.weights.averaged(), self.current())
+        )
+        self.before.append((model, mean, current, truth, rival))
+        loss = self.update(n, rho)
+        self.steps.append(
+            (self.current(), learner.weights.averaged(), learner.certificate() | {"g": loss})
+        )
+        return loss
 
     def current(self) -> Floats:
         """The weights that the next rival is found with."""
-        learner = self.learner
-        value = learner.weights.arrays.value[: len(learner.weights)]
-        scale = updates.scale(learner.settings.rule, learner.weights.updates + 1)
+        weights = self.learner.weights
+        value = weights.arrays.value[: len(weights)]
+        scale = self.learner.update.scale(weights.updates + 1)
         return np.asarray(value[:, 0] + scale * value[:, 1])
 
 
@@ -112,7 +117,7 @@ def test_a_stream_is_learned_as_in_the_textbook(
     rounds = []
     for rho, delta in spy.rounds:
         dense = np.zeros(len(base))
-        dense[list(delta)] = list(delta.values())
+        dense[: len(delta)] = delta
         rounds.append(Round(rho, dense))
     for expected, (current, mean, certificate) in zip(
         textbook(rounds, update, 0.1, 1.0, base), spy.steps, strict=True
@@ -233,9 +238,9 @@ def test_room_that_runs_out_grows_and_changes_nothing(
     """Predicted atoms, atoms and rows beyond what there is room for at first."""
     engines = Inference(Mpe(Brute()), Mpe(Brute()), presolve=presolve)
     small, large = with_engines(engines), with_engines(engines)
-    small.memory.allocate(atoms=1, rows=1)
-    small.memory.room["output"] = 1
-    large.memory.room["output"] = 1 << 16
+    small.grounder.allocate(atoms=1, rows=1)
+    small.worlds.allocate(output=1)
+    large.worlds.allocate(output=1 << 16)
     seen = examples(60)
     found = [each.step(seen[:50]) for each in (small, large)]
     again = [each.step(seen[50:]) for each in (small, large)]
@@ -255,11 +260,10 @@ def test_room_and_dropped_weights_do_not_meet(presolve: bool) -> None:
     """What is dropped depends on the stream alone, not on where memory had to grow."""
     found = []
     for room in (1, 1 << 12):
-        learner = new_learner("cda1", 60)
-        learner.inference = Inference(Mpe(Brute()), Mpe(Brute()), presolve=presolve)
-        learner.memory.allocate(atoms=room, rows=room)
-        learner.memory.room["tables"] = learner.memory.room["output"] = room
-        learner.memory.scratch_arrays()
+        inference = Inference(Mpe(Brute()), Mpe(Brute()), presolve=presolve)
+        learner = new_learner("cda1", 60, inference)
+        learner.grounder.allocate(atoms=room, rows=room)
+        learner.worlds.allocate(tables=room, output=room)
         predictions = learn(learner, examples(80), 16)
         found.append((predictions, named(learner.weights), learner.weights.dropped))
     assert found[0] == found[1]
@@ -363,7 +367,7 @@ def test_to_predict_between_steps_leaves_no_trace(presolve: bool) -> None:
 
     def learner() -> OnlineLearner:
         return OnlineLearner(
-            plan, Hyper(), Inference(Ilp(), Mpe(Ilp()), presolve=presolve, audit_every=5)
+            plan, Cda2(), Inference(Ilp(), Mpe(Ilp()), presolve=presolve, audit_every=5)
         )
 
     asked, alone = learner(), learner()
@@ -387,15 +391,16 @@ def test_margins_are_the_distance_to_the_second_best_state() -> None:
     learner = with_engines(Inference(Brute(), Mpe(Brute())))
     learn(learner, examples(40))
     header, arrays = learner.save()
-    judge = OnlineLearner(learner.layout.plan, learner.hyper, learner.inference, margins=True)
+    judge = OnlineLearner(learner.layout.plan, learner.update, learner.inference, margins=True)
     judge.restore(header, arrays)
     seen = [e for e in examples(30, seed=9) if len(e.evidence["Token"]) < 5]
     outcomes, _ = judge.step(seen, learning=False)
     for example, outcome in zip(seen, outcomes, strict=True):
         assert outcome.prediction is not None
         judge.step([example], learning=False)
-        model, used = clause_model(judge.memory.net)
-        weights = judge.weights.averaged()[used]
+        net = judge.grounder.net
+        model, place = clause_model(net)
+        weights = clause_weights(model, place, ground_weights(net, judge.weights.averaged()))
         best = Brute().solve(model, weights)
         second = Brute().second_best(model, weights, best.state)
         assert second is not None
@@ -418,8 +423,8 @@ def test_margins_are_the_distance_to_the_second_best_state() -> None:
 )
 def test_bad_examples_are_counted_by_kind(values: dict[str, Any], kind: str) -> None:
     learner = new_learner()
-    limited = replace(learner.inference, max_atoms=40)
-    learner = OnlineLearner(learner.layout.plan, learner.hyper, limited)
+    limited = replace(learner.inference, limits=Limits(atoms=40))
+    learner = OnlineLearner(learner.layout.plan, learner.update, limited)
     bad = Example(id=1, **({"evidence": {"Token": [["w", 0]]}} | values))
     given = [ExampleError("bad"), bad, *examples(2), ExampleError("long", "too_long"), bad]
     outcomes, tally = learner.step(given)

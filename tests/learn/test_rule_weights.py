@@ -11,8 +11,8 @@ from scipy.optimize import minimize
 from textbook import CERTIFIED, RULES, SHRINKING, Round, Vector, length
 
 from onlinesrl.lang import psl
-from onlinesrl.learn.learner import Hyper
 from onlinesrl.learn.rule_weights import RuleWeights
+from onlinesrl.learn.updates import UPDATES, Cda2
 
 RULE_TEXTS = ["P(X) -> Q(X)", "Q(X) -> P(X) ^2", "!Q(X)"]
 NUMBERS = st.floats(-3, 3).map(lambda x: round(x, 3))
@@ -59,7 +59,9 @@ def projected(seen: list[Round], rule: str, sigma: float, eta: float, base: Vect
 
 def rule_weights(rule: str, base: Vector, sigma: float = 0.1) -> RuleWeights:
     lines = [f"{weight}: {text}\n" for weight, text in zip(base, RULE_TEXTS, strict=True)]
-    return RuleWeights(psl.parse("".join([*lines, "P(X) + Q(X) <= 1 ."])), Hyper(rule, sigma=sigma))
+    return RuleWeights(
+        psl.parse("".join([*lines, "P(X) + Q(X) <= 1 ."])), UPDATES[rule](sigma=sigma)
+    )
 
 
 def with_hard(delta: Vector) -> NDArray[np.float64]:
@@ -183,6 +185,6 @@ def test_weights_are_found_again_by_their_rules() -> None:
     np.testing.assert_array_equal(again.base, [1.0, 1.0, 7.0, 0.0])
     assert again.start(weights.trained()) == []
     np.testing.assert_array_equal(again.averaged(), weights.averaged())
-    twice = RuleWeights(psl.parse("1: !Q(X)\n1: !Q(X)\n"), Hyper())
+    twice = RuleWeights(psl.parse("1: !Q(X)\n1: !Q(X)\n"), Cda2())
     assert twice.start(psl.parse("2: !Q(X)\n3: !Q(X)\n")) == []
     np.testing.assert_array_equal(twice.base, [2.0, 3.0])

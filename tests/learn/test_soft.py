@@ -15,9 +15,10 @@ from onlinesrl.errors import ExampleError
 from onlinesrl.infer.admm import Admm
 from onlinesrl.lang import psl
 from onlinesrl.lang.example import Example, ValuedAtom, decode
-from onlinesrl.learn.learner import Hyper, Prediction
+from onlinesrl.learn.learner import Prediction
 from onlinesrl.learn.rule_weights import RuleWeights
 from onlinesrl.learn.soft import SoftInference, SoftLearner
+from onlinesrl.learn.updates import Cda1, Cda2
 from onlinesrl.metrics import Metrics
 from onlinesrl.results import weights_text
 
@@ -188,8 +189,8 @@ def test_the_step_is_from_the_truth_to_the_rival(loss: str) -> None:
     """Prediction by averaged, rival by current weights; features and losses as in the definitions."""
     engine = Watched()
     program = psl.parse(MODEL)
-    learner = SoftLearner(program, ["Trusts"], Hyper("cda1", loss, 0.1), SoftInference(engine))
-    other = RuleWeights(program, Hyper("cda1", loss, 0.1))
+    learner = SoftLearner(program, ["Trusts"], Cda1(loss, 0.1), SoftInference(engine))
+    other = RuleWeights(program, Cda1(loss, 0.1))
     for example in examples(8):
         engine.seen.clear()
         average, current = other.averaged().copy(), other.current().copy()
@@ -249,7 +250,7 @@ def test_the_rival_is_the_worst_of_all_values() -> None:
     program = psl.parse(
         "2: P(X) -> Q(X)\n1: Q(X) -> R(X) ^2\n0.3: !Q(X) ^2\nQ('a') + R('a') <= 1.5 ."
     )
-    learner = SoftLearner(program, ["Q", "R"], Hyper(), SoftInference(engine))
+    learner = SoftLearner(program, ["Q", "R"], Cda2(), SoftInference(engine))
     text = (
         b'{"id": 1, "evidence": {"P": [{"args": ["a"], "value": 0.6}]}, '
         b'"query": {"Q": [["a"]], "R": [["a"]]}, "truth": {"R": [["a"]]}}'
@@ -329,7 +330,7 @@ def test_where_inference_ends_without_proof_nothing_is_learned() -> None:
 
 def test_a_truth_with_few_digits_satisfies_a_hard_rule() -> None:
     program = psl.parse("1: Q(X, Y) -> P(X, Y)\nP(X, +Y) = 1 .")
-    learner = SoftLearner(program, ["P"], Hyper(), SoftInference(Admm()))
+    learner = SoftLearner(program, ["P"], Cda2(), SoftInference(Admm()))
     thirds = [["a", c] for c in "xyz"]
     for value, errors in ((0.3333, {}), (0.33, {"hard_rule": 1})):
         truth = {"P": [ValuedAtom(args, value) for args in thirds]}
@@ -339,7 +340,7 @@ def test_a_truth_with_few_digits_satisfies_a_hard_rule() -> None:
 
 def test_hard_rules_without_a_solution_make_an_example_bad() -> None:
     program = psl.parse("1: Q(X) -> P(X)\nP(X) + Q(X) = 1 .\nP(X) - Q(X) = 1 .")
-    learner = SoftLearner(program, ["P"], Hyper(), SoftInference(Admm()))
+    learner = SoftLearner(program, ["P"], Cda2(), SoftInference(Admm()))
     evidence = {"Q": [ValuedAtom(["a"], 0.5)]}
     [outcome], tally = learner.step([Example(id=1, evidence=evidence, query={"P": [["a"]]})])
     assert outcome.prediction is None
@@ -353,19 +354,19 @@ def test_a_weights_file_says_what_was_learned() -> None:
     assert again.weights.start(program) == []
     np.testing.assert_array_equal(again.weights.averaged(), learner.weights.averaged())
     assert [rule.weight is None for rule in program.rules] == [False] * 4 + [True]
-    trained = SoftLearner(program, ["Trusts"], Hyper(), SoftInference(Admm()), by=("Trusts", 1))
+    trained = SoftLearner(program, ["Trusts"], Cda2(), SoftInference(Admm()), by=("Trusts", 1))
     held_out = examples(10, seed=2)
     assert trained.step(held_out, learning=False)[0] == learner.step(held_out, learning=False)[0]
 
 
 def test_rules_of_equal_text_are_told_apart():
     program = psl.parse("1: !Trusts(A, B) ^2\n3: !Trusts(A, B) ^2")
-    entries = list(RuleWeights(program, Hyper()).entries())
+    entries = list(RuleWeights(program, Cda2()).entries())
     assert len({(each.text, each.key) for each in entries}) == 2
 
 
 def test_a_hard_rule_that_the_model_does_not_have_is_unmatched():
-    weights = RuleWeights(psl.parse("1: !Trusts(A, B)\nTrusts(A, B) <= 0.9 ."), Hyper())
+    weights = RuleWeights(psl.parse("1: !Trusts(A, B)\nTrusts(A, B) <= 0.9 ."), Cda2())
     other = psl.parse("2: !Trusts(A, B)\nTrusts(A, B) <= 0.9 .\nTrusts(A, B) <= 0.1 .")
     assert [rule.position.line for rule in weights.start(other)] == [3]
     assert weights.base.tolist() == [2.0, 0.0]

@@ -10,13 +10,13 @@ from onlinesrl.errors import ExampleError
 from onlinesrl.infer.admm import Admm
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Mpe
-from onlinesrl.kernels import ground
-from onlinesrl.kernels import learn as k
+from onlinesrl.kernels import plans
 from onlinesrl.lang.example import Example
 from onlinesrl.learn import soft
 from onlinesrl.learn.learner import Item, Outcome, Tally
 from onlinesrl.learn.online import OnlineLearner
 from onlinesrl.learn.together import Apart, Together
+from onlinesrl.learn.worlds import Inference
 from tests.learn import learners, trust
 
 MONSTER = "monster"
@@ -79,12 +79,12 @@ def told(found: tuple[list[Outcome], Tally]) -> Any:
     )
 
 
-def new_learner(presolve: bool = True) -> OnlineLearner:
-    learner = learners.new_learner()
-    learner.inference = learners.Inference(
-        Ilp("highs"), Mpe(Ilp("highs")), presolve=presolve, audit_every=4 if presolve else 0
+def new_learner(stage: str = "batch") -> OnlineLearner:
+    presolve = stage in STAGES
+    every = 1 if stage == "audit" else 4 if presolve else 0
+    return learners.new_learner(
+        inference=Inference(Ilp("highs"), Mpe(Ilp("highs")), presolve=presolve, audit_every=every)
     )
-    return learner
 
 
 Failing = Callable[[pytest.MonkeyPatch, OnlineLearner, Callable[[], bool]], None]
@@ -117,30 +117,30 @@ def of_packer(learner: OnlineLearner) -> Any:
     return learner.packer
 
 
-def of_memory(learner: OnlineLearner) -> Any:
-    return learner.memory
+def of_grounder(learner: OnlineLearner) -> Any:
+    return learner.grounder
 
 
-def grows(code: int) -> Failing:
-    return fails_in(of_memory, "grow", lambda found: found == code)
+def of_worlds(learner: OnlineLearner) -> Any:
+    return learner.worlds
 
 
-def solves(learner: OnlineLearner) -> Any:
-    return learner
+def of_weights(learner: OnlineLearner) -> Any:
+    return learner.weights
 
 
 STAGES: dict[str, Failing] = {
     "batch": fails_in(of_packer, "batch"),
     "types": fails_in(of_packer, "_localise", lambda batch, kind, *args: kind == 1),
-    "begin": fails_in(of_memory, "begin"),
-    "atoms": grows(ground.GROW_ATOMS),
-    "weights": grows(k.GROW_WEIGHTS),
-    "audit": fails_in(solves, "_audit"),
+    "begin": fails_in(of_worlds, "output"),
+    "atoms": fails_in(of_grounder, "_grow", lambda status: status == plans.GROW_ATOMS),
+    "weights": fails_in(of_weights, "grow"),
+    "audit": fails_in(of_worlds, "_audit"),
 }
 OUTSIDE: dict[str, Failing] = {
-    "predict": fails_in(solves, "_solve", lambda *args: len(args) == 3),
-    "rival": fails_in(solves, "_solve", lambda *args: len(args) == 4),
-    "output": grows(k.GROW_OUTPUT),
+    "predict": fails_in(of_worlds, "_solve", lambda *args: len(args) == 4),
+    "rival": fails_in(of_worlds, "_solve", lambda *args: len(args) == 5),
+    "output": fails_in(of_worlds, "_with_room"),
 }
 
 
@@ -150,8 +150,8 @@ def test_what_takes_too_much_leaves_nothing(
     stage: str, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bit for bit what is learned without it, whatever it failed in."""
-    presolve, items = stage in STAGES, stream(stage)
-    learner, other = new_learner(presolve), new_learner(presolve)
+    items = stream(stage)
+    learner, other = new_learner(stage), new_learner(stage)
     failures = []
 
     def short() -> bool:
@@ -160,9 +160,6 @@ def test_what_takes_too_much_leaves_nothing(
         return at_hand
 
     (STAGES | OUTSIDE)[stage](monkeypatch, learner, short)
-    if stage == "audit":
-        audit(learner)
-        audit(other)
     found, expected = taken(learner, items, batch), taken(other, without(items), batch)
     assert any(failures)
     [refused] = [o.error for o in found[0] if o.error and "memory" in o.error]
@@ -171,18 +168,12 @@ def test_what_takes_too_much_leaves_nothing(
     assert learners.state(learner) == learners.state(other)
 
 
-def audit(learner: OnlineLearner) -> None:
-    """Let every example be audited."""
-    whole, exact = learner.inference.whole, learner.inference.exact
-    learner.inference = learners.Inference(whole, exact, audit_every=1)
-
-
 @pytest.mark.parametrize("stage", [*STAGES, *OUTSIDE])
 def test_what_takes_too_much_with_others_is_taken_alone(
     stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    presolve, items = stage in STAGES, stream(stage)
-    learner, other = new_learner(presolve), new_learner(presolve)
+    items = stream(stage)
+    learner, other = new_learner(stage), new_learner(stage)
     failures = []
 
     def short() -> bool:
@@ -192,10 +183,7 @@ def test_what_takes_too_much_with_others_is_taken_alone(
         return at_hand
 
     (STAGES | OUTSIDE)[stage](monkeypatch, learner, short)
-    if stage == "audit":
-        audit(learner)
-        audit(other)
-    learner.memory.room["output"] = 8 if stage == "output" else 1 << 12
+    learner.worlds.allocate(output=8 if stage == "output" else 1 << 12)
     found, expected = taken(learner, items, 64), taken(other, items, 64)
     assert any(failures)
     assert found[0] == expected[0]

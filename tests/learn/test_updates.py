@@ -10,47 +10,48 @@ from numpy.typing import NDArray
 from textbook import CERTIFIED, RULES, Round, Vector, minimiser, objective, textbook
 
 from onlinesrl.ground.convert import network_of
-from onlinesrl.ground.model import ClauseModel
+from onlinesrl.ground.encode import Layout
 from onlinesrl.ground.plan import compile_program
 from onlinesrl.infer.brute import Brute
-from onlinesrl.kernels import learn as k
-from onlinesrl.kernels import updates
+from onlinesrl.kernels.network import Network
+from onlinesrl.kernels.weights import gap
 from onlinesrl.lang import mln
 from onlinesrl.lang.example import decode
-from onlinesrl.learn.online import Hyper, Inference, OnlineLearner
+from onlinesrl.learn.online import OnlineLearner
+from onlinesrl.learn.updates import UPDATES
+from onlinesrl.learn.weights import WeightTable
+from onlinesrl.learn.worlds import Inference
+from tests.infer.models import clause_model
+from tests.kernels.networks import true
 
 WEIGHTS, ATOMS = 5, 4
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """A ground model over `WEIGHTS` weights, the truth and the label it is compared with."""
+    """Clauses ``(weight, sign, literals)`` over `WEIGHTS` weights, the truth, and its rival."""
 
-    model: ClauseModel
+    clauses: list[tuple[int, float, list[int]]]
     truth: NDArray[np.uint8]
     rival: NDArray[np.uint8]
 
     @classmethod
     def of_one(cls, truth: int, rival: int) -> "Pair":
         """One atom, one unit clause."""
-        indices = np.array([0, 1], np.int64)
-        model = ClauseModel(
-            n_atoms=1,
-            start=indices,
-            literals=np.ones(1, np.int32),
-            weight_index=np.zeros(1, np.int64),
-            sign=np.ones(1),
-            group=np.full(1, -1, np.int32),
-            exactly=np.zeros(0, np.bool_),
-        )
-        return cls(model, np.array([truth], np.uint8), np.array([rival], np.uint8))
+        return cls([(0, 1.0, [1])], np.array([truth], np.uint8), np.array([rival], np.uint8))
 
     def round(self) -> Round:
         delta = np.zeros(WEIGHTS)
-        for sign, state in ((1.0, self.truth), (-1.0, self.rival)):
-            indices, values = self.model.features(state)
-            delta[indices] += sign * values
+        for index, sign, literals in self.clauses:
+            delta[index] += sign * (true(literals, self.truth) - true(literals, self.rival))
         return Round(float(np.sum(self.truth != self.rival)), delta)
+
+    def network(self) -> Network:
+        """As grounding and numbering leave it: no groups, so the atoms are in their order."""
+        net, _ = network_of(clause_model(len(self.truth), [(1.0, x) for *_, x in self.clauses])[0])
+        net.row_weight[: len(self.clauses)] = [index for index, *_ in self.clauses]
+        net.row_sign[: len(self.clauses)] = [sign for _, sign, _ in self.clauses]
+        return net
 
 
 @st.composite
@@ -66,16 +67,8 @@ def pairs(draw: st.DrawFn) -> Pair:
     state = st.lists(st.integers(0, 1), min_size=ATOMS, max_size=ATOMS)
     truth = draw(state)
     rival = draw(st.one_of(st.just(truth), state, state, state))
-    model = ClauseModel(
-        n_atoms=ATOMS,
-        start=np.cumsum([0, *(len(c[2]) for c in clauses)], dtype=np.int64),
-        literals=np.array([a * s for c in clauses for a, s in c[2]], np.int32),
-        weight_index=np.array([c[0] for c in clauses], np.int64),
-        sign=np.array([c[1] for c in clauses], np.float64),
-        group=np.full(ATOMS, -1, np.int32),
-        exactly=np.zeros(0, np.bool_),
-    )
-    return Pair(model, np.array(truth, np.uint8), np.array(rival, np.uint8))
+    signed = [(index, sign, [a * s for a, s in literals]) for index, sign, literals in clauses]
+    return Pair(signed, np.array(truth, np.uint8), np.array(rival, np.uint8))
 
 
 base_weights = st.lists(
@@ -84,32 +77,30 @@ base_weights = st.lists(
 sigmas = st.sampled_from([0.001, 0.1, 1.0, 30.0])
 
 
-def new_learner(rule: str, sigma: float, eta: float, base: Vector) -> OnlineLearner:
-    """A learner whose weights 0 .. WEIGHTS-1 are those of rules without a template."""
+def new_table(rule: str, sigma: float, eta: float, base: Vector) -> WeightTable:
+    """A table whose weights 0 .. WEIGHTS-1 are those of rules without a template."""
     text = "P(x)\n" + "".join(f'{weight!r} P("{n}")\n' for n, weight in enumerate(base.tolist()))
     plan = compile_program(mln.parse(text, "rules.mln"), ["P"])
-    hyper = Hyper(rule, "pl", sigma, eta)
-    return OnlineLearner(plan, hyper, Inference(Brute(), Brute()))
+    return WeightTable(Layout(plan), UPDATES[rule]("pl", sigma, eta))
 
 
-def take(learner: OnlineLearner, each: Pair) -> float:
+def take(table: WeightTable, each: Pair) -> float:
     """Make one update; return the loss."""
-    net, order = network_of(each.model)
-    truth, rival = each.truth[order], each.rival[order]
-    return k.learn_world(net, learner.weights.arrays, truth, rival, learner.settings)
+    return table.learn(*gap(each.network(), table.arrays, each.truth, each.rival))
 
 
-def current(learner: OnlineLearner) -> Vector:
+def current(table: WeightTable) -> Vector:
     """The weights that the next rival is found with."""
-    value = learner.weights.arrays.value[:WEIGHTS]
-    return (
-        value[:, 0]
-        + updates.scale(learner.settings.rule, learner.weights.updates + 1) * value[:, 1]
-    )
+    one = Pair([(n, 1.0, [1]) for n in range(WEIGHTS)], *np.zeros((2, 1), np.uint8))
+    return table.of(one.network(), averaged=False)[:WEIGHTS].copy()
 
 
 def close(found: object, expected: object, scale: float) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12 * max(1.0, scale))
+
+
+def test_the_textbook_has_them_all() -> None:
+    assert {*RULES} == {*UPDATES}
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -118,17 +109,23 @@ def close(found: object, expected: object, scale: float) -> None:
 def test_the_lazy_learner_is_the_dense_one(
     rule: str, seen: list[Pair], sigma: float, eta: float, base: Vector
 ) -> None:
-    learner = new_learner(rule, sigma, eta, base)
-    np.testing.assert_array_equal(current(learner), base)
-    np.testing.assert_array_equal(learner.weights.averaged()[:WEIGHTS], base)
+    table = new_table(rule, sigma, eta, base)
+    np.testing.assert_array_equal(current(table), base)
+    np.testing.assert_array_equal(table.averaged()[:WEIGHTS], base)
     scale = 1.0
     for each, step in zip(
         seen, textbook([each.round() for each in seen], rule, sigma, eta, base), strict=True
     ):
-        scale = max(scale, float(np.abs(step.weights).max()) * learner.weights.updates)
-        close(take(learner, each), step.loss, scale * ATOMS * 20)
-        close(current(learner), base + step.weights, scale)
-        close(learner.weights.averaged()[:WEIGHTS], base + step.average, scale)
+        scale = max(scale, float(np.abs(step.weights).max()) * table.updates)
+        close(take(table, each), step.loss, scale * ATOMS * 20)
+        close(current(table), base + step.weights, scale)
+        close(table.averaged()[:WEIGHTS], base + step.average, scale)
+
+
+def contents(table: WeightTable) -> list[bytes]:
+    """All that an update may change."""
+    arrays = (table.arrays.value, table.arrays.uses, table.scalar, *table.kept.values())
+    return [array.tobytes() for array in arrays]
 
 
 positive = st.floats(0, exclude_min=True, allow_infinity=False)
@@ -147,16 +144,16 @@ def test_no_update_makes_a_weight_that_is_not_finite(
     rule: str, seen: list[Pair], sigma: float, eta: float, base: Vector
 ) -> None:
     """Whatever the constants and the starting weights: what cannot be done is left, whole."""
-    learner = new_learner(rule, sigma, eta, base)
-    arrays = learner.weights.arrays
+    table = new_table(rule, sigma, eta, base)
+    arrays = table.arrays
     for each in seen:
-        before = [arrays.value.tobytes(), arrays.uses.tobytes(), arrays.scalar.tobytes()]
-        if np.isnan(take(learner, each)):
-            after = [arrays.value.tobytes(), arrays.uses.tobytes(), arrays.scalar.tobytes()]
+        before = contents(table)
+        if np.isnan(take(table, each)):
+            after = contents(table)
             assert after == before
         assert not arrays.delta.any()
         assert not arrays.mark.any()
-        for found in (arrays.value, arrays.scalar, current(learner), learner.weights.averaged()):
+        for found in (arrays.value, table.scalar, current(table), table.averaged()):
             assert np.isfinite(found).all()
 
 
@@ -164,7 +161,7 @@ def test_no_update_makes_a_weight_that_is_not_finite(
 def test_an_update_out_of_range_is_a_bad_example(presolve: bool) -> None:
     plan = compile_program(mln.parse("Q(x)\nP(x)\nQ(x) => P(x)\n", "rules.mln"), ["P"])
     engines = Inference(Brute(), Brute(), Brute(), presolve=presolve)
-    learner = OnlineLearner(plan, Hyper("subgradient", "ml", 5e-324), engines)
+    learner = OnlineLearner(plan, UPDATES["subgradient"]("ml", 5e-324), engines)
     bad = decode(b'{"id": 1, "evidence": {"Q": [["a"]]}, "truth": {"P": [["a"]]}}')
     outcomes, tally = learner.step([bad, bad])
     assert [o.error for o in outcomes] == [
@@ -180,12 +177,12 @@ def test_an_update_out_of_range_is_a_bad_example(presolve: bool) -> None:
 def test_the_certificate_is_what_all_rounds_give(
     rule: str, seen: list[Pair], sigma: float, base: Vector
 ) -> None:
-    learner = new_learner(rule, sigma, 1.0, base)
+    table = new_table(rule, sigma, 1.0, base)
     for each, step in zip(
         seen, textbook([each.round() for each in seen], rule, sigma, 1.0, base), strict=True
     ):
-        take(learner, each)
-        found = learner.certificate()
+        take(table, each)
+        found = table.certificate()
         scale = 1e3 * max(1.0, abs(step.dual), abs(step.bound))
         close(found["dual"], step.dual, scale)
         close(found["regret_bound"], step.bound, scale)
@@ -202,10 +199,10 @@ def test_the_certificate_is_what_all_rounds_give(
 def test_no_fixed_weights_do_better_than_the_dual_value(
     rule: str, seen: list[Pair], sigma: float, base: Vector, others: list[Vector]
 ) -> None:
-    learner = new_learner(rule, sigma, 1.0, base)
+    table = new_table(rule, sigma, 1.0, base)
     for each in seen:
-        take(learner, each)
-    dual = learner.certificate()["dual"]
+        take(table, each)
+    dual = table.certificate()["dual"]
     assert dual is not None
     rounds = [each.round() for each in seen]
     best = minimiser(rounds, rule, sigma, base)
@@ -220,11 +217,11 @@ def test_no_fixed_weights_do_better_than_the_dual_value(
 def test_coordinate_steps_never_lower_the_dual_value(
     rule: str, seen: list[Pair], sigma: float, base: Vector
 ) -> None:
-    learner = new_learner(rule, sigma, 1.0, base)
+    table = new_table(rule, sigma, 1.0, base)
     before = 0.0
     for each in seen:
-        take(learner, each)
-        dual = learner.certificate()["dual"]
+        take(table, each)
+        dual = table.certificate()["dual"]
         assert dual is not None
         assert dual >= before - 1e-9 * max(1.0, abs(before))
         before = dual
@@ -232,20 +229,8 @@ def test_coordinate_steps_never_lower_the_dual_value(
 
 @pytest.mark.parametrize("rule", ["mira", "perceptron"])
 def test_no_certificate_without_multipliers(rule: str) -> None:
-    learner = new_learner(rule, 1.0, 1.0, np.zeros(WEIGHTS))
-    one = Pair(
-        ClauseModel(
-            n_atoms=ATOMS,
-            start=np.array([0, 1], np.int64),
-            literals=np.array([1], np.int32),
-            weight_index=np.array([0], np.int64),
-            sign=np.array([1.0]),
-            group=np.full(ATOMS, -1, np.int32),
-            exactly=np.zeros(0, np.bool_),
-        ),
-        np.array([1, 0, 0, 0], np.uint8),
-        np.array([0, 0, 0, 0], np.uint8),
-    )
-    assert take(learner, one) == 1.0
-    found = learner.certificate()
+    table = new_table(rule, 1.0, 1.0, np.zeros(WEIGHTS))
+    one = Pair([(0, 1.0, [1])], *np.array([[1, 0, 0, 0], [0, 0, 0, 0]], np.uint8))
+    assert take(table, one) == 1.0
+    found = table.certificate()
     assert found == {"loss": 1.0, "dual": None, "regret_bound": None}

@@ -9,10 +9,9 @@ from learners import MODEL, examples, learn, named, new_learner, state
 from textbook import RULES
 
 from onlinesrl.ground import pack
-from onlinesrl.kernels import learn as k
 from onlinesrl.lang import mln
 from onlinesrl.lang.example import Example
-from onlinesrl.learn.weights import WeightTable
+from onlinesrl.learn.weights import NORM, WeightTable
 from onlinesrl.results import heaviest, weights_text
 from onlinesrl.session import set_weights
 from onlinesrl.stream import checkpoint
@@ -88,7 +87,7 @@ def test_dropping_keeps_the_strongest_with_name_and_value(most: int) -> None:
     lost, kept = strength(before.keys() - after.keys()), strength(after)
     assert not kept or lost[-1] <= kept[0]
     learned = weights.arrays.value[: len(weights), 1]
-    assert weights.arrays.scalar[k.NORM] == pytest.approx(float(learned @ learned), rel=1e-12)
+    assert weights.scalar[NORM] == pytest.approx(float(learned @ learned), rel=1e-12)
 
 
 def test_of_equally_weak_weights_the_oldest_are_dropped() -> None:

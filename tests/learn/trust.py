@@ -7,8 +7,8 @@ from typing import Any
 from onlinesrl.infer.admm import Admm
 from onlinesrl.lang import psl
 from onlinesrl.lang.example import Constant, Example, ValuedAtom
-from onlinesrl.learn.learner import Hyper
 from onlinesrl.learn.soft import SoftInference, SoftLearner
+from onlinesrl.learn.updates import UPDATES
 
 MODEL = """\
 // Who trusts whom: of those that people know the fair ones, and nobody more than two.
@@ -22,9 +22,9 @@ Trusts(A, +B) <= 2 .
 
 def new_learner(update: str = "cda2", rounds: int = 25_000, **settings: Any) -> SoftLearner:
     loss = "ml" if update in ("cda1", "cda2", "subgradient") else "pl"
-    hyper = Hyper(update, settings.pop("loss", loss), sigma=0.1)
+    made = UPDATES[update](settings.pop("loss", loss), sigma=0.1)
     inference = SoftInference(Admm(rounds=rounds), **settings)
-    return SoftLearner(psl.parse(MODEL), ["Trusts"], hyper, inference, by=("Trusts", 1))
+    return SoftLearner(psl.parse(MODEL), ["Trusts"], made, inference, by=("Trusts", 1))
 
 
 def examples(count: int, seed: int = 0, people: int = 4) -> list[Example]:

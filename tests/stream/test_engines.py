@@ -13,6 +13,7 @@ from test_interrupted import DENSE, EASY, labelled_later, people
 
 from onlinesrl.config import load
 from onlinesrl.errors import ConfigError
+from onlinesrl.ground.convert import clause_model, clause_weights
 from onlinesrl.ground.model import ClauseModel, Floats
 from onlinesrl.infer.marginals import Narrow
 from onlinesrl.infer.mcsat import McSat
@@ -21,7 +22,7 @@ from onlinesrl.lang.example import decode
 from onlinesrl.learn.online import OnlineLearner
 from onlinesrl.ranking import Ranking
 from onlinesrl.session import make_learner
-from tests.infer.models import clause_model
+from tests.infer import models
 
 QUERY = ["Smokes", "Cancer"]
 WIDE = [people(number, 24, 0.5) for number in (30, 31)]
@@ -30,7 +31,7 @@ WIDE = [people(number, 24, 0.5) for number in (30, 31)]
 @pytest.fixture(scope="module", autouse=True)
 def compiled() -> None:
     """Compile the samplers here, so that forks need not."""
-    model, weights = clause_model(2, [(0, 1.0, [1, 2])]), np.ones(1)
+    model, weights = models.clause_model(2, [(1.0, [1, 2])])
     for engine in (McSat(samples=10), Narrow(McSat())):
         engine.marginals(model, weights)
     WalkSat(flips=10).solve(model, weights)
@@ -97,11 +98,15 @@ def test_marginals_are_those_of_brute_force(stream: Callable[..., Job]) -> None:
     for line in EASY:
         example = decode(line)
         [outcome], _ = learner.step([example], learning=False)
-        world = learner.ground_network(example)
-        expected = by_enumeration(world.model, world.weights)
+        batch, net = learner.grounder.ground_one(example), learner.grounder.net
+        learner.weights.number(net, learning=False)
+        model, place = clause_model(net, folded=False)
+        ground = learner.weights.of(net, averaged=True)
+        expected = by_enumeration(model, clause_weights(model, place, ground)).tolist()
         values = {
-            (name, str(args[0])): p
-            for (name, args), p in zip(world.atoms, expected.tolist(), strict=False)
+            (name, str(args[0])): expected[number]
+            for name, first, atoms in learner.grounder.atoms(batch, 0)
+            for number, args in enumerate(atoms, first)
         }
         assert outcome.prediction is not None
         assert outcome.prediction.marginals is not None

@@ -25,8 +25,8 @@ from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Elimination, Wide
 from onlinesrl.infer.solvers import SOLVERS, Highs
 from onlinesrl.infer.walksat import WalkSat
-from onlinesrl.kernels import elimination
-from onlinesrl.learn.online import OnlineLearner
+from onlinesrl.kernels import structure
+from onlinesrl.learn.worlds import Worlds
 from tests.infer.models import clause_model
 
 PATIENCE = 60.0
@@ -59,9 +59,9 @@ def people(number: int, count: int, density: float) -> bytes:
 def frustrated(rng: np.random.Generator, atoms: int) -> tuple[ClauseModel, Floats]:
     """A spin glass on all pairs: no relaxation is near its best state."""
     pairs = [(a, b) for a in range(1, atoms + 1) for b in range(1, a)]
-    rows = [(n, 1.0, [a, -b]) for n, (a, b) in enumerate(pairs)]
-    rows += [(n, 1.0, [-a, b]) for n, (a, b) in enumerate(pairs)]
-    return clause_model(atoms, rows), rng.choice([-1.0, 1.0], len(pairs))
+    weighted = [*zip(rng.choice([-1.0, 1.0], len(pairs)), pairs, strict=True)]
+    rows = [(w, [a, -b]) for w, (a, b) in weighted] + [(w, [-a, b]) for w, (a, b) in weighted]
+    return clause_model(atoms, rows)
 
 
 @contextmanager
@@ -98,14 +98,14 @@ def searching(mark: Path) -> Callable[[], None]:
     """Make a child write a file once it searches an example that stalls."""
 
     def install() -> None:
-        solve = OnlineLearner._solve
+        solve = Worlds._solve
 
-        def solving(self, w, model, *arguments):
+        def solving(self, taken, w, model, *arguments):
             if model.n_atoms > 100:
                 mark.touch()
-            return solve(self, w, model, *arguments)
+            return solve(self, taken, w, model, *arguments)
 
-        OnlineLearner._solve = solving
+        Worlds._solve = solving
 
     return install
 
@@ -207,18 +207,18 @@ def test_whatever_search_is_left_the_run_ends_with_the_same_bits(
 
 
 def test_a_kernel_looks_at_signals_and_what_it_leaves_is_no_answer() -> None:
-    model = clause_model(51, [(n, 1.0, [n + 1, -(n + 2)]) for n in range(50)])
-    hard = clause_model(2, [(-1, 1.0, [1]), (-1, 1.0, [2])])
+    model, _ = clause_model(51, [(1.0, [n + 1, -(n + 2)]) for n in range(50)])
+    hard = clause_model(2, [(None, [1]), (None, [2])])
     engines = (Elimination(), WalkSat(tries=1, flips=2**40))
     with interrupt.noted():
         interrupt.flag()[0] = 1
         for engine in engines:
             with suppress(Infeasible, Wide):
-                engine.solve(hard, np.zeros(0))
+                engine.solve(*hard)
         net, _ = network_of(model)
-        memory = elimination.structure_memory(60, 60, 1000, 10_000, interrupt.flag())
-        assert elimination.structure(net, memory) == elimination.WIDE
-    assert elimination.structure(net, elimination.structure_memory(60, 60, 1000, 10_000)) == 0
+        memory = structure.structure_memory(60, 60, 1000, 10_000, interrupt.flag())
+        assert structure.structure(net, memory) == structure.WIDE
+    assert structure.structure(net, structure.structure_memory(60, 60, 1000, 10_000)) == 0
 
 
 def test_a_search_that_was_left_has_no_answer_and_no_error() -> None:
@@ -266,8 +266,7 @@ def test_a_solver_leaves_where_it_is_asked_to_on_another_thread(solver: Any) -> 
         thread.join(PATIENCE)
         assert not thread.is_alive()
     assert [type(each) for each in found] == [interrupt.Interrupted]
-    small = clause_model(1, [(0, 1.0, [1])])
-    assert ilp.solve(small, np.ones(1)).certified
+    assert ilp.solve(*clause_model(1, [(1.0, [1])])).certified
 
 
 def test_a_signal_while_kernels_are_compiled_ends_the_run(

@@ -16,8 +16,10 @@ from conftest import Job, wait
 from onlinesrl.infer.brute import Brute
 from onlinesrl.infer.mpe import Mpe
 from onlinesrl.lang.example import Example, Label
-from onlinesrl.learn.learner import Answered, Hyper
-from onlinesrl.learn.online import Inference, OnlineLearner
+from onlinesrl.learn.learner import Answered
+from onlinesrl.learn.online import OnlineLearner
+from onlinesrl.learn.updates import Cda2
+from onlinesrl.learn.worlds import Inference
 from onlinesrl.metrics import f1
 from onlinesrl.stream import checkpoint
 from onlinesrl.stream.labels import Labels, Waiting
@@ -225,7 +227,7 @@ def test_the_prediction_is_not_made_again(presolve: bool) -> None:
     late, whole = (
         OnlineLearner(
             new_learner().layout.plan,
-            Hyper(sigma=0.1),
+            Cda2(sigma=0.1),
             Inference(engine, engine, presolve=presolve),
         )
         for _ in range(2)

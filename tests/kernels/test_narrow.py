@@ -1,0 +1,86 @@
+"""Prediction and rival of a narrow world, against enumeration of its states."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onlinesrl.kernels import narrow, outcome, structure
+from onlinesrl.kernels.network import ATOMS, OPEN, ROWS
+from tests.kernels.networks import N_WEIGHTS, feasible, features, networks
+from tests.kernels.test_weight_steps import number, of_values
+
+values = st.lists(st.tuples(number, number, number), min_size=N_WEIGHTS, max_size=N_WEIGHTS).map(
+    np.array
+)
+
+
+def prepared(net, rows):
+    """Tables, weights, room for those of ground clauses, and states of a network."""
+    tables = structure.structure_memory(len(net.var_of), len(net.row_len), 1 << 12, 1 << 16)
+    assert structure.structure(net, tables) == structure.SOLVED
+    room, states = (
+        np.zeros(int(net.clause_start[net.size[ROWS]]) + 1),
+        np.zeros((3, len(net.var_of))),
+    )
+    state = outcome.State(*states.astype(np.uint8), np.full(len(net.var_of), 9.0))
+    return tables, of_values(rows), room, state
+
+
+def ranked(net, weights, bonus):
+    """All states that are possible with their scores and bonus, best first."""
+    every = (np.array(x, np.uint8) for x in product((0, 1), repeat=int(net.size[ATOMS])))
+    scored = [(weights @ features(net, s) + bonus @ s, s) for s in every if feasible(net, s)]
+    return sorted(scored, key=lambda pair: -pair[0])
+
+
+def is_best(state, possible) -> None:
+    """The state is a best one; which one is said where only one is."""
+    best = possible[0][0]
+    equal = [s.tolist() for score, s in possible if score >= best - 1e-6]
+    assert state.tolist() in equal
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(networks(), values, st.tuples(number, number))
+def test_a_prediction_is_the_best_state_and_its_score(case, rows, scale):
+    net, (cu, cv) = case[0], scale
+    tables, weights, room, state = prepared(net, rows)
+    mixed = rows @ [1.0, cu, cv]
+    possible = ranked(net, mixed, np.zeros(int(net.size[ATOMS])))
+
+    score = narrow.predict(net, tables, weights, cu, cv, room, state)
+
+    if not possible:
+        assert score == -np.inf
+        return
+    predicted = state.predicted[: net.size[ATOMS]]
+    is_best(predicted, possible)
+    assert score == pytest.approx(mixed @ features(net, predicted), abs=1e-9)
+    assert score == pytest.approx(possible[0][0], abs=1e-6)
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(networks(), values, number, st.booleans(), st.data())
+def test_a_rival_is_the_best_state_and_its_gap_that_to_the_truth(case, rows, cu, augmented, data):
+    """Augmented: of most score and label loss, which is that of open atoms."""
+    net = case[0]
+    atoms = int(net.size[ATOMS])
+    tables, weights, room, state = prepared(net, rows)
+    truth = np.array(data.draw(st.lists(st.integers(0, 1), min_size=atoms, max_size=atoms)))
+    state.truth[:atoms] = truth
+    loss = np.where(truth == 1, -1.0, 1.0) * (net.fixed[:atoms] == OPEN) * augmented
+    possible = ranked(net, rows @ [1.0, cu, 0.0], loss)
+
+    n, rho = narrow.find_gap(net, tables, weights, cu, augmented, room, state)
+
+    if not possible:
+        assert (n, rho) == (-1, 0.0)
+        return
+    rival = state.rival[:atoms]
+    is_best(rival, possible)
+    assert rho == np.sum(truth != rival)
+    assert weights.delta.tolist() == (features(net, truth) - features(net, rival)).tolist()
+    assert {*np.flatnonzero(weights.delta).tolist()} <= {*weights.touched[:n].tolist()}

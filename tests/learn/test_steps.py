@@ -1,0 +1,64 @@
+"""The steps of the online updates, against their formulas (Huynh & Mooney 2010, Algorithm 3)."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onlinesrl.ground.encode import Layout
+from onlinesrl.ground.plan import compile_program
+from onlinesrl.lang import mln
+from onlinesrl.learn.updates import UPDATES
+from onlinesrl.learn.weights import WeightTable
+
+rho = st.integers(1, 20).map(float)
+product = st.floats(-30, 30)
+squared = st.integers(1, 50).map(float)
+sigmas = st.sampled_from([0.001, 0.01, 0.5, 3.0])
+times = st.integers(1, 1000)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(rho, st.tuples(product, product), squared, sigmas, times)
+def test_every_step_is_its_formula(rho, products, norm, sigma, t):
+    """The step is on u, w_t = base + s_t u_t; so CDA2 and subgradient multiply theirs on w by t."""
+    base, dot = products  # of the starting weights and of u with Delta
+    margin = rho - base
+
+    def step(rule: str) -> tuple[float, float]:
+        return UPDATES[rule](sigma=sigma, eta=0.25).step(t, margin, dot, norm)
+
+    loss = max(0.0, margin - dot)
+    tau = min(1 / sigma, loss / norm)
+    assert step("cda1") == pytest.approx((tau, sigma * tau))
+
+    w = dot / (t - 1) if t > 1 else 0.0
+    loss = max(0.0, margin - (t - 1) / t * w) if t > 1 else max(0.0, margin - dot)
+    tau = min(1 / (sigma * t), loss / norm)
+    assert step("cda2") == pytest.approx((t * tau, sigma * t * tau))
+
+    assert step("mira") == pytest.approx((max(0.0, margin - dot) / norm, 0.0))
+    assert step("subgradient") == pytest.approx((1 / sigma, 1.0))
+    assert step("perceptron") == (0.25, 0.0)
+
+
+@pytest.mark.parametrize("rule", UPDATES)
+def test_equal_counts_change_nothing_and_have_multiplier_one(rule):
+    """A gap that touches no weight, with the loss 2: the dual gets all of it, where there is one."""
+    plan = compile_program(mln.parse("P(x)\n0.5 P(x)\n"), ["P"])
+    table = WeightTable(Layout(plan), UPDATES[rule](sigma=0.01))
+    before = table.arrays.value.tobytes()
+
+    assert table.learn(0, 2.0) == 2.0
+    assert table.arrays.value.tobytes() == before
+    assert not table.arrays.uses.any()
+    assert table.updates == 1
+    assert table.certificate()["dual"] == (2.0 if UPDATES[rule].dual else None)
+
+
+@pytest.mark.parametrize("rule", UPDATES)
+def test_the_scale_turns_u_into_w(rule):
+    """CDA2 and subgradient: u_t = (t - 1) w_t, and w_1 = 0."""
+    shrinks, update = rule in {"cda2", "subgradient"}, UPDATES[rule]()
+
+    assert update.shrinks == shrinks
+    assert [update.scale(t) for t in (1, 2, 5)] == ([0, 1, 0.25] if shrinks else [1, 1, 1])
