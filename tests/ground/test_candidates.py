@@ -6,12 +6,10 @@ import pytest
 from onlinesrl.ground.advice import largest
 from onlinesrl.ground.candidates import candidates
 from onlinesrl.ground.plan import compile_program
-from onlinesrl.infer.ilp import Ilp
-from onlinesrl.infer.mpe import Mpe
 from onlinesrl.lang.example import Example, ValuedAtom
 from onlinesrl.lang.mln import parse
-from onlinesrl.learn.learner import Hyper
-from onlinesrl.learn.online import Inference, OnlineLearner
+from onlinesrl.learn.online import OnlineLearner
+from tests.learn.learners import exact, online
 
 ADVISED = """Student(person)
 Professor(person)
@@ -31,8 +29,7 @@ PEOPLE = {
 
 
 def learner(text: str, *query: str, **limits: int) -> OnlineLearner:
-    plan = compile_program(parse(text), query)
-    return OnlineLearner(plan, Hyper(), Inference(Ilp(), Mpe(Ilp()), **limits))
+    return online(compile_program(parse(text), query), inference=exact(**limits))
 
 
 def atoms(own: OnlineLearner) -> int:

@@ -15,22 +15,18 @@ from onlinesrl.ground.model import validate
 from onlinesrl.ground.plan import compile_program
 from onlinesrl.infer.brute import MAX_ATOMS, Brute
 from onlinesrl.infer.engine import Infeasible
-from onlinesrl.infer.ilp import Ilp
-from onlinesrl.infer.mpe import Mpe
 from onlinesrl.kernels import ground, learn
 from onlinesrl.lang.example import Example, decode
-from onlinesrl.learn.online import Hyper, Inference, OnlineLearner
+from onlinesrl.learn.online import OnlineLearner
 from tests.ground.naive import Soft, World, holds, model, tautology
 from tests.ground.programs import Case, cases
 from tests.ground.soak import soaked
+from tests.learn.learners import exact, online
 
 
 def learner(case: Case, presolve: bool = True, margins: bool = False) -> OnlineLearner:
-    engine = Ilp()
-    inference = Inference(engine, Mpe(engine), presolve=presolve)
-    return OnlineLearner(
-        compile_program(case.program, case.query), Hyper(), inference, margins=margins
-    )
+    plan = compile_program(case.program, case.query)
+    return online(plan, inference=exact(presolve=presolve), margins=margins)
 
 
 class Grounded:
@@ -135,7 +131,6 @@ def breaks(world: World) -> bool:
     return frozenset() in world.hard()
 
 
-@settings(derandomize=True, deadline=None, max_examples=250)
 @given(cases())
 def test_a_ground_network_is_what_the_definition_says(case: Case):
     """Same atoms, same hard part, same soft clauses with the same weights; new keys get weights."""
@@ -280,7 +275,6 @@ def weighted(world: World, chosen: dict) -> dict[Soft, float]:
     }
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(cases(), st.integers(0, 2**32 - 1))
 def test_the_prediction_is_the_best_state(case: Case, seed: int):
     predicts_the_best_state(case, seed)
@@ -364,7 +358,6 @@ def learned(case: Case, size: int, room: int | None = None) -> tuple:
     return outcomes, header, {name: array.tobytes() for name, array in arrays.items()}
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(cases(examples=5))
 def test_every_batch_size_learns_the_same_bits(case: Case):
     one = learned(case, 1)
@@ -373,7 +366,6 @@ def test_every_batch_size_learns_the_same_bits(case: Case):
     assert learned(case, 5) == one
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
 @given(cases(examples=4))
 def test_memory_that_grows_and_constants_that_are_forgotten_change_no_bit(case: Case):
     expected = learned(case, 2)
@@ -383,7 +375,6 @@ def test_memory_that_grows_and_constants_that_are_forgotten_change_no_bit(case: 
         assert learned(case, 2) == expected
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(cases(examples=4))
 def test_every_batch_size_grounds_the_same_rows(case: Case):
     def rows(size: int) -> list:
@@ -420,7 +411,6 @@ BAD = [
 ]
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(cases(examples=3), st.sampled_from(BAD), st.integers(0, 2))
 def test_a_bad_example_leaves_nothing_behind(case: Case, bad: Example, place: int):
     """It has the atoms of a good one before its mistake."""
@@ -440,7 +430,7 @@ def evidence_types(case: Case) -> list[tuple[str, ...]]:
     return [p.types for name, p in case.program.predicates.items() if name.startswith("E")]
 
 
-@settings(derandomize=True, deadline=None, max_examples=80, phases=[Phase.generate])
+@settings(phases=[Phase.generate])
 @given(cases(examples=3))
 def test_atoms_that_hard_rules_close_change_no_answer(case: Case):
     learns_as_without_closing(case)

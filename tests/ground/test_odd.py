@@ -5,19 +5,15 @@ import pytest
 
 from onlinesrl.errors import ExampleError
 from onlinesrl.ground.plan import compile_program
-from onlinesrl.infer.brute import Brute
-from onlinesrl.infer.ilp import Ilp
-from onlinesrl.infer.mpe import Mpe
 from onlinesrl.kernels import elimination
 from onlinesrl.lang.example import Example, ValuedAtom
 from onlinesrl.lang.mln import parse
-from onlinesrl.learn.online import Hyper, Inference, OnlineLearner, Outcome
+from onlinesrl.learn.online import OnlineLearner, Outcome
+from tests.learn.learners import exact, online
 
 
 def learner(text: str, *query: str, by=None, **inference) -> OnlineLearner:
-    engines = {"whole": Ilp(), "exact": Mpe(Ilp())}
-    plan = compile_program(parse(text), query)
-    return OnlineLearner(plan, Hyper(), Inference(**engines, **inference), by=by)
+    return online(compile_program(parse(text), query), inference=exact(**inference), by=by)
 
 
 def example(evidence, truth=None, query=None) -> Example:
@@ -274,11 +270,7 @@ def test_a_prediction_too_large_for_its_room_is_counted_once():
 
 
 def test_packing_without_a_batch_of_examples():
-    own = OnlineLearner(
-        compile_program(parse("E(t)\nQ(t)\n1 E(x) => Q(x)\n"), ["Q"]),
-        Hyper(),
-        Inference(Brute(), Brute()),
-    )
+    own = learner("E(t)\nQ(t)\n1 E(x) => Q(x)\n", "Q")
     outcomes, tally = own.step([])
     assert (outcomes, tally.predicted) == ([], 0)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.ground.convert import clause_model, network_of
@@ -87,13 +87,11 @@ def networks(draw: st.DrawFn):
     return net, np.array(weights), np.array(bonus)
 
 
-@settings(derandomize=True, deadline=None, max_examples=250)
 @given(networks())
 def test_runs_and_groups_agree_with_brute_force(case):
     agrees_with_brute_force(*case)
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(problems(max_atoms=LARGEST - 4))
 def test_models_agree_with_brute_force(problem: Problem):
     """Generic clauses of up to four literals, hard clauses, groups in any order."""

@@ -1,15 +1,15 @@
 """Sorting, duplicate removal, indexes and atom numbers of the grounding kernels, against numpy."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.ground.plan import compile_program
-from onlinesrl.infer.brute import Brute
 from onlinesrl.kernels import ground
 from onlinesrl.lang.example import Example
 from onlinesrl.lang.mln import parse
-from onlinesrl.learn.online import Hyper, Inference, OnlineLearner
+from onlinesrl.learn.online import OnlineLearner
+from tests.learn.learners import online
 
 MODEL = """
 c = { One, Two }
@@ -23,7 +23,6 @@ Q(a, c)
 integers = st.integers(-5, 5) | st.integers(-(2**62), 2**62)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(st.lists(integers, max_size=40), st.integers(0, 40), st.integers(0, 40))
 def test_a_stretch_is_sorted_and_the_rest_stays(keys, first, length):
     first = min(first, len(keys))
@@ -44,8 +43,7 @@ def test_many_keys_are_sorted():
 
 
 def learner() -> OnlineLearner:
-    inference = Inference(Brute(), Brute())
-    return OnlineLearner(compile_program(parse(MODEL), ["Q"]), Hyper(), inference)
+    return online(compile_program(parse(MODEL), ["Q"]))
 
 
 def world(own: OnlineLearner, example: Example) -> ground.Batch:
@@ -73,7 +71,6 @@ pairs = st.lists(st.tuples(names, names).map(list), max_size=40)
 triples = st.lists(st.tuples(names, st.sampled_from(["One", "Two", "more"]), names).map(list))
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
 @given(pairs, triples)
 def test_relations_become_sets_and_indexes_list_their_tuples(e, f):
     """First places kept; an index lists the tuples with each constant, in their order."""
@@ -129,7 +126,6 @@ def test_open_atoms_are_numbered_by_radix():
     assert own.memory.net.fixed[:4].tolist() == [0, 2, 0, 0]
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
 @given(triples)
 def test_listed_atoms_are_found_and_others_not(chosen):
     """The observed atom counts as listed; keys rise; a key that is not there is not found."""

@@ -4,7 +4,8 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from onlinesrl.ground.plan import compile_program
+from onlinesrl.ground.plan import Plan, compile_program
+from onlinesrl.infer.brute import Brute
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Mpe
 from onlinesrl.lang import mln
@@ -29,11 +30,24 @@ InField(i, +f) ^ Next(i, j) ^ InField(j, +g)
 """
 
 
+def exact(engine: Ilp | Brute | None = None, **keys: Any) -> Inference:
+    """One engine for what is given to it whole, and for what is too wide for elimination."""
+    engine = engine or Ilp()
+    return Inference(engine, Mpe(engine), **keys)
+
+
+def online(
+    plan: Plan, hyper: Hyper | None = None, inference: Inference | None = None, **keys: Any
+) -> OnlineLearner:
+    """A learner; all that tests have are made here."""
+    return OnlineLearner(plan, hyper or Hyper(), inference or exact(), **keys)
+
+
 def new_learner(update: str = "cda2", max_weights: int | None = None) -> OnlineLearner:
     plan = compile_program(mln.parse(MODEL, "model.mln"), ["InField"])
     loss = "ml" if update in ("cda1", "cda2", "subgradient") else "pl"
     hyper = Hyper(update, loss, sigma=0.1, max_weights=max_weights)
-    return OnlineLearner(plan, hyper, Inference(Ilp("highs"), Mpe(Ilp("highs"))))
+    return online(plan, hyper)
 
 
 def examples(count: int, seed: int = 0, words: int = 40) -> list[Example]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import MODEL
-from learners import examples, learn, named, new_learner, state
+from learners import exact, examples, learn, named, new_learner, online, state
 from textbook import CERTIFIED, Round, textbook
 
 from onlinesrl.errors import ExampleError
@@ -39,14 +39,13 @@ LEARNERS = [
 
 def with_engines(inference: Inference, update: str = "cda2", loss: str = "ml") -> OnlineLearner:
     plan = new_learner().layout.plan
-    return OnlineLearner(plan, Hyper(update, loss, sigma=0.1), inference, ("InField", 1))
+    return online(plan, Hyper(update, loss, sigma=0.1), inference, by=("InField", 1))
 
 
 def segmenter(**inference: Any) -> OnlineLearner:
     """A learner of the citation model."""
     plan = compile_program(mln.load(MODEL), ["InField"])
-    engines = Inference(Ilp("highs"), Mpe(Ilp("highs")), **inference)
-    return OnlineLearner(plan, Hyper(sigma=0.003), engines, ("InField", 1))
+    return online(plan, Hyper(sigma=0.003), exact(**inference), by=("InField", 1))
 
 
 @pytest.fixture(scope="module")
@@ -362,9 +361,7 @@ def test_to_predict_between_steps_leaves_no_trace(presolve: bool) -> None:
     ask = [stream[0], ExampleError("bad"), replaced(stream[7]), replaced(stream[11])]
 
     def learner() -> OnlineLearner:
-        return OnlineLearner(
-            plan, Hyper(), Inference(Ilp(), Mpe(Ilp()), presolve=presolve, audit_every=5)
-        )
+        return online(plan, inference=exact(presolve=presolve, audit_every=5))
 
     asked, alone = learner(), learner()
     for example in stream:
@@ -387,7 +384,7 @@ def test_margins_are_the_distance_to_the_second_best_state() -> None:
     learner = with_engines(Inference(Brute(), Mpe(Brute())))
     learn(learner, examples(40))
     header, arrays = learner.save()
-    judge = OnlineLearner(learner.layout.plan, learner.hyper, learner.inference, margins=True)
+    judge = online(learner.layout.plan, learner.hyper, learner.inference, margins=True)
     judge.restore(header, arrays)
     seen = [e for e in examples(30, seed=9) if len(e.evidence["Token"]) < 5]
     outcomes, _ = judge.step(seen, learning=False)
@@ -419,7 +416,7 @@ def test_margins_are_the_distance_to_the_second_best_state() -> None:
 def test_bad_examples_are_counted_by_kind(values: dict[str, Any], kind: str) -> None:
     learner = new_learner()
     limited = replace(learner.inference, max_atoms=40)
-    learner = OnlineLearner(learner.layout.plan, learner.hyper, limited)
+    learner = online(learner.layout.plan, learner.hyper, limited)
     bad = Example(id=1, **({"evidence": {"Token": [["w", 0]]}} | values))
     given = [ExampleError("bad"), bad, *examples(2), ExampleError("long", "too_long"), bad]
     outcomes, tally = learner.step(given)

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from textbook import RULES
-from trust import MODEL, examples, learn, new_learner, state
+from trust import MODEL, examples, learn, new_learner, soft, state
 
 from onlinesrl.errors import ExampleError
 from onlinesrl.infer.admm import Admm
@@ -188,7 +188,7 @@ def test_the_step_is_from_the_truth_to_the_rival(loss: str) -> None:
     """Prediction by averaged, rival by current weights; features and losses as in the definitions."""
     engine = Watched()
     program = psl.parse(MODEL)
-    learner = SoftLearner(program, ["Trusts"], Hyper("cda1", loss, 0.1), SoftInference(engine))
+    learner = soft(program, ["Trusts"], Hyper("cda1", loss, 0.1), SoftInference(engine))
     other = RuleWeights(program, Hyper("cda1", loss, 0.1))
     for example in examples(8):
         engine.seen.clear()
@@ -235,7 +235,6 @@ def gaps(model: Any, truth: Any, rival: Any) -> Any:
     return delta
 
 
-@settings(deadline=None)
 @given(st.floats(0, 1), st.floats(0, 1))
 def test_the_chord_is_nowhere_below_the_loss(t: float, y: float) -> None:
     assert t + (1 - 2 * t) * y >= abs(y - t) - 1e-12
@@ -249,7 +248,7 @@ def test_the_rival_is_the_worst_of_all_values() -> None:
     program = psl.parse(
         "2: P(X) -> Q(X)\n1: Q(X) -> R(X) ^2\n0.3: !Q(X) ^2\nQ('a') + R('a') <= 1.5 ."
     )
-    learner = SoftLearner(program, ["Q", "R"], Hyper(), SoftInference(engine))
+    learner = soft(program, ["Q", "R"], inference=SoftInference(engine))
     text = (
         b'{"id": 1, "evidence": {"P": [{"args": ["a"], "value": 0.6}]}, '
         b'"query": {"Q": [["a"]], "R": [["a"]]}, "truth": {"R": [["a"]]}}'
@@ -329,7 +328,7 @@ def test_where_inference_ends_without_proof_nothing_is_learned() -> None:
 
 def test_a_truth_with_few_digits_satisfies_a_hard_rule() -> None:
     program = psl.parse("1: Q(X, Y) -> P(X, Y)\nP(X, +Y) = 1 .")
-    learner = SoftLearner(program, ["P"], Hyper(), SoftInference(Admm()))
+    learner = soft(program, ["P"])
     thirds = [["a", c] for c in "xyz"]
     for value, errors in ((0.3333, {}), (0.33, {"hard_rule": 1})):
         truth = {"P": [ValuedAtom(args, value) for args in thirds]}
@@ -339,7 +338,7 @@ def test_a_truth_with_few_digits_satisfies_a_hard_rule() -> None:
 
 def test_hard_rules_without_a_solution_make_an_example_bad() -> None:
     program = psl.parse("1: Q(X) -> P(X)\nP(X) + Q(X) = 1 .\nP(X) - Q(X) = 1 .")
-    learner = SoftLearner(program, ["P"], Hyper(), SoftInference(Admm()))
+    learner = soft(program, ["P"])
     evidence = {"Q": [ValuedAtom(["a"], 0.5)]}
     [outcome], tally = learner.step([Example(id=1, evidence=evidence, query={"P": [["a"]]})])
     assert outcome.prediction is None
@@ -353,7 +352,7 @@ def test_a_weights_file_says_what_was_learned() -> None:
     assert again.weights.start(program) == []
     np.testing.assert_array_equal(again.weights.averaged(), learner.weights.averaged())
     assert [rule.weight is None for rule in program.rules] == [False] * 4 + [True]
-    trained = SoftLearner(program, ["Trusts"], Hyper(), SoftInference(Admm()), by=("Trusts", 1))
+    trained = soft(program, ["Trusts"], by=("Trusts", 1))
     held_out = examples(10, seed=2)
     assert trained.step(held_out, learning=False)[0] == learner.step(held_out, learning=False)[0]
 

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from learners import online
 from numpy.typing import NDArray
 from textbook import CERTIFIED, RULES, Round, Vector, minimiser, objective, textbook
 
@@ -89,7 +90,7 @@ def new_learner(rule: str, sigma: float, eta: float, base: Vector) -> OnlineLear
     text = "P(x)\n" + "".join(f'{weight!r} P("{n}")\n' for n, weight in enumerate(base.tolist()))
     plan = compile_program(mln.parse(text, "rules.mln"), ["P"])
     hyper = Hyper(rule, "pl", sigma, eta)
-    return OnlineLearner(plan, hyper, Inference(Brute(), Brute()))
+    return online(plan, hyper, Inference(Brute(), Brute()))
 
 
 def take(learner: OnlineLearner, each: Pair) -> float:
@@ -113,7 +114,6 @@ def close(found: object, expected: object, scale: float) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.lists(pairs(), max_size=12), sigmas, st.sampled_from([0.5, 1.0]), base_weights)
 def test_the_lazy_learner_is_the_dense_one(
     rule: str, seen: list[Pair], sigma: float, eta: float, base: Vector
@@ -138,7 +138,6 @@ wild_weights = st.lists(
 
 
 @pytest.mark.parametrize("rule", RULES)
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.lists(pairs(), min_size=1, max_size=12), positive, positive, wild_weights)
 @example([Pair.of_one(1, 0)] * 3, 5e-324, 1.7e308, np.zeros(WEIGHTS))
 @example([Pair.of_one(1, 0)] * 3, 1e-149, 1e149, np.zeros(WEIGHTS))
@@ -164,7 +163,7 @@ def test_no_update_makes_a_weight_that_is_not_finite(
 def test_an_update_out_of_range_is_a_bad_example(presolve: bool) -> None:
     plan = compile_program(mln.parse("Q(x)\nP(x)\nQ(x) => P(x)\n", "rules.mln"), ["P"])
     engines = Inference(Brute(), Brute(), Brute(), presolve=presolve)
-    learner = OnlineLearner(plan, Hyper("subgradient", "ml", 5e-324), engines)
+    learner = online(plan, Hyper("subgradient", "ml", 5e-324), engines)
     bad = decode(b'{"id": 1, "evidence": {"Q": [["a"]]}, "truth": {"P": [["a"]]}}')
     outcomes, tally = learner.step([bad, bad])
     assert [o.error for o in outcomes] == [
@@ -175,7 +174,6 @@ def test_an_update_out_of_range_is_a_bad_example(presolve: bool) -> None:
 
 
 @pytest.mark.parametrize("rule", CERTIFIED)
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.lists(pairs(), min_size=1, max_size=12), sigmas, base_weights)
 def test_the_certificate_is_what_all_rounds_give(
     rule: str, seen: list[Pair], sigma: float, base: Vector
@@ -192,7 +190,6 @@ def test_the_certificate_is_what_all_rounds_give(
 
 
 @pytest.mark.parametrize("rule", CERTIFIED)
-@settings(derandomize=True, deadline=None, max_examples=40)
 @given(
     st.lists(pairs(), min_size=1, max_size=12),
     sigmas,
@@ -215,7 +212,6 @@ def test_no_fixed_weights_do_better_than_the_dual_value(
 
 
 @pytest.mark.parametrize("rule", ["cda1", "cda2"])
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.lists(pairs(), min_size=1, max_size=12), sigmas, base_weights)
 def test_coordinate_steps_never_lower_the_dual_value(
     rule: str, seen: list[Pair], sigma: float, base: Vector

@@ -17,11 +17,11 @@ from onlinesrl.infer.brute import Brute
 from onlinesrl.infer.mpe import Mpe
 from onlinesrl.lang.example import Example, Label
 from onlinesrl.learn.learner import Answered, Hyper
-from onlinesrl.learn.online import Inference, OnlineLearner
+from onlinesrl.learn.online import Inference
 from onlinesrl.metrics import f1
 from onlinesrl.stream import checkpoint
 from onlinesrl.stream.labels import Labels, Waiting
-from tests.learn.learners import examples, new_learner, state
+from tests.learn.learners import examples, new_learner, online, state
 
 
 def split(line: bytes) -> tuple[bytes, bytes]:
@@ -223,7 +223,7 @@ def test_the_prediction_is_not_made_again(presolve: bool) -> None:
 
     engine = Counting(Brute())
     late, whole = (
-        OnlineLearner(
+        online(
             new_learner().layout.plan,
             Hyper(sigma=0.1),
             Inference(engine, engine, presolve=presolve),
