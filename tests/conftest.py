@@ -17,8 +17,10 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import settings
 
 from tests.kafka.broker import broker, broker_process, own_broker, topic  # noqa: F401 - fixtures
+from tests.waiting import until
 
 REPO = Path(__file__).parents[1]
 MODEL = REPO / "streams" / "citations" / "segmentation.mln"
@@ -27,6 +29,10 @@ RESULTS = ("weights.*", "predictions.jsonl", "metrics.jsonl", "deadletter.jsonl"
 RUNNING: set[int] = set()
 TRIED: Counter[str] = Counter()
 KEYS = {"model": str(MODEL), "query": "InField", "metrics": {"by": "field"}}
+
+
+settings.register_profile("few", derandomize=True, deadline=None, max_examples=50)
+settings.register_profile("soak", derandomize=True, deadline=None, max_examples=2_000)
 
 
 class Job:
@@ -148,23 +154,51 @@ def command(*arguments: str) -> int:
     raise AssertionError("main returned")
 
 
-def wait(process: int, seconds: float = 60.0) -> int:
+def wait(process: int) -> int:
     """Return the exit code of a child, or minus the signal that ended it."""
-    limit = time.monotonic() + seconds
-    while True:
+
+    def ended() -> tuple[int, int] | None:
         found, status = os.waitpid(process, os.WNOHANG)
-        if found:
-            RUNNING.remove(process)
-            return os.waitstatus_to_exitcode(status)
-        if time.monotonic() > limit:
-            raise TimeoutError(f"child {process} was still running after {seconds} s")
-        time.sleep(0.001)
+        return (found, status) if found else None
+
+    _, status = until(ended)
+    RUNNING.remove(process)
+    return os.waitstatus_to_exitcode(status)
 
 
 @pytest.fixture
 def tally() -> Counter[str]:
     """Counts, over all tests, the kills, bad inputs and faults that were tried."""
     return TRIED
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("soak" if config.option.markexpr == "soak" else "few")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
+    """Every property is soaked, too."""
+    for item in items if config.option.markexpr == "soak" else ():
+        if getattr(item.function, "is_hypothesis_test", False):
+            item.add_marker("soak")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two processes for folders of tests; none for a few files, and where they measure or print."""
+    start = config.invocation_params.dir
+    folders = all((start / each).is_dir() for each in config.args)
+    quiet = config.option.capture != "no" and "not benchmark" in config.option.markexpr
+    return 2 if folders and quiet else 0
+
+
+def pytest_testnodedown(node: Any) -> None:
+    """Add up what the processes of pytest-xdist have tried."""
+    TRIED.update(getattr(node, "workeroutput", {}).get("tried", {}))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):  # one of these processes
+        session.config.workeroutput["tried"] = dict(TRIED)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -19,19 +19,16 @@ from onlinesrl.errors import DatabaseError
 from onlinesrl.ground.background import Background
 from onlinesrl.ground.plan import compile_program
 from onlinesrl.infer.admm import Admm
-from onlinesrl.infer.ilp import Ilp
-from onlinesrl.infer.mpe import Mpe
 from onlinesrl.lang import psl
 from onlinesrl.lang.database import GroundAtom
 from onlinesrl.lang.example import Example, ValuedAtom
 from onlinesrl.lang.mln import parse
-from onlinesrl.learn.online import OnlineLearner
 from onlinesrl.learn.soft import SoftInference, SoftLearner
 from onlinesrl.learn.updates import Cda2
-from onlinesrl.learn.worlds import Inference
 from tests.ground.programs import FOUND, Case, cases
 from tests.ground.soak import soaked
 from tests.learn import trust
+from tests.learn.learners import online
 
 MORE = {"thing": ["T7", "5"], "place": ["P7", "-3"], "word": ["W7", "a"]}
 """Constants, beside those of rules and examples, that facts may name."""
@@ -67,9 +64,9 @@ def learned(
     case: Case, examples: Sequence[Example], facts: Sequence[GroundAtom], size: int, **more: Any
 ) -> tuple[Any, ...]:
     """What came of examples in batches of a size: outcomes, counts and weights."""
-    plan, engine = compile_program(case.program, case.query), Ilp()
+    plan = compile_program(case.program, case.query)
     update = Cda2(max_weights=more.get("most"))
-    own = OnlineLearner(plan, update, Inference(engine, Mpe(engine)), background=Background(facts))
+    own = online(plan, update, background=Background(facts))
     if "room" in more:
         room = more["room"]
         own.grounder.allocate(atoms=room, rows=room, index=room)
@@ -91,13 +88,12 @@ def same_as_copies(case: Case, facts: Sequence[GroundAtom], size: int, **more: A
     return "learned" if any(good for _, good in expected[0]) else "all bad"
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(worlds(), st.sampled_from([1, 3, 5]))
 def test_facts_are_the_same_as_copies(world: tuple[Case, list[GroundAtom]], size: int) -> None:
     same_as_copies(*world, size)
 
 
-@settings(derandomize=True, deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(worlds())
 def test_memory_that_grows_and_is_forgotten_changes_nothing(
     world: tuple[Case, list[GroundAtom]],
@@ -134,8 +130,8 @@ def test_an_example_takes_no_more_room_however_many_facts_there_are() -> None:
         query={"Likes": [["P0", "P1"], ["P0", "New"], ["P2", "P3"], ["P3", "P2"]]},
         truth={"Likes": [["P0", "P1"]]},
     )
-    plan, engine = compile_program(program, ["Likes"]), Ilp()
-    own = OnlineLearner(plan, Cda2(), Inference(engine, Mpe(engine)), background=Background(facts))
+    plan = compile_program(program, ["Likes"])
+    own = online(plan, background=Background(facts))
     room = own.grounder.room | own.worlds.room
     (outcome,), _ = own.step([example])
     assert outcome.prediction is not None, outcome.error
@@ -166,7 +162,7 @@ def test_facts_of_a_psl_program_are_the_same_as_copies() -> None:
     ]
     states = []
     for examples, shared in (([copied(each, facts) for each in own], []), (own, facts)):
-        learner = SoftLearner(
+        learner = trust.soft(
             psl.parse(trust.MODEL),
             ["Trusts"],
             Cda2(sigma=0.1),

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.config import Config, load, mismatch
@@ -346,7 +346,6 @@ def test_the_fingerprint_does_not_depend_on_the_current_directory(
     assert mismatch(before, load(Path("run.yaml")).fingerprint("P(t)")) == []
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
 @given(st.text(max_size=60), st.text(max_size=40))
 def test_no_text_escapes_the_complaints(
     tmp_path_factory: pytest.TempPathFactory, text: str, override: str

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.confusion import Confusion
@@ -103,7 +103,6 @@ def together(parts: list[Tally]) -> Tally:
     )
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.lists(tallies(), min_size=1, max_size=20), st.integers(1, 20), st.integers(0, 20))
 def test_batches_and_checkpoints_leave_no_trace(parts: list[Tally], batch: int, saved: int) -> None:
     singly, batched = Metrics(), Metrics()
@@ -117,7 +116,6 @@ def test_batches_and_checkpoints_leave_no_trace(parts: list[Tally], batch: int, 
     assert json.loads(json.dumps(singly.save())) == json.loads(json.dumps(batched.save()))
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.lists(tallies(), max_size=20))
 def test_a_window_starts_anew(parts: list[Tally]) -> None:
     metrics = Metrics()

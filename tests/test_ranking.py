@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl import confusion
@@ -52,7 +52,6 @@ def f1_at(found: list[tuple[float, bool]], threshold: float) -> float:
     return 2 * hits / (sum(s >= threshold for s, _ in found) + sum(t for _, t in found))
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
 @given(atoms(on_the_grid))
 def test_scores_on_the_grid_have_the_textbooks_figures(found: list[tuple[float, bool]]) -> None:
     measures = ranked(found).measures()
@@ -66,7 +65,6 @@ def test_scores_on_the_grid_have_the_textbooks_figures(found: list[tuple[float, 
         assert measures["best_f1"] is measures["best_threshold"] is None
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
 @given(atoms(anywhere))
 def test_elsewhere_they_are_off_by_no_more_than_is_said(found: list[tuple[float, bool]]) -> None:
     measures = ranked(found).measures()
@@ -85,7 +83,6 @@ def test_elsewhere_they_are_off_by_no_more_than_is_said(found: list[tuple[float,
         assert best >= max(f1_at(near, s) for s, _ in near) - 1e-12 or near != found
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.lists(atoms(anywhere), max_size=5))
 def test_parts_add_up_and_survive_a_checkpoint(parts: list[list[tuple[float, bool]]]) -> None:
     merged, whole = Ranking(), ranked([atom for part in parts for atom in part])

@@ -26,7 +26,7 @@ def commands(app: typer.Typer) -> list[str]:
 def test_ci_calls_the_test_command_of_the_readme():
     _, command = (block.strip() for block in blocks("sh"))
     assert command.endswith(".venv/bin/pytest")
-    assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == command
+    assert command in (ROOT / ".ci" / "run").read_text().splitlines()
 
 
 def test_both_commands_are_on_the_first_screen():

@@ -19,6 +19,7 @@ from onlinesrl.replay import Message, message_of, messages
 from onlinesrl.stream.deadletter import DeadLetters
 from onlinesrl.stream.files import Record
 from tests.kafka.broker import Broker, Cluster
+from tests.waiting import until
 
 
 def call(job: Job, *arguments: object, first: Callable[[], object] | None = None) -> int:
@@ -135,10 +136,8 @@ def test_a_signal_stops_it(
             "replay", "-", "--to", "stdout", "--rate", "1e6", first=lambda: os.dup2(there, 0)
         )
         os.write(back, citations[0])
-    while (
-        not (run.folder / "stdout").exists() or (run.folder / "stdout").read_bytes() != citations[0]
-    ):
-        time.sleep(0.01)
+    stdout = run.folder / "stdout"
+    until(lambda: stdout.exists() and stdout.read_bytes() == citations[0])
     os.kill(process, number)
     assert wait(process) == 0
     assert run.said.startswith("stopped: 1 sent in ")
@@ -230,14 +229,13 @@ def test_a_broker_that_goes_away_is_69_and_what_arrived_is_told(
     topic: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("onlinesrl.replay.BROKER_SECONDS", 1)
-    monkeypatch.setattr("onlinesrl.replay.DELIVERY_SECONDS", 3)
+    monkeypatch.setattr("onlinesrl.replay.BROKER_SECONDS", 2)
+    monkeypatch.setattr("onlinesrl.replay.DELIVERY_SECONDS", 6)
     own_broker.create_topic(topic)
     run = job(citations[:100])
     target = ["--to", "kafka", "--topic", topic, "--bootstrap", own_broker.bootstrap]
     process = run.fork("replay", str(run.source), *target, "--rate", "20")
-    while own_broker.end_offsets(topic)[0] < 5:
-        time.sleep(0.01)
+    until(lambda: own_broker.end_offsets(topic)[0] >= 5)
     own_broker.kill()
     assert wait(process) == 69
     assert "Kafka: " in run.said

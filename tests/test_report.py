@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.report import ExampleRow, WeightRow, write_report
@@ -266,7 +266,6 @@ def test_writing_fails_loudly(tmp_path: Path) -> None:
         report(tmp_path / "nowhere")
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e9))
 def test_ticks_are_round_few_and_around_the_values(low: float, span: float) -> None:
     high = low + max(span, abs(low) * 1e-6)
@@ -277,7 +276,6 @@ def test_ticks_are_round_few_and_around_the_values(low: float, span: float) -> N
     assert f"{step:.1e}"[:3] in ("1.0", "2.0", "5.0")
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.integers(1, 10**9), st.integers(2, 10**9))
 def test_log_ticks_are_few_and_inside(low: int, factor: int) -> None:
     ticks = log_ticks(low, low * factor)
@@ -286,7 +284,6 @@ def test_log_ticks_are_few_and_inside(low: int, factor: int) -> None:
     assert list(ticks) == sorted(set(ticks))
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.lists(st.floats(0, 100), min_size=1, unique=True).map(sorted), st.integers(1, 50))
 def test_thinning_keeps_the_ends(places: list[float], buckets: int) -> None:
     points = [(place, place) for place in places]
@@ -296,7 +293,6 @@ def test_thinning_keeps_the_ends(places: list[float], buckets: int) -> None:
     assert kept == sorted(set(kept))
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 10**7), st.floats(-1e6, 1e6)), min_size=1, max_size=30))
 def test_every_point_lies_in_the_plot(points: list[tuple[int, float]]) -> None:
     line = Series("l", sorted({x: (float(x), y) for x, y in points}.values()))

@@ -195,7 +195,7 @@ def test_batches_and_stops_leave_no_trace(trust: Callable[..., Job], learner: st
         assert run.results() == expected
 
 
-@tiers("kills", 8, 40)
+@tiers("kills", 4, 40)
 def test_kills_leave_no_trace(trust: Callable[..., Job], kills: int) -> None:
     trust(mixed(60), checkpoint={"every": 7}, batch=4).survives(kills, 0)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from onlinesrl.errors import Infeasible
 from onlinesrl.infer.admm import Admm
@@ -126,7 +126,6 @@ def test_answers_to_the_impossible():
         check_marginal_engine(Careless(), *IMPOSSIBLE)
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
 @given(hinge_problems())
 def test_relaxed_engines_keep_the_contract(problem):
     model, weights, bonus = problem
@@ -134,7 +133,6 @@ def test_relaxed_engines_keep_the_contract(problem):
         check_hinge_engine(engine, model, weights, bonus, within=1e-4)
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
 @given(hinge_problems(squares_only=True, constraints=False))
 def test_engines_without_constraints_keep_the_contract(problem):
     model, weights, bonus = problem

@@ -7,15 +7,11 @@ import pytest
 
 from onlinesrl.ground.background import Background
 from onlinesrl.ground.plan import compile_program
-from onlinesrl.infer.ilp import Ilp
-from onlinesrl.infer.mpe import Mpe
 from onlinesrl.lang.database import GroundAtom
 from onlinesrl.lang.example import Example
 from onlinesrl.lang.mln import parse
-from onlinesrl.learn.online import OnlineLearner
-from onlinesrl.learn.updates import Cda2
-from onlinesrl.learn.worlds import Inference
 from tests.benchmarks.measure import show
+from tests.learn.learners import online
 from tests.test_background import copied
 
 pytestmark = pytest.mark.benchmark
@@ -54,11 +50,8 @@ def department(people: int) -> tuple[list[GroundAtom], list[Example]]:
 
 def seconds(facts: Sequence[GroundAtom], examples: Sequence[Example]) -> tuple[float, float]:
     """CPU seconds of getting ready and of an example; the first ones are not counted."""
-    engine, began = Ilp(), time.process_time()
-    plan = compile_program(parse(RULES), ["Advised"])
-    learner = OnlineLearner(
-        plan, Cda2(), Inference(engine, Mpe(engine)), background=Background(facts)
-    )
+    began = time.process_time()
+    learner = online(compile_program(parse(RULES), ["Advised"]), background=Background(facts))
     ready = time.process_time() - began
     for first in range(0, EXAMPLES, FIRST):
         if first == FIRST:

@@ -7,13 +7,10 @@ from onlinesrl.ground.advice import largest
 from onlinesrl.ground.candidates import candidates
 from onlinesrl.ground.grounder import LIMITS, Limits
 from onlinesrl.ground.plan import compile_program
-from onlinesrl.infer.ilp import Ilp
-from onlinesrl.infer.mpe import Mpe
 from onlinesrl.lang.example import Example, ValuedAtom
 from onlinesrl.lang.mln import parse
 from onlinesrl.learn.online import OnlineLearner
-from onlinesrl.learn.updates import Cda2
-from onlinesrl.learn.worlds import Inference
+from tests.learn.learners import exact, online
 
 ADVISED = """Student(person)
 Professor(person)
@@ -34,7 +31,7 @@ PEOPLE = {
 
 def learner(text: str, *query: str, limits: Limits = LIMITS) -> OnlineLearner:
     plan = compile_program(parse(text), query)
-    return OnlineLearner(plan, Cda2(), Inference(Ilp(), Mpe(Ilp()), limits=limits))
+    return online(plan, inference=exact(limits=limits))
 
 
 def atoms(own: OnlineLearner) -> int:

@@ -132,7 +132,6 @@ def breaks(world: World) -> bool:
     return frozenset() in world.hard()
 
 
-@settings(derandomize=True, deadline=None, max_examples=250)
 @given(cases())
 def test_a_ground_network_is_what_the_definition_says(case: Case):
     """Same atoms, same hard part, same soft clauses with the same weights; new keys get weights."""
@@ -277,7 +276,6 @@ def weighted(world: World, chosen: dict) -> dict[Soft, float]:
     }
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(cases(), st.integers(0, 2**32 - 1))
 def test_the_prediction_is_the_best_state(case: Case, seed: int):
     predicts_the_best_state(case, seed)
@@ -360,7 +358,6 @@ def learned(case: Case, size: int, room: int | None = None) -> tuple:
     return outcomes, header, {name: array.tobytes() for name, array in arrays.items()}
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(cases(examples=5))
 def test_every_batch_size_learns_the_same_bits(case: Case):
     one = learned(case, 1)
@@ -369,7 +366,6 @@ def test_every_batch_size_learns_the_same_bits(case: Case):
     assert learned(case, 5) == one
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
 @given(cases(examples=4))
 def test_memory_that_grows_and_constants_that_are_forgotten_change_no_bit(case: Case):
     expected = learned(case, 2)
@@ -379,7 +375,6 @@ def test_memory_that_grows_and_constants_that_are_forgotten_change_no_bit(case: 
         assert learned(case, 2) == expected
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(cases(examples=4))
 def test_every_batch_size_grounds_the_same_rows(case: Case):
     def rows(size: int) -> list:
@@ -416,7 +411,6 @@ BAD = [
 ]
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(cases(examples=3), st.sampled_from(BAD), st.integers(0, 2))
 def test_a_bad_example_leaves_nothing_behind(case: Case, bad: Example, place: int):
     """It has the atoms of a good one before its mistake."""
@@ -436,7 +430,7 @@ def evidence_types(case: Case) -> list[tuple[str, ...]]:
     return [p.types for name, p in case.program.predicates.items() if name.startswith("E")]
 
 
-@settings(derandomize=True, deadline=None, max_examples=80, phases=[Phase.generate])
+@settings(phases=[Phase.generate])
 @given(cases(examples=3))
 def test_atoms_that_hard_rules_close_change_no_answer(case: Case):
     learns_as_without_closing(case)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from onlinesrl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE, PLAIN, validate
 from tests.infer.hinge_models import Rows, hinge_problems
@@ -46,7 +46,6 @@ def test_violation_by_hand():
     assert equal.violation(np.array([-1.0, 3.0])) == 2.0
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
 @given(hinge_problems())
 def test_the_energy_is_weights_times_features(problem):
     model, weights, _ = problem

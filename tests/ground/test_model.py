@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.ground.model import validate
@@ -22,7 +22,6 @@ def literals_of(model, c):
     return model.literals[model.start[c] : model.start[c + 1]].tolist()
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(problems_with_state())
 def test_the_arrays_mean_what_the_clauses_say(case):
     (problem, state), model = case, case[0].model
@@ -44,7 +43,6 @@ def test_the_arrays_mean_what_the_clauses_say(case):
     )
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
 @given(problems())
 def test_generated_models_are_valid(problem: Problem):
     validate(problem.model)

@@ -15,12 +15,13 @@ from onlinesrl.learn.learner import Outcome
 from onlinesrl.learn.online import OnlineLearner
 from onlinesrl.learn.updates import Cda2
 from onlinesrl.learn.worlds import Inference
+from tests.learn.learners import exact, online
 
 
 def learner(text: str, *query: str, by=None, **inference) -> OnlineLearner:
     engines = {"whole": Ilp(), "exact": Mpe(Ilp())}
     plan = compile_program(parse(text), query)
-    return OnlineLearner(plan, Cda2(), Inference(**engines, **inference), by=by)
+    return online(plan, inference=exact(**inference), by=by)
 
 
 def example(evidence, truth=None, query=None) -> Example:

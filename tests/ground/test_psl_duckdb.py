@@ -30,6 +30,7 @@ from tests.ground.psl_programs import (
 from tests.ground.test_psl_grounding import EMPTY, PEERS, database
 
 MEMORY = 200_000_000
+FEWER = settings(max_examples=settings.default.max_examples // 2)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,7 @@ def ground(program, data, folder, functions=None, *, most=10**6, memory=MEMORY):
     return _united(listing.n_variables, models), inactive
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@FEWER
 @given(program=programs(), data=databases())
 def test_the_rows_of_the_arrays(folder, program, data):
     rows = expected(program, data)
@@ -74,7 +75,7 @@ def test_the_rows_of_the_arrays(folder, program, data):
     assert inactive.tolist() == arrays.inactive.tolist()
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@FEWER
 @given(program=programs(), data=databases(), kept=st.sets(st.integers(0, 29), max_size=12))
 def test_the_same_errors_where_atoms_are_missing(folder, program, data, kept):
     """Some targets are gone: both raise an error, perhaps of other atoms, or both have the same rows."""
@@ -92,7 +93,7 @@ def test_the_same_errors_where_atoms_are_missing(folder, program, data, kept):
     assert answers[0] == answers[1]
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@FEWER
 @given(program=programs(), data=databases(), kept=st.sets(st.integers(0, 29), max_size=12))
 def test_ground_rules_that_reach_a_missing_atom_are_left_out(folder, program, data, kept):
     """What is left are the rows of the whole data without an atom that is gone."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.errors import ModelError
@@ -31,7 +31,6 @@ PEERS = Path(__file__).parents[3] / "shared" / "peers" / "psl"
 EMPTY = {arity: table([], [], arity) for arity in (1, 2)}
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
 @given(programs(), databases())
 def test_the_rows_of_the_naive_grounder(program, database):
     rows = expected(program, database)
@@ -44,7 +43,6 @@ def test_the_rows_of_the_naive_grounder(program, database):
     assert counted(model, names(database)) == rows
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(programs(), st.lists(databases(), min_size=1, max_size=3))
 def test_worlds_are_ground_as_if_alone(program, worlds):
     grounder = Grounder(program, FUNCTIONS)

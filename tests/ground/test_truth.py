@@ -4,23 +4,21 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.ground.plan import compile_program
 from onlinesrl.ground.psl import Grounder
 from onlinesrl.ground.worlds import SoftPacker
-from onlinesrl.infer.ilp import Ilp
-from onlinesrl.infer.mpe import Mpe
 from onlinesrl.kernels import plans
 from onlinesrl.lang import mln, psl
 from onlinesrl.lang.example import Example, ValuedAtom, arguments
 from onlinesrl.learn.learner import Outcome
 from onlinesrl.learn.online import OnlineLearner
 from onlinesrl.learn.updates import Cda2
-from onlinesrl.learn.worlds import Inference
 from tests.ground.naive import World
 from tests.ground.programs import KINDS, Case, cases
+from tests.learn.learners import online
 
 
 @st.composite
@@ -49,7 +47,7 @@ def without(example: Example, truth=None) -> Example:
 
 def learner(case: Case) -> OnlineLearner:
     plan = compile_program(case.program, case.query)
-    return OnlineLearner(plan, Cda2(), Inference(Ilp(), Mpe(Ilp())))
+    return online(plan)
 
 
 def network(own: OnlineLearner, example: Example) -> tuple:
@@ -76,7 +74,6 @@ def network(own: OnlineLearner, example: Example) -> tuple:
     return net.size.tolist(), [array.tolist() for array in used], names
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(streams())
 def test_an_example_grounds_the_same_with_and_without_its_truth(case: Case):
     (example,) = case.examples
@@ -85,15 +82,6 @@ def test_an_example_grounds_the_same_with_and_without_its_truth(case: Case):
     assert network(own, example) in (network(own, without(example)), ())
 
 
-@pytest.mark.soak
-@settings(deadline=None, max_examples=5000)
-@given(streams())
-def test_thousands_of_examples_ground_the_same_with_and_without_their_truth(case: Case):
-    (example,) = case.examples
-    assert network(learner(case), example) in (network(learner(case), without(example)), ())
-
-
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(streams(examples=4))
 def test_an_example_is_predicted_the_same_with_and_without_its_truth(case: Case):
     """Whatever was learned before it; where the truth is bad, it is bad."""
@@ -109,7 +97,6 @@ def test_an_example_is_predicted_the_same_with_and_without_its_truth(case: Case)
         assert told.prediction.score == blind.prediction.score
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(streams(examples=5))
 def test_open_types_have_what_earlier_examples_showed(case: Case):
     """Of those that were learned from, and no more; by the definition of a world."""
@@ -158,7 +145,6 @@ def learned(case: Case, size: int) -> tuple:
     return outcomes, counts, header, {name: array.tobytes() for name, array in arrays.items()}
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(streams(examples=6))
 def test_every_batch_size_shows_and_learns_the_same(case: Case):
     one = learned(case, 1)
@@ -167,7 +153,6 @@ def test_every_batch_size_shows_and_learns_the_same(case: Case):
     assert learned(case, 6) == one
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
 @given(streams(examples=6), st.integers(1, 5))
 def test_what_was_shown_is_in_the_checkpoint(case: Case, at: int):
     whole, first, then = learner(case), learner(case), learner(case)
@@ -196,7 +181,7 @@ def documents(labels: Sequence[str]) -> list[Example]:
 
 def model(text: str, *query: str) -> OnlineLearner:
     plan = compile_program(mln.parse(text), query)
-    return OnlineLearner(plan, Cda2(sigma=0.1), Inference(Ilp(), Mpe(Ilp())))
+    return online(plan, Cda2(sigma=0.1))
 
 
 RANDOM = [str(label) for label in np.random.default_rng(0).choice(["A", "B", "C"], 300)]

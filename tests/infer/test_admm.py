@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from onlinesrl.errors import Infeasible
 from onlinesrl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE, PLAIN
@@ -23,7 +23,6 @@ def close(found, reference):
     return found == pytest.approx(reference, rel=1e-5, abs=1e-5)
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
 @given(hinge_problems())
 def test_the_energy_is_the_programs(problem):
     model, weights, bonus = problem
@@ -43,7 +42,6 @@ def test_the_energy_is_the_programs(problem):
         assert found.violation <= 1e-4
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(hinge_problems(constraints=False))
 def test_without_constraints_it_is_always_certified(problem):
     model, weights, bonus = problem
@@ -51,7 +49,6 @@ def test_without_constraints_it_is_always_certified(problem):
     assert Admm().solve(model, weights, bonus=bonus).certified
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
 @given(hinge_problems(constraints=False))
 def test_the_optimality_conditions(problem):
     """Each dual is a slope of its potential, and no variable can gain (Karush, Kuhn and Tucker)."""

@@ -2,7 +2,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from onlinesrl.errors import Infeasible
 from onlinesrl.infer.brute import MAX_ATOMS, Brute
@@ -21,7 +21,6 @@ def ranked(problem: Problem):
     return sorted(scored, key=lambda pair: -pair[0])
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(problems(max_atoms=6))
 def test_brute_force_finds_the_first_and_the_second_of_all_states(problem):
     states = ranked(problem)

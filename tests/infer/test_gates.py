@@ -71,7 +71,6 @@ def test_what_is_defined_may_be_what_another_is_defined_by():
     ]
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(plain.layouts())
 def test_each_state_of_the_drawn_atoms_has_one_of_the_defined(problem):
     cl = problem.clauses
@@ -88,7 +87,6 @@ def test_layouts_have_definitions():
     """What the property tests of search and sampling draw from has defined atoms often enough."""
     counts = []
 
-    @settings(derandomize=True, deadline=None, max_examples=200, database=None)
     @given(plain.layouts())
     def draw(problem):
         counts.append(problem.clauses.gates)
@@ -101,13 +99,11 @@ def test_layouts_have_definitions():
 # engines
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(problems() | defined_problems())
 def test_elimination_on_tables_agrees_with_enumeration(problem: Problem):
     check_marginal_engine(Tables(), problem.model, problem.weights, within=1e-9)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(defined_problems())
 def test_the_contracts(problem: Problem):
     check_marginal_engine(McSat(samples=20, burn_in=5, flips=200), problem.model, problem.weights)
@@ -217,7 +213,7 @@ def agrees_with_the_definition(text: str, folder, sampled: bool) -> bool:
     return expected is not None
 
 
-@settings(derandomize=True, deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(programs())
 def test_existentials_of_open_atoms(tmp_path_factory, text):
     agrees_with_the_definition(text, tmp_path_factory.getbasetemp(), sampled=False)
@@ -227,7 +223,7 @@ def test_existentials_of_open_atoms(tmp_path_factory, text):
 def test_existentials_of_open_atoms_soak(tmp_path_factory, tally):
     folder = tmp_path_factory.mktemp("programs")
 
-    @settings(derandomize=True, deadline=None, max_examples=1_000, database=None)
+    @settings(max_examples=1_000)
     @given(programs())
     def draw(text):
         answered = agrees_with_the_definition(text, folder, sampled=True)

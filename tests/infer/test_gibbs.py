@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.infer.gibbs import Gibbs
@@ -18,7 +18,6 @@ from tests.infer.test_mcsat import MODELS, PARITY
 HARD_TO_CROSS = {"parity", "cycle", "nearly hard"}
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(problems())
 def test_the_contract(problem: Problem):
     check_marginal_engine(Gibbs(samples=20, burn_in=5), problem.model, problem.weights)
@@ -55,7 +54,6 @@ def test_friends_and_smokers_with_a_biconditional():
     assert np.abs(found.probability - exact).mean() <= 0.005
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(plain.layouts(), st.data())
 def test_a_draw_has_the_conditional_distribution(problem, data):
     cl, n = problem.clauses, problem.n_atoms

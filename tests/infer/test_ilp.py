@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from onlinesrl.errors import Infeasible
 from onlinesrl.infer.brute import Brute
@@ -58,13 +58,11 @@ def check(found: Solution, score: float, problem: Problem) -> None:
     assert problem.model.feasible(found.state)
 
 
-@settings(derandomize=True, deadline=None, max_examples=250)
 @given(problems())
 def test_highs_agrees_with_brute_force(problem):
     agrees_with_brute_force(SHARED["highs"], problem)
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
 @given(problems())
 def test_cbc_agrees_with_brute_force(problem):
     agrees_with_brute_force(SHARED["cbc"], problem)
@@ -90,7 +88,6 @@ def test_recorded_optima_are_found(solver, name):
     )
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
 @given(problems())
 def test_an_answer_does_not_depend_on_the_solves_before_it(problem):
     """Plain, with bonus, with other signs, plain again: each as a new engine answers, ties too."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from onlinesrl.ground.hinges import HARD, HINGE, PLAIN, validate
 from onlinesrl.infer.admm import Admm
@@ -56,7 +56,6 @@ def twice(model):
     )
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(hinge_problems())
 def test_the_optimum_is_the_same(problem):
     single, weights, bonus = problem

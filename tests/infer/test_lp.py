@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from onlinesrl.errors import Infeasible, Unsolved
 from onlinesrl.infer.brute import Brute
@@ -17,7 +17,6 @@ TRIANGLE = [(1.0, [a, b]) for a, b in ((1, 2), (1, 3), (2, 3))] + [
 """Each pair of three wants to differ: one half each satisfies all in the relaxation."""
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(problems())
 def test_the_contract(problem: Problem):
     check_map_engine(Lp(), problem.model, problem.weights, problem.bonus)

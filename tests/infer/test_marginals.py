@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from onlinesrl.errors import Infeasible
 from onlinesrl.infer.gibbs import Gibbs
@@ -23,13 +23,11 @@ CAVIAR = [
 ]
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
 @given(problems())
 def test_elimination_agrees_with_enumeration(problem: Problem):
     check_marginal_engine(Exact(), problem.model, problem.weights, within=1e-9)
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
 @given(problems())
 def test_so_do_components_one_by_one(problem: Problem):
     check_marginal_engine(Narrow(McSat()), problem.model, problem.weights, within=1e-9)
@@ -151,7 +149,6 @@ def test_the_tiny_worlds():
     assert probability == pytest.approx(np.full(6, exact["multinomial"]), abs=1e-8)
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
 @given(problems(max_atoms=6))
 def test_probabilities_are_the_derivatives_of_log_z(problem: Problem):
     """Expected features are d log Z / d w: what learning by gradient rests on."""

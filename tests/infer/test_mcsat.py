@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from onlinesrl.infer.mcsat import McSat
 from onlinesrl.infer.reduce import reduced
@@ -18,7 +18,6 @@ from tests.infer.models import Problem, clause_model, problems
 LONG = McSat(samples=40_000)
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(problems())
 def test_the_contract(problem: Problem):
     check_marginal_engine(McSat(samples=20, burn_in=5, flips=200), problem.model, problem.weights)
@@ -95,7 +94,6 @@ def test_records_have_samples_of_their_own():
     assert len(found) == 10
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
 @given(plain.layouts())
 def test_every_sample_is_feasible(problem):
     """And the slice holds no clause that the state does not satisfy: propagation never fails."""

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from onlinesrl.errors import Infeasible
 from onlinesrl.infer import chains
@@ -102,7 +102,6 @@ def test_pairs_below_0_are_turned(tmp_path):
 # starts and blocks
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(plain.layouts())
 def test_starts_are_feasible_and_blocks_lead_between_them(problem):
     cl = problem.clauses
@@ -141,7 +140,6 @@ def components(cl, states) -> set[tuple[int, ...]]:
     return found
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(plain.layouts())
 def test_flipping_a_block_gains_what_the_states_differ_by(problem):
     """And flipping it again leads back: what Metropolis needs to keep the distribution."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.errors import Infeasible
@@ -47,7 +47,6 @@ def check(found: Solution, problem: Problem, route: str) -> None:
 
 
 @pytest.mark.parametrize("engine", [Elimination(), Mpe(Refuses())], ids=["whole", "components"])
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(problems())
 def test_small_problems_agree_with_brute_force(engine, problem):
     question = (problem.model, problem.weights)
@@ -110,7 +109,6 @@ def joined(parts: list[Problem]) -> Problem:
     return Problem(*clause_model(first, clauses, groups))
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
 @given(st.lists(problems(max_atoms=4), min_size=1, max_size=3))
 def test_components_are_apart_and_together_the_whole(parts):
     """No live clause or group leaves its component; each has one part, each part one component."""
@@ -146,7 +144,6 @@ def connected(model, atoms: list[int], clauses: list[int]) -> bool:
     return reached == set(atoms)
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
 @given(st.lists(problems(max_atoms=4), min_size=1, max_size=3), st.integers(0, 2**12 - 1))
 def test_the_score_is_the_sum_of_the_components_scores(parts, bits):
     problem = joined(parts)

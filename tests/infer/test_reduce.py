@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from onlinesrl.errors import Infeasible
 from onlinesrl.infer.brute import Brute
@@ -14,7 +14,6 @@ from tests.infer import plain
 from tests.infer.models import Clause, Problem, clause_model, problems
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
 @given(problems(max_atoms=7))
 def test_the_states_and_their_scores_stay(problem: Problem):
     model = problem.model

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from onlinesrl.ground.hinges import EQUAL, HARD, PLAIN
 from onlinesrl.infer.dual import lower_bound
@@ -18,7 +18,6 @@ def names(engine):
     return engine.schedule
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
 @given(hinge_problems(constraints=False))
 def test_energy_and_bound_are_those_of_the_answer(problem):
     model, weights, bonus = problem

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from onlinesrl.errors import Infeasible, StorageError, UsageError
@@ -52,7 +52,6 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("tandem")
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(hinge_problems(), st.integers(1, 5), st.sampled_from([150, 400, 5000]))
 def test_the_optimum(folder, problem, size, page_bytes):
     model, weights, _ = problem
@@ -125,7 +124,6 @@ def test_the_passes_of_sgd_are_those_in_memory(tmp_path):
     assert np.array_equal(engine.solve(chunks(model, 50), model.n_variables, weights).y, y)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(hinge_problems())
 def test_the_rounds_of_admm_are_those_in_memory(folder, problem):
     model, weights, _ = problem

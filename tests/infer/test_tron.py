@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from onlinesrl.ground.hinges import EQUAL, HARD, HINGE, PLAIN, Micrographs
 from onlinesrl.infer.admm import Admm
@@ -29,7 +29,6 @@ def with_ridge(model, weights, ridge):
 
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
 def test_the_energy_is_the_programs(ridge):
-    @settings(derandomize=True, deadline=None, max_examples=300)
     @given(hinge_problems(squares_only=True, constraints=False))
     def check(problem):
         model, weights, bonus = problem

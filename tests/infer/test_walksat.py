@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.errors import Infeasible, Unsolved
@@ -21,13 +21,11 @@ from tests.infer.models import Problem, clause_model, instance, problems
 SMALL = WalkSat(flips=2_000)
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(problems())
 def test_the_contract(problem: Problem):
     check_map_engine(SMALL, problem.model, problem.weights, problem.bonus)
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(problems())
 def test_small_problems_are_solved(problem: Problem):
     try:
@@ -146,7 +144,6 @@ def required(problem: Reduced) -> np.ndarray:
     return (np.arange(len(problem.clauses.weight)) < problem.clauses.hard).astype(np.float64)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(plain.layouts(), st.lists(st.integers(0, 2), min_size=7, max_size=7), st.randoms())
 def test_completion_finds_a_state_where_there_is_one(problem, preferred, shuffle):
     cl, t = problem.clauses, memory(problem)
@@ -168,7 +165,6 @@ def test_completion_finds_a_state_where_there_is_one(problem, preferred, shuffle
             assert np.array_equal(state, wanted)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(plain.layouts(), st.data())
 def test_propagation_is_sound(problem, data):
     """What it fixes is so in every state with the chosen atom; a contradiction means there is none."""
@@ -204,7 +200,6 @@ def test_the_greedy_preference_takes_the_heavier_side():
 # the walk
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(plain.layouts(), st.data())
 def test_moves_keep_the_counts(problem, data):
     cl = problem.clauses
@@ -231,7 +226,6 @@ def test_moves_keep_the_counts(problem, data):
         assert np.array_equal(s.state, target)
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(plain.layouts(), st.data())
 def test_a_chosen_move_is_the_best_of_its_clause(problem, data):
     cl, rng = problem.clauses, generator(1)
@@ -276,7 +270,6 @@ def model_of(n_atoms, clauses, groups=()) -> Reduced:
     return reduced(*clause_model(n_atoms, clauses, groups))
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
 @given(plain.layouts())
 def test_the_walk_reports_the_cost_of_its_best_state(problem):
     cl = problem.clauses

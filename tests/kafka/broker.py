@@ -4,6 +4,7 @@ To try things out: ``python -m tests.kafka.broker TOPIC ...`` runs one at localh
 interrupted, with these topics, and forgets all.
 """
 
+import fcntl
 import os
 import random
 import shutil
@@ -22,10 +23,11 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 
+from tests.waiting import PATIENCE, until
+
 POM = Path(__file__).parents[2] / "docker" / "broker" / "pom.xml"
 JARS = POM.with_name("jars")
 PORTS = range(20000, 30000)  # below those that clients are given: nobody takes a stopped broker's
-SECONDS = 60.0  # for the broker to do what takes it two
 JVM = (
     "-Xmx256m",
     "-XX:TieredStopAtLevel=1",
@@ -60,10 +62,10 @@ class Cluster:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
 
-    def _admin(self) -> KafkaAdminClient:
+    def admin(self) -> KafkaAdminClient:
         return KafkaAdminClient(bootstrap_servers=self.bootstrap, reconnect_backoff_max_ms=100)
 
-    def _consumer(self) -> KafkaConsumer:
+    def consumer(self) -> KafkaConsumer:
         return KafkaConsumer(
             bootstrap_servers=self.bootstrap,
             auto_offset_reset="none",
@@ -76,19 +78,19 @@ class Cluster:
     ) -> None:
         """Create a topic and wait until it can be used."""
         wanted = {"num_partitions": partitions, "replication_factor": 1, "configs": config or {}}
-        with self._admin() as admin:
+        with self.admin() as admin:
             admin.create_topics({name: wanted})
             until(lambda: _usable(admin, name, partitions))
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until it is gone."""
-        with self._admin() as admin:
+        with self.admin() as admin:
             admin.delete_topics([name])
             until(lambda: name not in admin.list_topics())
 
     def delete_records(self, topic: str, partition: int, offset: int) -> None:
         """Delete the records of a partition that are before the offset."""
-        with self._admin() as admin:
+        with self.admin() as admin:
             admin.delete_records({TopicPartition(topic, partition): offset})
 
     def produce(self, topic: str, records: Iterable[tuple[Any, ...]]) -> list[int]:
@@ -109,18 +111,18 @@ class Cluster:
                 )
                 for key, value, *rest in records
             ]
-            return [future.get(SECONDS).offset for future in sent]
+            return [future.get(PATIENCE).offset for future in sent]
 
     def read_all(self, topic: str) -> list[ConsumerRecord]:
         """All committed records there are now, by partition and offset."""
         found: list[ConsumerRecord] = []
-        with self._consumer() as consumer:
+        with self.consumer() as consumer:
             places = _places(consumer, topic)
             ends = consumer.end_offsets(places)
             consumer.assign(places)
             for place, start in consumer.beginning_offsets(places).items():
                 consumer.seek(place, start)
-            limit = time.monotonic() + SECONDS
+            limit = time.monotonic() + PATIENCE
             while any(consumer.position(place) < end for place, end in ends.items()):
                 assert time.monotonic() < limit, f"{topic} was not read to {ends}"
                 for records in consumer.poll(100).values():
@@ -129,7 +131,7 @@ class Cluster:
 
     def end_offsets(self, topic: str) -> dict[int, int]:
         """Where the next record of each partition goes."""
-        with self._consumer() as consumer:
+        with self.consumer() as consumer:
             ends = consumer.end_offsets(_places(consumer, topic))
         return {place.partition: end for place, end in sorted(ends.items())}
 
@@ -157,7 +159,7 @@ class Broker(Cluster):
         formatting = self._java(
             "kafka.tools.StorageTool", "format", "-t", "A" * 22, "-c", "server.properties"
         )
-        assert formatting.wait(SECONDS) == 0, self.said
+        assert formatting.wait(PATIENCE) == 0, self.said
 
     def _java(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
         java = ["java", *JVM, f"-Djava.io.tmpdir={self.folder}", "-cp", f"{JARS}/*"]
@@ -181,7 +183,7 @@ class Broker(Cluster):
         assert self.process is None, "it runs"
         self.process = self._java("kafka.Kafka", "server.properties")
         until(self._listens)
-        with self._admin() as admin:
+        with self.admin() as admin:
             until(lambda: admin.describe_cluster()["brokers"])
 
     def _listens(self) -> bool:
@@ -202,7 +204,7 @@ class Broker(Cluster):
         if self.process is not None:
             self.process.send_signal(number)
             self.process.send_signal(signal.SIGCONT)
-            self.process.wait(SECONDS)
+            self.process.wait(PATIENCE)
             self.process = None
 
     def restart(self) -> None:
@@ -219,14 +221,6 @@ class Broker(Cluster):
         """Let it go on after a pause."""
         assert self.process is not None
         self.process.send_signal(signal.SIGCONT)
-
-
-def until(done: Callable[[], object]) -> None:
-    """Ask until the answer is yes."""
-    limit = time.monotonic() + SECONDS
-    while not done():
-        assert time.monotonic() < limit, f"not done within {SECONDS} s"
-        time.sleep(0.01)
 
 
 def free_ports(count: int) -> list[int]:
@@ -256,8 +250,13 @@ def fetch_jars(say: Callable[[str], None]) -> None:
     fetched = JARS / "pom.xml"  # copied last: all that it asks for is there
     if shutil.which("java") is None:
         pytest.skip("a Kafka broker needs Java: install default-jre-headless")
-    if fetched.exists() and fetched.read_bytes() == POM.read_bytes():
-        return
+    with POM.open("rb") as wanted:
+        fcntl.flock(wanted, fcntl.LOCK_EX)  # one process fetches, others wait for it
+        if not fetched.exists() or fetched.read_bytes() != wanted.read():
+            _fetch(say)
+
+
+def _fetch(say: Callable[[str], None]) -> None:
     if shutil.which("mvn") is None:
         pytest.skip("Maven fetches the Kafka broker: install maven")
     say(f"Maven fetches a Kafka broker into {JARS}, once")
@@ -266,7 +265,7 @@ def fetch_jars(say: Callable[[str], None]) -> None:
     done = subprocess.run(fetch, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         pytest.skip(f"Maven could not fetch the Kafka broker: {done.stdout[-1000:]}")
-    shutil.copy(POM, fetched)
+    shutil.copy(POM, JARS)
 
 
 @pytest.fixture(scope="session")

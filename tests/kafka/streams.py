@@ -1,12 +1,16 @@
 """What the tests of streams share: topics full of examples, runs over them, and what came out."""
 
 import json
+import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from conftest import Job
 
-from tests.kafka.broker import Cluster, until
+from tests.kafka.broker import Cluster
+from tests.waiting import until
 
 UNTIL_END = ("--until", "end")
 
@@ -25,7 +29,7 @@ def add(broker: Cluster, topic: str, lines: Iterable[bytes | None], partitions: 
 
 
 def add_partitions(broker: Cluster, topic: str, count: int) -> None:
-    with broker._admin() as admin:
+    with broker.admin() as admin:
         admin.create_partitions({topic: count})
         until(lambda: len(admin.describe_topics([topic])[0]["partitions"]) == count)
     until(lambda: len(broker.end_offsets(topic)) == count)
@@ -76,6 +80,17 @@ def fast_looks(seconds: float = 0.3) -> None:
     from onlinesrl.stream import kafka_source
 
     kafka_source.LOOK_SECONDS = seconds
+
+
+def later(mark: Path, seconds: float) -> None:
+    """Have the clock of a run's patience jump once a file is there; called in a fork."""
+    from onlinesrl.stream import broker, kafka_sink, kafka_source
+
+    def now() -> float:
+        return time.monotonic() + (seconds if mark.exists() else 0.0)
+
+    for module in (broker, kafka_sink, kafka_source):
+        module.time = SimpleNamespace(monotonic=now, sleep=time.sleep)  # type: ignore[attr-defined]
 
 
 def short_answers(milliseconds: int = 1000) -> None:

@@ -60,7 +60,7 @@ def test_a_paused_broker_does_not_answer_and_a_resumed_one_does(
     own_broker: Broker, topic: str
 ) -> None:
     own_broker.create_topic(topic)
-    with own_broker._consumer() as consumer:
+    with own_broker.consumer() as consumer:
         own_broker.pause()
         started = time.monotonic()
         with pytest.raises(KafkaTimeoutError):

@@ -8,6 +8,8 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
+from tests.waiting import PATIENCE
+
 DOCKER = Path(__file__).parents[2] / "docker"
 COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text())
 SERVICES = COMPOSE["services"]
@@ -77,5 +79,5 @@ def test_the_file_is_understood_where_there_is_a_compose(command: list[str]) -> 
 
 
 def _fails(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     return done.stderr or "it says nothing" if done.returncode else ""

@@ -9,13 +9,12 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from conftest import Job, wait
+from conftest import Job, tiers, wait
 
 from onlinesrl.stream.journal import Journal
 from tests.kafka.broker import Cluster
 from tests.kafka.streams import UNTIL_END, fill, from_file, keys, learned, predicted, source
 
-KILLS = 8
 PARTITIONS = 3
 
 
@@ -36,12 +35,14 @@ def in_order(run: Job, broker: Cluster, topic: str) -> list[bytes]:
     return [values[place] + b"\n" for place in order]
 
 
-def test_after_kills_the_state_is_that_of_the_noted_order(
+@tiers("most", 4, 20)
+def test_after_kills_the_state_is_that_of_the_noted_order(  # noqa: PLR0917
     broker: Cluster,
     topic: str,
     job: Callable[..., Job],
     citations: list[bytes],
     tally: Counter[str],
+    most: int,
 ) -> None:
     fill(broker, topic, citations[:90], PARTITIONS)
     values = keys(broker, topic)
@@ -49,7 +50,7 @@ def test_after_kills_the_state_is_that_of_the_noted_order(
     rng, kills, code = random.Random(1), 0, -signal.SIGKILL
     while code == -signal.SIGKILL:
         process = run.start(*UNTIL_END, first=small_polls)
-        if kills < KILLS:
+        if kills < most:
             time.sleep(rng.uniform(0.0, 1.0))
             os.kill(process, signal.SIGKILL)
             with (

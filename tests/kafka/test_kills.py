@@ -13,8 +13,9 @@ import pytest
 from conftest import Job, tiers, wait
 from kafka import KafkaProducer
 
-from tests.kafka.broker import Cluster, until
+from tests.kafka.broker import Cluster
 from tests.kafka.streams import UNTIL_END, add, fill, from_file, keys, learned, predicted
+from tests.waiting import PATIENCE, until
 
 LOCKED = 75
 
@@ -26,7 +27,7 @@ def small_flushes() -> None:
     kafka_sink.FLUSH_SECONDS = 0.0
 
 
-@tiers("most", 5, 40)
+@tiers("most", 3, 40)
 def test_kills_at_random_moments_leave_no_trace(  # noqa: PLR0917
     broker: Cluster,
     topic: str,
@@ -141,7 +142,7 @@ def test_predictions_behind_an_open_transaction_are_not_written_again(
         with KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=topic) as producer:
             producer.init_transactions()
             producer.begin_transaction()
-            producer.send(values["sink"]["topic"], value=b"other").get(10)
+            producer.send(values["sink"]["topic"], value=b"other").get(PATIENCE)
             os.write(say, b"!")
             os.read(hear, 1)
             producer.abort_transaction()

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from conftest import Job, wait
+from conftest import Job, tiers, wait
 
 from onlinesrl.lang.example import Example, Label
 from onlinesrl.learn.learner import Prediction
@@ -59,12 +59,14 @@ def once(values: list[bytes]) -> list[bytes]:
     return list({json.loads(value)["id"]: value for value in reversed(values)}.values())[::-1]
 
 
-def test_labels_further_down_the_stream_with_kills(
+@tiers("most", 4, 20)
+def test_labels_further_down_the_stream_with_kills(  # noqa: PLR0917
     broker: Cluster,
     topic: str,
     job: Callable[..., Job],
     citations: list[bytes],
     tally: Counter[str],
+    most: int,
 ) -> None:
     stream, lines = delayed(citations[:50])
     file, same = job(lines, "file"), job(stream, "same", labels={})
@@ -75,7 +77,7 @@ def test_labels_further_down_the_stream_with_kills(
     rng, kills, code = random.Random(2), 0, -signal.SIGKILL
     while code == -signal.SIGKILL:
         process = run.start(*UNTIL_END)
-        if kills < 8:
+        if kills < most:
             time.sleep(rng.uniform(0.2, 1.2))
             os.kill(process, signal.SIGKILL)
         code = wait(process)

@@ -23,15 +23,21 @@ from onlinesrl.stream.files import Record
 from onlinesrl.stream.kafka_source import Reading
 from onlinesrl.stream.loop import Rebalanced
 from onlinesrl.stream.shared_source import SharedSource
-from tests.kafka.broker import Cluster, until
+from tests.kafka.broker import Cluster
 from tests.kafka.streams import add_partitions
+from tests.waiting import until
 
 PARTITIONS = 4
-RECORDS = 40
+RECORDS = 20
 """In each partition."""
 KILLS = 5
+SEEDS = pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(n, marks=pytest.mark.soak) for n in range(1, 8))]
+)
 SLOW = 0.02
 """Seconds that a member takes for an example, so that there is time to disturb it."""
+SLOWER = 0.25
+"""And while another has to join: there is work left for it."""
 
 
 @pytest.fixture
@@ -151,7 +157,7 @@ def assert_each_once(jobs: Sequence[Job], ids: set[str], names: Sequence[str] = 
 
 def test_members_join_and_leave_in_order(member: Callable[..., Job], ids: set[str]) -> None:
     jobs = [member(name) for name in ("first", "second")]
-    first = start(jobs[0], slow=lambda n: 0.1)  # there is work left for the second
+    first = start(jobs[0], slow=lambda n: SLOW if len(predicted(jobs[1])) > 5 else SLOWER)
     until(lambda: len(predicted(jobs[0])) > 5)
     second = start(jobs[1])
     until(lambda: len(predicted(jobs[1])) > 5)
@@ -164,7 +170,11 @@ def test_members_join_and_leave_in_order(member: Callable[..., Job], ids: set[st
 
 def disturbed(jobs: Sequence[Job], rng: random.Random, kills: int) -> None:
     """Run members together, of which any is killed at any moment, and started again or not."""
-    running = {job: start(job) for job in jobs}
+
+    def slow(n: int) -> float:
+        return 2 * SLOW
+
+    running = {job: start(job, slow) for job in jobs}
     for _ in range(kills):
         time.sleep(rng.uniform(0.05, 1.5))
         victim = rng.choice(jobs)
@@ -172,13 +182,13 @@ def disturbed(jobs: Sequence[Job], rng: random.Random, kills: int) -> None:
             os.kill(running[victim], signal.SIGKILL)
             assert wait(running.pop(victim)) in (0, -signal.SIGKILL), victim.said
         if victim not in running and rng.random() < 0.7:
-            running[victim] = start(victim)
+            running[victim] = start(victim, slow)
     for job, process in running.items():
         assert wait(process) == 0, job.said
     finish(jobs)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@SEEDS
 def test_kills_lose_nothing_and_repeat_nothing(
     member: Callable[..., Job], ids: set[str], tally: Counter[str], seed: int
 ) -> None:
@@ -216,7 +226,9 @@ def test_a_member_that_was_asleep_goes_on_from_what_the_group_has(
     member: Callable[..., Job], ids: set[str], tally: Counter[str]
 ) -> None:
     jobs = [member("first"), member("second")]
-    processes = [start(job) for job in jobs]
+    processes = [
+        start(job, slow=lambda n: SLOW if all(map(predicted, jobs)) else SLOWER) for job in jobs
+    ]
     for job in jobs:
         until(lambda job=job: len(predicted(job)) > 0)
     os.kill(processes[0], signal.SIGSTOP)
@@ -230,8 +242,8 @@ def test_a_member_that_was_asleep_goes_on_from_what_the_group_has(
 
 def test_long_inference_keeps_the_partitions(member: Callable[..., Job], ids: set[str]) -> None:
     jobs = [member("first", batch=1), member("second", batch=1)]
-    patches = {"slow": lambda n: 2.5 if n in (20, 30) else 0.01, "MOST_POLL_MS": 1500}
-    processes = [start(job, SESSION_MS=1000, **patches) for job in jobs]
+    patches = {"slow": lambda n: 4.0 if n in (20, 30) else 0.01, "MOST_POLL_MS": 3000}
+    processes = [start(job, SESSION_MS=2000, **patches) for job in jobs]
     for job, process in zip(jobs, processes, strict=True):
         assert wait(process) == 0, job.said
         assert job.said.count("divides its partitions anew") <= 3, job.said
@@ -260,7 +272,7 @@ def sinking(member: Callable[..., Job], broker: Cluster, topic: str, ids: set[st
     return Sinking([member(name, sink=sink) for name in ("first", "second")], broker, output, ids)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@SEEDS
 def test_predictions_are_sent_once_over_all_members(
     sinking: Sinking, tally: Counter[str], seed: int
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from conftest import Job, wait
 
-from tests.kafka.broker import Broker, Cluster, until
+from tests.kafka.broker import Broker, Cluster
 from tests.kafka.streams import (
     UNTIL_END,
     add,
@@ -23,6 +23,7 @@ from tests.kafka.streams import (
     predicted,
     short_answers,
 )
+from tests.waiting import until
 
 DATA = 65
 
@@ -56,7 +57,7 @@ def test_predictions_on_a_partition_that_is_new_are_not_written_again(
     fill(broker, topic, citations[:60])
     run = job([], **keys(broker, topic))
     assert run.run("--until", "20") == 0, run.said
-    with broker._admin() as admin:
+    with broker.admin() as admin:
         admin.create_partitions({f"{topic}-out": 4})
     until(lambda: len(broker.end_offsets(f"{topic}-out")) == 4)
 

@@ -13,7 +13,7 @@ import pytest
 from conftest import Job, wait
 from kafka import KafkaConsumer, TopicPartition
 
-from tests.kafka.broker import Broker, Cluster, free_ports, until
+from tests.kafka.broker import Broker, Cluster, free_ports
 from tests.kafka.streams import (
     UNTIL_END,
     add,
@@ -23,11 +23,13 @@ from tests.kafka.streams import (
     from_file,
     ids,
     keys,
+    later,
     learned,
     predicted,
     short_answers,
     source,
 )
+from tests.waiting import until
 
 BAD = [b"{", b'{"id": 1, "evidence": {"Tokn": []}}', b"\xff\xfe", b"[]"]
 DATA, UNAVAILABLE = 65, 69
@@ -358,10 +360,18 @@ def test_a_broker_that_is_away_for_longer_than_patience(
     tally: Counter[str],
 ) -> None:
     fill(own_broker, topic, citations[:40])
-    run = job([], **keys(own_broker, topic, patience="2s"))
-    process = run.start(first=short_answers)
+    run = job([], **keys(own_broker, topic, patience="1h"))
+    afterwards = run.folder / "afterwards"
+
+    def first() -> None:
+        short_answers()
+        later(afterwards, 3600.0)
+
+    process = run.start(first=first)
     until(lambda: saved_examples(run) >= 35)
     own_broker.kill()
+    until(lambda: "trying again" in run.said or "waiting for it" in run.said)
+    afterwards.touch()
     assert wait(process) == UNAVAILABLE, run.said
     assert "cannot be had" in run.said or "cannot be written" in run.said
     own_broker.start()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
 from onlinesrl.ground.hinges import AT_MOST, EQUAL, HINGE, PLAIN
 from onlinesrl.infer.admm import AdmmState
@@ -57,7 +57,6 @@ def textbook(problem, y, alpha, rounds):
     return y
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(hinge_problems())
 def test_the_same_values_as_with_copies(problem):
     """From duals 0: the textbook's local step comes first, so its alpha starts at 0."""
@@ -87,7 +86,6 @@ def test_the_same_values_as_with_copies(problem):
         np.testing.assert_allclose(state.now.y, y, atol=1e-10)
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(hinge_problems())
 def test_the_certificate_is_the_models(problem):
     model, weights, bonus = problem
@@ -108,7 +106,6 @@ def test_every_kind_is_met():
     """The strategy draws all kinds, so the tests above see each branch of the textbook's step."""
     seen = set()
 
-    @settings(derandomize=True, deadline=None, max_examples=100)
     @given(hinge_problems())
     def collect(problem):
         model, _, _ = problem

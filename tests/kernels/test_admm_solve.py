@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.errors import Infeasible
@@ -36,7 +36,6 @@ def ridges(model):
     return found
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(hinge_problems())
 def test_what_is_prepared_is_the_models(problem):
     model, weights, bonus = problem
@@ -65,7 +64,6 @@ def test_what_is_prepared_is_the_models(problem):
     np.testing.assert_allclose(state.now.pull, pull, atol=1e-9)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(hinge_problems(), st.lists(st.floats(0, 1), min_size=6, max_size=6))
 def test_no_energy_is_above_the_ceiling(problem, y):
     model, weights, _ = problem
@@ -74,7 +72,6 @@ def test_no_energy_is_above_the_ceiling(problem, y):
     assert model.energy(np.array(y[: model.n_variables]), weights) <= ceiling + 1e-9
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(hinge_problems())
 def test_the_dual_of_an_answer_has_its_bound(problem):
     model, weights, bonus = problem
@@ -86,7 +83,6 @@ def test_the_dual_of_an_answer_has_its_bound(problem):
     assert found.bound == pytest.approx(bound, rel=1e-9, abs=1e-9)
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
 @given(hinge_problems())
 def test_the_step_size_balances_the_last_movement(problem):
     state = AdmmState(*problem)
@@ -105,7 +101,6 @@ def test_the_step_size_balances_the_last_movement(problem):
         assert state.eta == pytest.approx(eta, rel=1e-6)
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
 @given(hinge_problems())
 def test_being_watched_makes_no_difference(problem):
     model, weights, bonus = problem
@@ -140,7 +135,6 @@ def test_given_duals_are_brought_within_their_ends():
     """A rule that has come to weight 0 pulls no more, whatever it pulled when it had one."""
     collected = []
 
-    @settings(derandomize=True, deadline=None, max_examples=50)
     @given(hinge_problems())
     def collect(problem):
         model, weights, bonus = problem

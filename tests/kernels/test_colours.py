@@ -3,7 +3,7 @@
 import time
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.kernels.colours import Graph, partition, refine
@@ -45,7 +45,6 @@ def same_partition(a, b):
     return len(set(zip(a, b, strict=True))) == len(set(a)) == len(set(b))
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
 @given(coloured_graphs())
 def test_the_coarsest_stable_colouring(problem):
     n, edges, colour = problem

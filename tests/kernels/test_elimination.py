@@ -57,7 +57,6 @@ def test_runs_and_groups_agree_with_brute_force(case):
     agrees_with_brute_force(net, ground_weights(net, weights), bonus)
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(problems(max_atoms=LARGEST - 4))
 def test_models_agree_with_brute_force(problem: Problem):
     """Generic clauses of up to four literals, hard clauses, groups in any order."""

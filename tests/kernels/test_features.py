@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from onlinesrl.ground.hinges import AT_MOST
 from onlinesrl.kernels.features import measure
 from tests.infer.hinge_models import hinge_problems
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(hinge_problems())
 def test_features_and_violation(problem):
     model, weights, _ = problem

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from conftest import REPO
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numba.core.errors import TypingError
@@ -79,7 +79,6 @@ def frames(draw: st.DrawFn) -> Outside:
     )
 
 
-@settings(derandomize=True, deadline=None)
 @given(frames())
 def test_kernels_read_and_write_what_python_has(frame: Outside) -> None:
     rows = len(frame.count)

@@ -1,7 +1,7 @@
 """Sorting, duplicate removal, indexes and atom numbers of the grounding kernels, against numpy."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.ground.encode import Layout
@@ -25,7 +25,6 @@ Q(a, c)
 integers = st.integers(-5, 5) | st.integers(-(2**62), 2**62)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(st.lists(integers, max_size=40), st.integers(0, 40), st.integers(0, 40))
 def test_a_stretch_is_sorted_and_the_rest_stays(keys, first, length):
     first = min(first, len(keys))
@@ -75,7 +74,6 @@ pairs = st.lists(st.tuples(names, names).map(list), max_size=40)
 triples = st.lists(st.tuples(names, st.sampled_from(["One", "Two", "more"]), names).map(list))
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
 @given(pairs, triples)
 def test_relations_become_sets_and_indexes_list_their_tuples(e, f):
     """First places kept; an index lists the tuples with each constant, in their order."""
@@ -128,7 +126,6 @@ def test_open_atoms_are_numbered_by_radix():
     assert own.net.fixed[:4].tolist() == [0, 2, 0, 0]
 
 
-@settings(derandomize=True, deadline=None, max_examples=50)
 @given(triples)
 def test_listed_atoms_are_found_and_others_not(chosen):
     """The observed atom counts as listed; keys rise; a key that is not there is not found."""

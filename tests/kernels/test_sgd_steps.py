@@ -1,7 +1,7 @@
 """SGD's steps against plain numpy, one row at a time."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 
 from onlinesrl.ground.hinges import AT_MOST, EQUAL, HINGE
 from onlinesrl.infer.tron import potential_rows
@@ -23,7 +23,6 @@ def gradient(model, weights, i, y):
     return model.row_weights(weights)[i] * slope * on * q
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(hinge_problems(constraints=False))
 def test_a_round(problem):
     model, weights, _ = problem
@@ -38,7 +37,6 @@ def test_a_round(problem):
     np.testing.assert_allclose(y, expected, atol=1e-12)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(hinge_problems(constraints=False))
 def test_a_round_of_adam(problem):
     model, weights, _ = problem
@@ -61,7 +59,6 @@ def test_a_round_of_adam(problem):
     np.testing.assert_allclose(y, expected, atol=1e-9)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(hinge_problems())
 def test_a_round_of_adagrad(problem):
     model, weights, _ = problem

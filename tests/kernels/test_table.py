@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.kernels import weights as k
@@ -41,7 +41,6 @@ def found(weights: k.Weights, key: tuple[int, int, int]) -> int | None:
     return int(weights.block[block]) if block >= 0 else None
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(st.lists(keys, max_size=60), st.integers(0, 60))
 def test_the_table_is_a_dict(added, rehashed_after):
     weights, expected = table(256, 128), {}

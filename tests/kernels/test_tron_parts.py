@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from onlinesrl.ground.hinges import HINGE
 from onlinesrl.kernels import potentials, tron
@@ -11,7 +11,6 @@ from tests.infer.hinge_models import hinge_problems
 RIDGE = 0.3
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(hinge_problems(squares_only=True, constraints=False))
 def test_energy_gradient_and_hessian(problem):
     model, weights, bonus = problem

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.errors import DatabaseError
@@ -62,7 +62,6 @@ atoms = st.tuples(
 )
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.lists(atoms), st.sampled_from([" ", "\n", "\r\n", "\t// and\n"]))
 def test_every_constant_reads_back(written, between):
     text = between.join(

@@ -1,7 +1,7 @@
 """Families: files of tens of thousands of weights are parsed by their shapes."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.errors import ModelError
@@ -154,7 +154,6 @@ shapes = st.sampled_from(
 )
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.lists(st.tuples(shapes, words, words, st.integers(-9, 9)), min_size=20, max_size=60))
 def test_a_file_with_families_means_the_same_as_without(lines):
     unfolded_equals(

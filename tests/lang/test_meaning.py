@@ -1,6 +1,6 @@
 """Clauses of the whole language mean what their formulas mean, in every small world."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from semantics import World, ranging
 
@@ -125,7 +125,6 @@ def free(formula):
     return [name for name in dict.fromkeys(names) if name not in bound]
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
 @given(supported, st.lists(worlds(), min_size=4, max_size=4))
 def test_a_hard_formula_holds_where_all_its_clauses_hold(formula, chosen):
     parts = rule_clauses(rule_of(formula, hard=True))
@@ -134,7 +133,6 @@ def test_a_hard_formula_holds_where_all_its_clauses_hold(formula, chosen):
         assert truth == all(value for part in parts for _, value in world.clause_values(part))
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(supported, st.lists(worlds(), min_size=4, max_size=4))
 def test_one_soft_clause_is_true_where_its_formula_is(formula, chosen):
     parts = rule_clauses(rule_of(formula, hard=False))
@@ -157,7 +155,6 @@ def test_one_soft_clause_is_true_where_its_formula_is(formula, chosen):
             assert world.holds(formula, binding) == (clause == (part.sign > 0))
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(supported)
 def test_clauses_are_flat_and_their_variables_apart(formula):
     for part in rule_clauses(rule_of(formula, hard=True)):
@@ -185,7 +182,6 @@ def with_atoms(formula):
     return formula
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(supported)
 def test_formulas_read_back_as_they_are_written(formula):
     atoms = [Atom("P", (Variable(name),)) for name in ("x", "y")]

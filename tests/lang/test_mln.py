@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.errors import ModelError, StorageError
@@ -358,7 +358,6 @@ COMMENTS = ['"a"', '" "', "//", "/*", "*/", "EXIST x", "Anna", "t = {A}"]
 pieces = st.sampled_from(CHARACTERS + WORDS + COMMENTS)
 
 
-@settings(derandomize=True, deadline=None, max_examples=1000)
 @given(st.lists(pieces, max_size=12), st.sampled_from(["", " "]))
 def test_any_text_parses_or_is_a_located_error(found, between):
     text = DECLARED + between.join(found)

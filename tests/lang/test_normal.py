@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 from formulas import compound
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.lang.ast import (
@@ -74,7 +74,6 @@ def satisfied(clause, world, grounding):
     return literals or equalities
 
 
-@settings(derandomize=True, deadline=None)
 @given(with_equality)
 def test_a_hard_formula_holds_where_all_its_clauses_hold(formula):
     parts = rule_clauses(rule_of(formula, hard=True))
@@ -84,7 +83,6 @@ def test_a_hard_formula_holds_where_all_its_clauses_hold(formula):
         )
 
 
-@settings(derandomize=True, deadline=None)
 @given(propositional)
 def test_a_soft_formula_holds_where_all_its_clauses_score_most(formula):
     parts = rule_clauses(rule_of(formula))
@@ -95,7 +93,6 @@ def test_a_soft_formula_holds_where_all_its_clauses_score_most(formula):
     assert best == truths or (not parts and len(set(truths)) == 1)
 
 
-@settings(derandomize=True, deadline=None)
 @given(with_equality, st.floats(-4, 4))
 def test_one_soft_clause_scores_as_its_formula_up_to_a_constant(formula, weight):
     """What has no atom is constant in a grounding and left out, unless it stands with another unit."""
@@ -116,7 +113,6 @@ def test_one_soft_clause_scores_as_its_formula_up_to_a_constant(formula, weight)
         assert max(differences) == pytest.approx(min(differences))
 
 
-@settings(derandomize=True, deadline=None)
 @given(with_equality, st.booleans())
 def test_clauses_have_no_tautologies_and_no_repetitions(formula, hard):
     parts = rule_clauses(rule_of(formula, hard=hard))

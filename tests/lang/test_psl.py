@@ -1,7 +1,7 @@
 """Reading PSL's rules: its syntax, and errors that people understand."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.errors import ModelError, StorageError
@@ -285,14 +285,12 @@ rules = st.builds(logical, formulas, weights, st.sampled_from([1, 2])) | st.buil
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(st.lists(rules, max_size=3).map(tuple))
 def test_what_is_shown_reads_back(some):
     text = "".join(f"{show_rule(each)}\n" for each in some)
     assert parse(text).rules == some
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
 @given(
     st.lists(
         st.sampled_from(

@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from psl_grounding import as_dicts, ground
 
@@ -146,7 +146,6 @@ def signed(some):
     return tuple(atom if positive else Not(atom) for atom, positive in some)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(literals, st.integers(0, 5), truths)
 def test_a_clause_is_its_distance_to_satisfaction(some, cut, truth):
     body, head = signed(some[:cut]), signed(some[cut:])
@@ -158,7 +157,6 @@ def test_a_clause_is_its_distance_to_satisfaction(some, cut, truth):
     assert hinge == pytest.approx(1 - lukasiewicz(formula, truth), abs=1e-12)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(compound(7))
 def test_on_zero_and_one_the_forms_are_boolean_logic(formula):
     for values in product((0, 1), repeat=len(ATOMS)):

@@ -3,7 +3,7 @@
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from semantics import World
 
@@ -200,7 +200,6 @@ definite = st.lists(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(definite, st.randoms(use_true_random=False))
 def test_a_completion_makes_true_exactly_what_the_clauses_give(chosen, random):
     text = "".join(f"{head} :- {body}.\n" for head, body in chosen)

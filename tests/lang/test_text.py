@@ -2,7 +2,7 @@
 
 import pytest
 from formulas import DECLARATIONS, typed
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.lang.mln import parse
@@ -37,14 +37,12 @@ def test_a_constant_is_quoted_unless_alchemy_reads_it_plain(constant, spelling):
     assert unquote(spelling) == constant
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.text())
 def test_every_constant_reads_back(constant):
     program = parse(f"P(thing)\n1 P({quote(constant)})")
     assert program.types == {"thing": (constant,)}
 
 
-@settings(derandomize=True, deadline=None)
 @given(typed)
 def test_every_formula_reads_back(formula):
     (rule,) = parse(f"{DECLARATIONS}1.5 {show(formula)}").rules

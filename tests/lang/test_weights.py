@@ -4,7 +4,7 @@ import io
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.lang.mln import parse
@@ -78,7 +78,6 @@ def keys(draw):
 weights = st.floats(allow_nan=False, allow_infinity=False).filter(bool)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(
     st.lists(keys(), unique_by=lambda each: (id(each[0]), each[1]), max_size=80),
     st.randoms(use_true_random=False),

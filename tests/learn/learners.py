@@ -4,15 +4,17 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from onlinesrl.ground.plan import compile_program
+from onlinesrl.ground.plan import Plan, compile_program
+from onlinesrl.infer.brute import Brute
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Mpe
 from onlinesrl.lang import mln
 from onlinesrl.lang.example import Example
 from onlinesrl.learn.learner import Prediction
 from onlinesrl.learn.online import OnlineLearner
+from onlinesrl.learn.update import Update
 from onlinesrl.learn.updates import UPDATES
-from onlinesrl.learn.weights import WeightTable
+from onlinesrl.learn.weights import STANDARD, WeightTable
 from onlinesrl.learn.worlds import Inference
 
 MODEL = """\
@@ -31,16 +33,26 @@ InField(i, +f) ^ Next(i, j) ^ InField(j, +g)
 """
 
 
-ENGINES = Inference(Ilp("highs"), Mpe(Ilp("highs")))
+def exact(engine: Ilp | Brute | None = None, **keys: Any) -> Inference:
+    """One engine for what is given to it whole, and for what is too wide for elimination."""
+    engine = engine or Ilp()
+    return Inference(engine, Mpe(engine), **keys)
+
+
+def online(
+    plan: Plan, update: Update = STANDARD, inference: Inference | None = None, **keys: Any
+) -> OnlineLearner:
+    """A learner; all that tests have are made here."""
+    return OnlineLearner(plan, update, inference or exact(), **keys)
 
 
 def new_learner(
-    update: str = "cda2", max_weights: int | None = None, inference: Inference = ENGINES
+    update: str = "cda2", max_weights: int | None = None, inference: Inference | None = None
 ) -> OnlineLearner:
     plan = compile_program(mln.parse(MODEL, "model.mln"), ["InField"])
     loss = "ml" if update in ("cda1", "cda2", "subgradient") else "pl"
     made = UPDATES[update](loss, sigma=0.1, max_weights=max_weights)
-    return OnlineLearner(plan, made, inference)
+    return online(plan, made, inference)
 
 
 def examples(count: int, seed: int = 0, words: int = 40) -> list[Example]:

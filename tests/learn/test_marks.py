@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Job, wait
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.confusion import Confusion, pairs
@@ -27,7 +27,6 @@ Class(d, +c) => Spam(d)
 """
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(st.data())
 def test_marks_of_random_atoms(data: st.DataObject) -> None:
     """Keys are numbers of mixed radix; a unit is what their other digits say."""

@@ -11,7 +11,7 @@ from conftest import MODEL
 from learners import examples, learn, named, new_learner, state
 from textbook import CERTIFIED, Round, textbook
 
-from onlinesrl.errors import ExampleError
+from onlinesrl.errors import ExampleError, Infeasible
 from onlinesrl.ground.convert import clause_model, clause_weights
 from onlinesrl.ground.grounder import Limits
 from onlinesrl.ground.model import ClauseModel, Floats

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize
@@ -81,7 +81,6 @@ bases = st.lists(st.sampled_from([0.0, 0.5, 2.0]), min_size=3, max_size=3).map(n
 sigmas = st.sampled_from([0.01, 0.1, 1.0])
 
 
-@settings(max_examples=150, deadline=None)
 @given(rounds, st.sampled_from(RULES), sigmas, bases)
 def test_the_updates_are_the_textbooks(
     seen: list[Round], rule: str, sigma: float, base: Vector
@@ -127,7 +126,6 @@ def best(seen: list[Round], strength: float, base: Vector) -> tuple[Vector, floa
     return w, float(strength / 2 * np.sum((w - base) ** 2) + hinges)
 
 
-@settings(max_examples=60, deadline=None)
 @given(rounds, st.sampled_from(CERTIFIED), sigmas, bases)
 def test_no_fixed_weights_are_better_than_the_dual(
     seen: list[Round], rule: str, sigma: float, base: Vector
@@ -152,7 +150,6 @@ def test_the_dual_comes_to_the_optimum_where_one_step_is_exact() -> None:
     assert weights.certificate()["dual"] == pytest.approx(least)
 
 
-@settings(max_examples=60, deadline=None)
 @given(rounds, sigmas, bases)
 def test_each_step_of_cda1_ascends_the_dual(seen: list[Round], sigma: float, base: Vector) -> None:
     weights, last = rule_weights("cda1", base, sigma), 0.0

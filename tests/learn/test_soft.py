@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from textbook import RULES
 from trust import MODEL, examples, learn, new_learner, state
@@ -21,6 +21,7 @@ from onlinesrl.learn.soft import SoftInference, SoftLearner
 from onlinesrl.learn.updates import Cda1, Cda2
 from onlinesrl.metrics import Metrics
 from onlinesrl.results import weights_text
+from tests.learn.trust import soft
 
 GOOD = {
     "id": 1,
@@ -189,7 +190,7 @@ def test_the_step_is_from_the_truth_to_the_rival(loss: str) -> None:
     """Prediction by averaged, rival by current weights; features and losses as in the definitions."""
     engine = Watched()
     program = psl.parse(MODEL)
-    learner = SoftLearner(program, ["Trusts"], Cda1(loss, 0.1), SoftInference(engine))
+    learner = soft(program, ["Trusts"], Cda1(loss, 0.1), SoftInference(engine))
     other = RuleWeights(program, Cda1(loss, 0.1))
     for example in examples(8):
         engine.seen.clear()
@@ -236,7 +237,6 @@ def gaps(model: Any, truth: Any, rival: Any) -> Any:
     return delta
 
 
-@settings(deadline=None)
 @given(st.floats(0, 1), st.floats(0, 1))
 def test_the_chord_is_nowhere_below_the_loss(t: float, y: float) -> None:
     assert t + (1 - 2 * t) * y >= abs(y - t) - 1e-12
@@ -250,7 +250,7 @@ def test_the_rival_is_the_worst_of_all_values() -> None:
     program = psl.parse(
         "2: P(X) -> Q(X)\n1: Q(X) -> R(X) ^2\n0.3: !Q(X) ^2\nQ('a') + R('a') <= 1.5 ."
     )
-    learner = SoftLearner(program, ["Q", "R"], Cda2(), SoftInference(engine))
+    learner = soft(program, ["Q", "R"], inference=SoftInference(engine))
     text = (
         b'{"id": 1, "evidence": {"P": [{"args": ["a"], "value": 0.6}]}, '
         b'"query": {"Q": [["a"]], "R": [["a"]]}, "truth": {"R": [["a"]]}}'
@@ -330,7 +330,7 @@ def test_where_inference_ends_without_proof_nothing_is_learned() -> None:
 
 def test_a_truth_with_few_digits_satisfies_a_hard_rule() -> None:
     program = psl.parse("1: Q(X, Y) -> P(X, Y)\nP(X, +Y) = 1 .")
-    learner = SoftLearner(program, ["P"], Cda2(), SoftInference(Admm()))
+    learner = soft(program, ["P"])
     thirds = [["a", c] for c in "xyz"]
     for value, errors in ((0.3333, {}), (0.33, {"hard_rule": 1})):
         truth = {"P": [ValuedAtom(args, value) for args in thirds]}
@@ -340,7 +340,7 @@ def test_a_truth_with_few_digits_satisfies_a_hard_rule() -> None:
 
 def test_hard_rules_without_a_solution_make_an_example_bad() -> None:
     program = psl.parse("1: Q(X) -> P(X)\nP(X) + Q(X) = 1 .\nP(X) - Q(X) = 1 .")
-    learner = SoftLearner(program, ["P"], Cda2(), SoftInference(Admm()))
+    learner = soft(program, ["P"])
     evidence = {"Q": [ValuedAtom(["a"], 0.5)]}
     [outcome], tally = learner.step([Example(id=1, evidence=evidence, query={"P": [["a"]]})])
     assert outcome.prediction is None
@@ -354,7 +354,7 @@ def test_a_weights_file_says_what_was_learned() -> None:
     assert again.weights.start(program) == []
     np.testing.assert_array_equal(again.weights.averaged(), learner.weights.averaged())
     assert [rule.weight is None for rule in program.rules] == [False] * 4 + [True]
-    trained = SoftLearner(program, ["Trusts"], Cda2(), SoftInference(Admm()), by=("Trusts", 1))
+    trained = soft(program, ["Trusts"], by=("Trusts", 1))
     held_out = examples(10, seed=2)
     assert trained.step(held_out, learning=False)[0] == learner.step(held_out, learning=False)[0]
 

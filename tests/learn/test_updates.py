@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from textbook import CERTIFIED, RULES, Round, Vector, minimiser, objective, textbook
@@ -104,7 +104,6 @@ def test_the_textbook_has_them_all() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.lists(pairs(), max_size=12), sigmas, st.sampled_from([0.5, 1.0]), base_weights)
 def test_the_lazy_learner_is_the_dense_one(
     rule: str, seen: list[Pair], sigma: float, eta: float, base: Vector
@@ -135,7 +134,6 @@ wild_weights = st.lists(
 
 
 @pytest.mark.parametrize("rule", RULES)
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.lists(pairs(), min_size=1, max_size=12), positive, positive, wild_weights)
 @example([Pair.of_one(1, 0)] * 3, 5e-324, 1.7e308, np.zeros(WEIGHTS))
 @example([Pair.of_one(1, 0)] * 3, 1e-149, 1e149, np.zeros(WEIGHTS))
@@ -172,7 +170,6 @@ def test_an_update_out_of_range_is_a_bad_example(presolve: bool) -> None:
 
 
 @pytest.mark.parametrize("rule", CERTIFIED)
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.lists(pairs(), min_size=1, max_size=12), sigmas, base_weights)
 def test_the_certificate_is_what_all_rounds_give(
     rule: str, seen: list[Pair], sigma: float, base: Vector
@@ -189,7 +186,6 @@ def test_the_certificate_is_what_all_rounds_give(
 
 
 @pytest.mark.parametrize("rule", CERTIFIED)
-@settings(derandomize=True, deadline=None, max_examples=40)
 @given(
     st.lists(pairs(), min_size=1, max_size=12),
     sigmas,
@@ -212,7 +208,6 @@ def test_no_fixed_weights_do_better_than_the_dual_value(
 
 
 @pytest.mark.parametrize("rule", ["cda1", "cda2"])
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.lists(pairs(), min_size=1, max_size=12), sigmas, base_weights)
 def test_coordinate_steps_never_lower_the_dual_value(
     rule: str, seen: list[Pair], sigma: float, base: Vector

@@ -7,8 +7,11 @@ from typing import Any
 from onlinesrl.infer.admm import Admm
 from onlinesrl.lang import psl
 from onlinesrl.lang.example import Constant, Example, ValuedAtom
+from onlinesrl.lang.psl_ast import PslProgram
 from onlinesrl.learn.soft import SoftInference, SoftLearner
+from onlinesrl.learn.update import Update
 from onlinesrl.learn.updates import UPDATES
+from onlinesrl.learn.weights import STANDARD
 
 MODEL = """\
 // Who trusts whom: of those that people know the fair ones, and nobody more than two.
@@ -20,11 +23,22 @@ Trusts(A, +B) <= 2 .
 """
 
 
+def soft(
+    program: PslProgram,
+    query: Sequence[str],
+    update: Update = STANDARD,
+    inference: SoftInference | None = None,
+    **keys: Any,
+) -> SoftLearner:
+    """A learner of a PSL program; all that tests have are made here."""
+    return SoftLearner(program, query, update, inference or SoftInference(Admm()), **keys)
+
+
 def new_learner(update: str = "cda2", rounds: int = 25_000, **settings: Any) -> SoftLearner:
     loss = "ml" if update in ("cda1", "cda2", "subgradient") else "pl"
     made = UPDATES[update](settings.pop("loss", loss), sigma=0.1)
     inference = SoftInference(Admm(rounds=rounds), **settings)
-    return SoftLearner(psl.parse(MODEL), ["Trusts"], made, inference, by=("Trusts", 1))
+    return soft(psl.parse(MODEL), ["Trusts"], made, inference, by=("Trusts", 1))
 
 
 def examples(count: int, seed: int = 0, people: int = 4) -> list[Example]:

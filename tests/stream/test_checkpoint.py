@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -58,7 +58,6 @@ numeric = hnp.arrays(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(arrays=st.dictionaries(st.text(max_size=4), numeric, max_size=4), turn=st.booleans())
 def test_arrays_come_back_with_every_bit(tmp_path_factory, arrays, turn):
     arrays = {name: array.T if turn else array for name, array in arrays.items()}

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onlinesrl.errors import StorageError
@@ -57,7 +57,6 @@ def test_a_letter_is_the_same_whatever_the_pieces(tmp_path, value):
 anything = st.text(st.characters())
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(value=st.binary(), reason=anything, name=st.none() | anything)
 @example(value="\u2028\x00\x85\r".encode(), reason="\ud800 is \n half", name="\udcff")
 @example(value=b"\xef\xbb\xbf{}", reason="", name="")

@@ -28,7 +28,7 @@ def unbroken(job: Callable[..., Job], citations: list[bytes]) -> dict[str, bytes
 # signals ----------------------------------------------------------------------------------------
 
 
-@tiers("signals", 10, 50)
+@tiers("signals", 6, 50)
 @pytest.mark.parametrize("inference", [{}, {"presolve": "none"}], ids=["elimination", "ilp"])
 def test_signals_at_random_moments_end_a_run_in_order(
     job: Callable[..., Job],

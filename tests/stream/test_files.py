@@ -12,11 +12,12 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onlinesrl.errors import StorageError
 from onlinesrl.stream.files import MAX_BYTES, FileSource
+from tests.waiting import PATIENCE
 
 MARK = b"\xef\xbb\xbf"
 LIMIT = 12
@@ -92,7 +93,6 @@ file_name = st.sampled_from(["x.jsonl", "x.json", "x.jsonl.gz", "x.db", "x.db.gz
 files = st.lists(st.tuples(file_name, content), min_size=1, max_size=4)
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(files=files)
 @example(files=[("x.jsonl", b"a\n\nb\n"), ("x.db", b"A(1)\n"), ("x.jsonl.gz", b"c\n" * 9)])
 @example(files=[("x.jsonl.gz", b"y" * (LIMIT + 1)), ("x.jsonl", b"y" * LIMIT + b"\nz")])
@@ -123,7 +123,6 @@ def behind(paths, count, ledger):
     return json.loads(json.dumps(source.after(None, records[:count], more=True)))
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
 @given(data=content)
 def test_standard_input_goes_on_when_fed_again_from_its_start(data):
     with pytest.MonkeyPatch.context() as patch:
@@ -149,7 +148,7 @@ def test_records_of_a_live_pipe_come_as_they_are_written(tmp_path):
     def write_two():
         with pipe.open("wb", buffering=0) as stream:
             stream.write(b"first\n")
-            stream.write(b"second\n" if answered.wait(5) else b"too late\n")
+            stream.write(b"second\n" if answered.wait(PATIENCE) else b"too late\n")
 
     writer = threading.Thread(target=write_two)
     writer.start()

@@ -11,6 +11,7 @@ import pytest
 
 from onlinesrl.errors import LockedError, StorageError
 from onlinesrl.stream.folder import BUFFER_BYTES, OutputFile, RunFolder, write_atomic
+from tests.waiting import PATIENCE
 
 full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 
@@ -24,7 +25,7 @@ def python(script, *arguments):
 
 
 def finish(process):
-    output, errors = process.communicate(timeout=30)
+    output, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     return output
 

@@ -18,6 +18,7 @@ from onlinesrl.stream.files import FileSource
 from tests.learn.trust import MODEL as TRUST
 from tests.learn.trust import examples
 from tests.stream.test_kill import LEARNERS
+from tests.waiting import until
 
 Make = Callable[..., Job]
 FINISHED = "this run is finished; --fresh starts it over"
@@ -351,7 +352,7 @@ def test_a_run_forever_learns_what_comes_and_stops_when_asked(
     append(first, b"".join(citations[21:30]))
     until(lambda: counted(run) == 30)
     os.kill(process, signal.SIGTERM)
-    assert wait(process, 20) == 0, run.said
+    assert wait(process) == 0, run.said
     assert "stopped after 30 examples; run it again to go on" in run.said
     days.write("b.jsonl", 30, 40)
     process = run.start("--until", "forever")
@@ -368,10 +369,3 @@ def counted(run: Job) -> int:
     """How many predictions the run has given to the system."""
     path = run.output / "predictions.jsonl"
     return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
-def until(condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < limit
-        time.sleep(0.01)

@@ -28,8 +28,8 @@ from onlinesrl.infer.walksat import WalkSat
 from onlinesrl.kernels import structure
 from onlinesrl.learn.worlds import Worlds
 from tests.infer.models import clause_model
+from tests.waiting import PATIENCE, until
 
-PATIENCE = 60.0
 DENSE = """Friends(person, person)
 Rivals(person, person)
 Smokes(person)
@@ -87,13 +87,6 @@ def stream(job: Callable[..., Job], tmp_path: Path) -> Callable[..., Job]:
     return make
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < limit
-        time.sleep(0.005)
-
-
 def searching(mark: Path) -> Callable[[], None]:
     """Make a child write a file once it searches an example that stalls."""
 
@@ -118,10 +111,10 @@ def test_a_signal_ends_a_search_that_takes_minutes(
     run = stream([*EASY, STALLS, *EASY], inference={"solver": solver, "max_work": None})
     mark = tmp_path / "searching"
     process = run.start(first=searching(mark))
-    wait_for(mark.exists)
+    until(mark.exists)
     time.sleep(1.0)
     os.kill(process, number)
-    assert wait(process, PATIENCE) == 0, run.said
+    assert wait(process) == 0, run.said
     assert "stopping, with a checkpoint; a second signal stops at once\n" in run.said
     assert f"stopped after {len(EASY)} examples; run it again to go on" in run.said
     assert [p["id"] for p in run.lines("predictions.jsonl")] == list(range(len(EASY)))
@@ -148,7 +141,7 @@ def stop_at(search: int) -> Callable[[], None]:
             asked += 1
             if asked == search:
                 threading.Timer(0.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
-                time.sleep(0.2)
+                until(lambda: interrupt.flag()[0])
             run(self)
 
         Highs._run = running  # type: ignore[method-assign]

@@ -17,13 +17,12 @@ from onlinesrl.infer.brute import Brute
 from onlinesrl.infer.mpe import Mpe
 from onlinesrl.lang.example import Example, Label
 from onlinesrl.learn.learner import Answered
-from onlinesrl.learn.online import OnlineLearner
 from onlinesrl.learn.updates import Cda2
 from onlinesrl.learn.worlds import Inference
 from onlinesrl.metrics import f1
 from onlinesrl.stream import checkpoint
 from onlinesrl.stream.labels import Labels, Waiting
-from tests.learn.learners import examples, new_learner, state
+from tests.learn.learners import examples, new_learner, online, state
 
 
 def split(line: bytes) -> tuple[bytes, bytes]:
@@ -225,7 +224,7 @@ def test_the_prediction_is_not_made_again(presolve: bool) -> None:
 
     engine = Counting(Brute())
     late, whole = (
-        OnlineLearner(
+        online(
             new_learner().layout.plan,
             Cda2(sigma=0.1),
             Inference(engine, engine, presolve=presolve),

@@ -6,7 +6,7 @@ from itertools import accumulate
 
 import pytest
 from conftest import Job
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.stream import checkpoint
@@ -15,7 +15,6 @@ from onlinesrl.stream.loop import Schedule
 interval = st.none() | st.integers(1, 50)
 
 
-@settings(derandomize=True, deadline=None)
 @given(interval, interval, st.integers(1, 100))
 def test_batches_end_where_something_is_due(
     every: int | None, metrics: int | None, batch: int

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from conftest import Job, wait
 
 from onlinesrl.learn.online import OnlineLearner
+from tests.waiting import until
 
 Make = Callable[..., Job]
 BAD = [b"{\n", b'{"id": 7, "evidence": {"Tokn": []}}\n', b"\xff\n"]
@@ -179,10 +179,3 @@ def test_a_signal_ends_a_run_that_waits_for_its_pipe(
         os.kill(process, number)
         assert wait(process) == 0, run.said
     assert "stopped after 5 examples; run it again to go on" in run.said
-
-
-def until(condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < limit
-        time.sleep(0.005)

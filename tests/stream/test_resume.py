@@ -4,7 +4,6 @@ import fcntl
 import os
 import resource
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from conftest import MODEL, Job, wait
 
 from onlinesrl.learn.online import OnlineLearner
+from tests.waiting import until
 
 EVERY = {"every": 7}
 
@@ -97,20 +97,13 @@ def test_a_signal_reaches_a_run_that_waits_for_its_source(
     reading, writing = os.pipe()
     process = run.start("--set", "source.path=-", first=lambda: os.dup2(reading, 0))
     os.write(writing, b"".join(citations[:5]))
-    wait_for(lambda: "examples 4 |" in run.said)
+    predictions = run.output / "predictions.jsonl"
+    until(lambda: predictions.exists() and predictions.read_bytes().count(b"\n") == 5)
     os.kill(process, signal.SIGTERM)
-    assert wait(process, 20.0) == 0, run.said
+    assert wait(process) == 0, run.said
     os.close(writing)
     os.close(reading)
     assert "stopped after 5 examples" in run.said
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 20.0
-    while not condition():
-        assert time.monotonic() < limit
-        time.sleep(0.005)
-    time.sleep(0.2)
 
 
 def test_a_finished_run_says_so(stopped: Job) -> None:

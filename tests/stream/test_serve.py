@@ -23,6 +23,7 @@ from onlinesrl.stream import checkpoint, requests
 from onlinesrl.stream.folder import RunFolder
 from onlinesrl.stream.requests import Asked, Requests, RequestSource, Unanswered, Untaken
 from tests.learn import trust
+from tests.waiting import PATIENCE, until
 
 Make = Callable[..., Job]
 JSON, LINES = "application/json", "application/x-ndjson"
@@ -49,7 +50,7 @@ class Served:
             return ask(connection, method, path, body, kind, **headers)
 
     def connection(self) -> closing[HTTPConnection]:
-        return closing(HTTPConnection("127.0.0.1", self.port, timeout=60))
+        return closing(HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE))
 
     def post(self, path: str, lines: list[bytes]) -> list[Any]:
         status, text = self.ask("POST", path, b"\n".join(lines), LINES)
@@ -67,14 +68,6 @@ def ask(
     connection.request(method, path, body, {"Content-Type": kind, **of})
     answer = connection.getresponse()
     return answer.status, answer.read()
-
-
-def until(done: Callable[[], Any]) -> Any:
-    limit = time.monotonic() + 60
-    while not (found := done()):
-        assert time.monotonic() < limit
-        time.sleep(0.005)
-    return found
 
 
 def learned(output: Path) -> Any:
