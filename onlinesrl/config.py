@@ -169,11 +169,13 @@ def _explain(tree: Tree, detail: Any) -> LocatedError:
 def _unknown(key: Key, section: type[BaseModel]) -> str:
     """Say what could have been meant by an unknown key of a section."""
     name, known = str(key[-1]), list(section.model_fields)
-    others = [kind_of(kind) for kind in _kinds(key[:-1]) if name in kind.model_fields]
+    kinds = _kinds(key[:-1])
+    others = [kind_of(kind) for kind in kinds if name in kind.model_fields]
     if others:
         of = f"not for kind {kind_of(section)}, but for kind {' or '.join(others)}"
         return f"{of}; known here: {', '.join(known)}"
-    near = difflib.get_close_matches(name, known, n=1)
+    possible = dict.fromkeys(key for kind in (section, *kinds) for key in kind.model_fields)
+    near = difflib.get_close_matches(name, possible, n=1)
     near += [path for path in _paths() if path.rpartition(".")[2] == name]
     meant = f"did you mean {near[0]}? " if near else ""
     return f"unknown key; {meant}known here: {', '.join(known)}"

@@ -241,7 +241,7 @@ class KafkaSink(Sink):
         self._waiting.append(_Outgoing(origin, key.encode(), value, encoded))
 
     @property
-    def due(self) -> bool:  # type: ignore[override]
+    def due(self) -> bool:
         """Tell whether what is waiting has waited long enough."""
         return bool(self._waiting) and (
             len(self._waiting) >= FLUSH_RECORDS or time.monotonic() - self._flushed >= FLUSH_SECONDS

@@ -99,8 +99,10 @@ class Source(Protocol):
 class Sink(Protocol):
     """Where predictions go; what is given here is what a file needs."""
 
-    due: bool = False
-    """Whether it is time to flush."""
+    @property
+    def due(self) -> bool:
+        """Whether it is time to flush."""
+        return False
 
     def open(self, state: Mapping[str, Any] | None, predictions: OutputFile) -> None:
         """Connect, to go on from a state; ``predictions`` is the file of the run folder for them."""

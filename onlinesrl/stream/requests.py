@@ -76,6 +76,7 @@ class Requests(Stopper):
     def __init__(self) -> None:
         super().__init__()
         self.opened = self.closed = False
+        self.batch = 1
         self.predicting: float | None = None
         self._queue = SimpleQueue[Asked]()
         self._lock = Lock()

@@ -64,6 +64,11 @@ CASES = [
         "order, start, gaps",
     ),
     (
+        HEAD + "source: {path: m.mln, topik: t}\n",
+        "run.yaml:3:23: source.topik: unknown key; did you mean topic? known here: kind, background, "
+        "only, without, max_bytes, patience, bootstrap, security, path",
+    ),
+    (
         GOOD + "sink: {kind: kafka}\n",
         "run.yaml:4:1: sink.topic: missing; expected the topic that predictions go to",
     ),

@@ -487,7 +487,7 @@ def test_who_waits_when_a_run_ends_is_told() -> None:
         queue.opened = True
         taken, waiting, gone = (Asked([b"{}"], learn=True) for _ in range(3))
         assert queue.put(taken)
-        queue.batch, queue._taken = 1, queue._take()
+        queue._taken = queue._take()
         assert queue.put(waiting)
         assert queue.put(gone)
         assert gone.done.cancel()
