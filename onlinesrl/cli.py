@@ -122,7 +122,7 @@ def serve(
         settings = _load(config, set_)
     except ConfigError:  # it need not say what is not read
         settings = _load(config, [*set_, "source.path=-"])
-    if settings.source.kind != "file":
+    if not settings.source.served:
         raise settings.error("source.kind", "a server learns what clients send; leave source: out")
     from onlinesrl import serve as server
     from onlinesrl.progress import print_summary

@@ -7,7 +7,7 @@ named ``file:line:column: key: reason``.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from pydantic import BaseModel, ValidationError
 
 from onlinesrl.errors import ConfigError, LocatedError, shortened
 from onlinesrl.fingerprint import mismatch, show
-from onlinesrl.schema import MARKOV_LOGIC_ONLY, PSL_ONLY, Config, section_of
+from onlinesrl.schema import MARKOV_LOGIC_ONLY, PSL_ONLY, Config
+from onlinesrl.section import kind_of, sections_of
 from onlinesrl.values import STDIN
 from onlinesrl.yamltree import Key, Place, Tree, secretive, spelled
 
@@ -129,6 +130,7 @@ _WORDS = {
     "tuple_type": "expected one value or a list",
     "too_short": "expected at least one",
     "model_type": "expected a section of keys",
+    "model_attributes_type": "expected a section of keys",
     "literal_error": "expected {expected}",
     "greater_than": "expected more than {gt:g}",
     "greater_than_equal": "expected at least {ge:g}",
@@ -138,17 +140,22 @@ _WORDS = {
 
 def _explain(tree: Tree, detail: Any) -> LocatedError:
     """Put one of pydantic's findings in words, at its place."""
-    key: Key = detail["loc"]
+    key, section = _located(detail["loc"])
     name = spelled(tuple(part for part in key if isinstance(part, str)))
     context = detail.get("ctx", {})
     if detail["type"] == "extra_forbidden":
         name = spelled(key[:-1]) if "security" in key[:-1] else name
-        return tree.key_place(key).problem(f"{name}: {_unknown(key)}")
+        return tree.key_place(key).problem(f"{name}: {_unknown(key, section)}")
     if detail["type"] == "missing":
-        from onlinesrl.guide import meanings
+        from onlinesrl.guide import meaning
 
-        what = meanings()[_section(key[:-1]).__name__, str(key[-1])]
+        what = meaning(section, str(key[-1]))
         return tree.key_place(key[:-1]).problem(f"{name}: missing; expected {what}")
+    if detail["type"] == "union_tag_invalid":
+        expected = " or ".join(context["expected_tags"].rsplit(", ", 1))
+        key, found = (*key, "kind"), show(detail["input"]["kind"])
+        found = "" if secretive(found) else f", found {found}"
+        return tree.value_place(key).problem(f"{name}.kind: expected {expected}{found}")
     words = _WORDS[detail["type"]].format(**context) if detail["type"] in _WORDS else detail["msg"]
     reason = context.get("error", words)
     if (
@@ -159,33 +166,50 @@ def _explain(tree: Tree, detail: Any) -> LocatedError:
     return tree.value_place(key).problem(f"{name}: {reason}{found}")
 
 
-def _unknown(key: Key) -> str:
-    """Say what could have been meant by an unknown key."""
-    name = str(key[-1])
-    known = list(_fields(key[:-1]))
-    near = difflib.get_close_matches(name, known, n=1)
+def _unknown(key: Key, section: type[BaseModel]) -> str:
+    """Say what could have been meant by an unknown key of a section."""
+    name, known = str(key[-1]), list(section.model_fields)
+    kinds = _kinds(key[:-1])
+    others = [kind_of(kind) for kind in kinds if name in kind.model_fields]
+    if others:
+        of = f"not for kind {kind_of(section)}, but for kind {' or '.join(others)}"
+        return f"{of}; known here: {', '.join(known)}"
+    possible = dict.fromkeys(key for kind in (section, *kinds) for key in kind.model_fields)
+    near = difflib.get_close_matches(name, possible, n=1)
     near += [path for path in _paths() if path.rpartition(".")[2] == name]
     meant = f"did you mean {near[0]}? " if near else ""
     return f"unknown key; {meant}known here: {', '.join(known)}"
 
 
-def _section(key: Key) -> type[BaseModel]:
-    """Return the section at a key."""
-    model: type[BaseModel] | None = Config
-    for part in key:
-        assert model is not None
-        model = section_of(model.model_fields[str(part)].annotation)
-    assert model is not None
-    return model
+def _located(place: Key) -> tuple[Key, type[BaseModel]]:
+    """Return the key at pydantic's place, which has a section's kind after it; and the section it is in."""
+    key: Key = ()
+    section: type[BaseModel] = Config
+    inner: dict[str, type[BaseModel]] = {"": Config}
+    for part in place:
+        if len(inner) > 1:
+            inner = {"": inner[str(part)]}
+            continue
+        section = inner.get("", section)
+        key = (*key, part)
+        field = section.model_fields.get(str(part))
+        kinds = sections_of(field.annotation) if field else []
+        inner = {kind_of(kind) if len(kinds) > 1 else "": kind for kind in kinds}
+    return key, section
 
 
-def _fields(section: Key) -> Mapping[str, Any]:
-    """Return the known keys of a section."""
-    return _section(section).model_fields
+def _kinds(key: Key) -> list[type[BaseModel]]:
+    """Return the sections that may be at a key."""
+    found: list[type[BaseModel]] = [Config]
+    for part in map(str, key):
+        fields = [kind.model_fields[part] for kind in found if part in kind.model_fields]
+        found = sections_of(fields[0].annotation)
+    return found
 
 
 def _paths() -> Iterator[str]:
     """Name every key, dotted."""
-    for name, field in Config.model_fields.items():
+    for name in Config.model_fields:
         yield name
-        yield from (f"{name}.{key}" for key in getattr(field.annotation, "model_fields", ()))
+        inner = dict.fromkeys(key for kind in _kinds((name,)) for key in kind.model_fields)
+        yield from (f"{name}.{key}" for key in inner)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from onlinesrl.errors import OnlinesrlError
 
 if TYPE_CHECKING:
     from onlinesrl.schema import Config
@@ -15,8 +17,6 @@ FREE = (
     "batch",
     "checkpoint.every",
     "checkpoint.keep",
-    "source.max_bytes",
-    "sink.max_bytes",
     "inference.max_nodes",
     "inference.max_work",
     "inference.unsolved",
@@ -28,15 +28,15 @@ FREE = (
 LABEL_BYTES = 250_000_000
 """The default of labels.max_bytes, which is not named: checkpoints from before there was one go on."""
 
-_REPLACEABLE = {
-    "source.path",
-    "source.bootstrap",
-    "source.patience",
-    "source.gaps",
-    "sink.bootstrap",
+_ALWAYS = {
+    "source.topic": None,
+    "source.group": None,
+    "source.shared": False,
+    "source.order": "journal",
+    "source.start": "beginning",
+    "sink.topic": None,
 }
-"""What says how to get at the data, and not which they are: a file is known by what was read of it."""
-
+"""What stands for keys that a source or sink of this kind has not: once all kinds had them."""
 
 _FACTS = "source.background"
 _CONTENTS = ("model", "learner.start", _FACTS)
@@ -50,7 +50,7 @@ def fingerprint(config: Config, model: str) -> dict[str, Any]:
     with what it includes, the background facts and the file started from stand as SHA-256. Raises
     OSError if one of these files is gone.
     """
-    values = dict(leaves(config.as_dict()))
+    values = _ALWAYS | dict(leaves(config.as_dict()))
     for key in FREE:
         del values[key]
     if config.dialect == "alchemy":
@@ -61,8 +61,10 @@ def fingerprint(config: Config, model: str) -> dict[str, Any]:
         del values["inference.engine"]
     for key in ("source.only", "source.without"):
         values[key] = values[key] and sorted(set(values[key]))
+    replaceable = {f"source.{key}" for key in config.source.replaceable}
+    replaceable |= {f"sink.{key}" for key in config.sink.replaceable}
     for key in list(values):
-        if key.startswith(("source.security", "sink.security")) or key in _REPLACEABLE:
+        if ".".join(key.split(".")[:2]) in replaceable:
             del values[key]
     start = config.learner.start
     values["model"] = _digest(model.encode())
@@ -116,3 +118,19 @@ def show(value: Any) -> str:
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+class MismatchError(OnlinesrlError):
+    """A checkpoint is of another configuration."""
+
+    exit_code = 78
+
+
+def check_fingerprint(path: Path, differences: Sequence[str]) -> None:
+    """Raise MismatchError where a checkpoint is of another configuration."""
+    if differences:
+        listing = "\n  ".join(differences)
+        raise MismatchError(
+            f"{path}: made with another configuration:\n  {listing}\n"
+            "go back to it, choose another output, or start over with --fresh"
+        )

@@ -1,14 +1,16 @@
 """The keys of a configuration as a table for people, made from the schema: `onlinesrl guide config`.
 
-What a key means is the docstring under it in `onlinesrl.schema`; the file is read when it is asked for.
+What a key means is the docstring under it where its section is defined; that file is read when it is
+asked for.
 """
 
 from __future__ import annotations
 
 import ast
 import json
+import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +19,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from onlinesrl import schema
+from onlinesrl.section import Section, kind_of, sections_of
 
 _HEADINGS = ("key", "default", "[what it may be] what it means")
 _NARROWEST = 30
@@ -32,7 +35,7 @@ class Row(NamedTuple):
     meaning: str
 
 
-class Section(NamedTuple):
+class Part(NamedTuple):
     """The keys of a section, whose name is empty for a configuration's own."""
 
     name: str
@@ -41,37 +44,71 @@ class Section(NamedTuple):
 
 
 @cache
-def meanings() -> Mapping[tuple[str, str], str]:
-    """Return what every key means, by the name of its section's class and its own."""
+def _meanings(module: str) -> Mapping[tuple[str, str], str]:
+    """Return what the keys of a module's sections mean, by section and key."""
     found = {}
-    for section in ast.parse(Path(schema.__file__).read_text(encoding="utf-8")).body:
+    text = Path(str(sys.modules[module].__file__)).read_text(encoding="utf-8")
+    for section in ast.parse(text).body:
         if isinstance(section, ast.ClassDef):
-            for key, text in zip(section.body, section.body[1:], strict=False):
-                if isinstance(key, ast.AnnAssign) and isinstance(text, ast.Expr):
-                    said = " ".join(ast.literal_eval(text.value).split()).removesuffix(".")
-                    found[section.name, ast.unparse(key.target)] = said
+            for key, said in zip(section.body, section.body[1:], strict=False):
+                if isinstance(key, ast.AnnAssign) and isinstance(said, ast.Expr):
+                    words = " ".join(ast.literal_eval(said.value).split()).removesuffix(".")
+                    found[section.name, ast.unparse(key.target)] = words
     return found
 
 
-def sections() -> Iterator[Section]:
+def meaning(section: type[BaseModel], key: str) -> str:
+    """Return what a key of a section means, which a section that it is derived from may say."""
+    places = (place for place in section.__mro__ if issubclass(place, Section))
+    said = (_meanings(place.__module__).get((place.__name__, key)) for place in places)
+    return next(filter(None, said), "")
+
+
+def sections() -> Iterator[Part]:
     """Yield the sections of a configuration; one that was there before is a key of its section."""
-    whole = schema.Config.model_json_schema()
-    definitions = {"Config": whole, **whole["$defs"]}
-    waiting: list[tuple[str, type[BaseModel]]] = [("", schema.Config)]
-    seen = set()
+    waiting: list[tuple[str, list[type[BaseModel]]]] = [("", [schema.Config])]
+    seen = set[type[BaseModel]]()
     while waiting:
-        name, section = waiting.pop(0)
-        described, rows, inner = definitions[section.__name__], [], []
-        for key, field in section.model_fields.items():
-            kind, dotted = schema.section_of(field.annotation), f"{name}.{key}".removeprefix(".")
-            if kind is None or kind in seen:
-                allowed = _kind(described["properties"][key]) if kind is None else "section"
-                rows.append(Row(dotted, _default(field), allowed, _meaning(section, dotted)))
+        name, kinds = waiting.pop(0)
+        rows, inner = [], []
+        for key in dict.fromkeys(key for kind in kinds for key in kind.model_fields):
+            having = [kind for kind in kinds if key in kind.model_fields]
+            dotted = f"{name}.{key}".removeprefix(".")
+            found = sections_of(having[0].model_fields[key].annotation)
+            if found and not seen.issuperset(found):
+                seen |= set(found)
+                inner.append((dotted, found))
             else:
-                seen.add(kind)
-                inner.append((dotted, kind))
-        yield Section(name, described["description"].partition("\n")[0].replace("`", ""), rows)
+                rows.append(_row(dotted, having, len(having) < len(kinds)))
+        yield Part(name, _described(kinds), rows)
         waiting = inner + waiting
+
+
+def _described(kinds: Sequence[type[BaseModel]]) -> str:
+    """Return what a section is: what its kinds have in common says so."""
+    common = next(place for place in kinds[0].__mro__ if all(issubclass(k, place) for k in kinds))
+    return str(common.__doc__).partition("\n")[0].replace("`", "")
+
+
+def _row(dotted: str, having: Sequence[type[BaseModel]], some: bool) -> Row:
+    """Return the row of a key that these kinds of a section have; ``some`` others have not."""
+    *of, key = dotted.split(".")
+    field, place = having[0].model_fields[key], (*of, key)
+    allowed = ["section"]
+    if not sections_of(field.annotation):
+        allowed = [_kind(_properties(kind)[key]) for kind in having]
+    said = f"{', '.join(map(kind_of, having))}: " if some else ""
+    said += meaning(having[0], key)
+    for language, keys in (("Markov logic", schema.MARKOV_LOGIC_ONLY), ("PSL", schema.PSL_ONLY)):
+        said += f"; {language} only" if place in keys else ""
+    return Row(dotted, _default(field), " | ".join(dict.fromkeys(allowed)), said)
+
+
+@cache
+def _properties(kind: type[BaseModel]) -> Mapping[str, Any]:
+    """Return what JSON schema says of a section's keys."""
+    found: Mapping[str, Any] = kind.model_json_schema()["properties"]
+    return found
 
 
 def _default(field: FieldInfo) -> str:
@@ -81,18 +118,12 @@ def _default(field: FieldInfo) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _meaning(section: type[BaseModel], dotted: str) -> str:
-    *of, key = dotted.split(".")
-    place, only = (*of, key), ""
-    for language, keys in (("Markov logic", schema.MARKOV_LOGIC_ONLY), ("PSL", schema.PSL_ONLY)):
-        only += f"; {language} only" if place in keys else ""
-    return meanings().get((section.__name__, key), "") + only
-
-
 def _kind(described: Mapping[str, Any]) -> str:
     """Say in a few words what a JSON schema allows."""
     if "anyOf" in described:
         return " | ".join(map(_kind, described["anyOf"]))
+    if "const" in described:
+        return str(described["const"])
     if "enum" in described:
         return " | ".join(described["enum"])
     if described.get("maximum") == 1:

@@ -15,13 +15,13 @@ from onlinesrl.config import Config
 from onlinesrl.errors import DataError, ExampleError
 from onlinesrl.ground.advice import largest
 from onlinesrl.ground.domains import undeclared
+from onlinesrl.inputs import make_reader
 from onlinesrl.lang.example import Example, Label
 from onlinesrl.learn.learner import Learner, Outcome
 from onlinesrl.learn.online import OnlineLearner
 from onlinesrl.metrics import Metrics
 from onlinesrl.progress import say, warn
 from onlinesrl.session import compile_kernels, new_learner, trained_learner
-from onlinesrl.sources import make_reader
 from onlinesrl.stream.examples import READ_BYTES, Item, Reader, micro_batch
 from onlinesrl.stream.files import Record
 

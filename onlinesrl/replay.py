@@ -26,7 +26,7 @@ from onlinesrl.lang.dialect import ALCHEMY, Dialect
 from onlinesrl.stream.examples import Reader
 from onlinesrl.stream.files import MAX_BYTES, FileSource, Record
 from onlinesrl.stream.folder import storage_errors
-from onlinesrl.stream.loop import Stopped, Stopper
+from onlinesrl.stream.stopper import Stopped, Stopper
 
 PENDING = 5000
 BROKER_SECONDS = 10

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    SecretStr,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from onlinesrl.errors import ConfigError
 from onlinesrl.fingerprint import LABEL_BYTES, fingerprint
+from onlinesrl.section import Section as _Section
+from onlinesrl.sinks import AnySink
+from onlinesrl.sinks.file import FileSinkSection
+from onlinesrl.sources import AnySource
 from onlinesrl.values import (
-    STDIN,
     AnyPath,
     Count,
     Existing,
     File,
-    Files,
-    Groups,
-    Inputs,
     Name,
     Names,
     Natural,
@@ -65,55 +55,6 @@ PSL_ONLY = (("inference", "targets"),)
 DialectName = Literal["alchemy", "tuffy", "rockit", "pracmln", "pracmln-standard", "lomrf"]
 
 
-class _Section(BaseModel):
-    """A frozen section of the configuration; an empty one has its defaults."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _empty(cls, values: object) -> object:
-        return {} if values is None else values
-
-
-def section_of(annotation: Any) -> type[BaseModel] | None:
-    """Return the section that a key is, if it is one; an optional one is a union."""
-    kinds = (annotation, *get_args(annotation))
-    return next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
-
-
-class Security(_Section):
-    """How to be let in by Kafka: kafka-python's own keys, passed on as they are."""
-
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    """how the connection is made safe."""
-    ssl_cafile: Name | None = None
-    """certificates of the authorities to trust; null: the system's."""
-    ssl_certfile: Name | None = None
-    """the client's own certificate."""
-    ssl_keyfile: Name | None = None
-    """the private key of ssl_certfile."""
-    ssl_password: SecretStr | None = None
-    """the password of ssl_keyfile."""
-    ssl_check_hostname: bool = True
-    """whether the certificate must be that of the host."""
-    sasl_mechanism: Name | None = None
-    """how the client says who it is, such as SCRAM-SHA-512 or PLAIN."""
-    sasl_plain_username: Name | None = None
-    """the name to log in with."""
-    sasl_plain_password: SecretStr | None = None
-    """the password to log in with."""
-
-    def settings(self) -> dict[str, Any]:
-        """Return what a client is given."""
-        values = {name: getattr(self, name) for name in type(self).model_fields}
-        return {
-            name: value.get_secret_value() if isinstance(value, SecretStr) else value
-            for name, value in values.items()
-            if value is not None
-        }
-
-
 class Labels(_Section):
     """Truth that comes after its example: on ``topic``, or further down the stream."""
 
@@ -123,102 +64,6 @@ class Labels(_Section):
     """how many examples may wait for their truth; past it the oldest are given up."""
     max_bytes: Count = LABEL_BYTES
     """how many bytes of JSON these may take, with their predictions; past it the oldest are given up."""
-
-
-class Sink(_Section):
-    """Where predictions go: ``predictions.jsonl`` in the run folder, or a topic."""
-
-    kind: Literal["file", "kafka"] = "file"
-    """predictions.jsonl in the run folder, or a topic of Kafka."""
-    topic: Name | None = None
-    """kafka: the topic that predictions go to."""
-    bootstrap: Name | None = None
-    """kafka: host:port of a broker; null: the source's."""
-    security: Security | None = None
-    """kafka: how to be let in; null: as for the source."""
-    max_bytes: Count = 1_000_000
-    """kafka: the longest prediction; a longer one, or one longer than the topic takes, is a dead letter."""
-
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
-        if self.kind == "kafka" and self.topic is None:
-            raise ValueError("topic: missing; expected the topic that predictions go to")
-        if self.kind == "file" and self.topic is not None:
-            raise ValueError("kind: missing; a sink with a topic is of kind kafka")
-        return self
-
-
-class Source(_Section):
-    """Where the examples come from."""
-
-    kind: Literal["file", "kafka"] = "file"
-    """files and standard input, or a topic of Kafka."""
-    path: Inputs | None = None
-    """file: a file, a folder, a pattern such as "day*.jsonl" or a list of them, read in this
-    order; "-" (quoted): standard input."""
-    background: Files | None = None
-    """databases (.db) of facts that every example has, as if it brought a copy of them."""
-    bootstrap: Name | None = None
-    """kafka: host:port of a broker."""
-    topic: Name | None = None
-    """kafka: the topic; the value of each record is an example, tombstones are passed over."""
-    group: Name | None = None
-    """kafka: the consumer group that is told how far the checkpoints are."""
-    shared: bool = False
-    """kafka: runs of this group divide the partitions, and each record is learned by one of
-    them."""
-    order: Literal["journal", "arrival"] = "journal"
-    """kafka: note the order in which several partitions were read in order.jsonl, so that a run
-    can be repeated; or do not."""
-    start: Literal["beginning", "end"] = "beginning"
-    """kafka: where a new run begins."""
-    gaps: Literal["stop", "skip"] = "stop"
-    """kafka: what to do where records were deleted before they were read."""
-    patience: str = "5m"
-    """kafka: for how long brokers may be away."""
-    security: Security = Security()
-    only: Groups | None = None
-    """the groups to read, all others are left out; null or []: all."""
-    without: Groups | None = None
-    """the groups to leave out; null or []: none."""
-    max_bytes: Count = 8_000_000
-    """the longest example, in bytes; a longer one is bad."""
-
-    @property
-    def patience_seconds(self) -> float:
-        """For how long brokers may be away."""
-        return duration(self.patience) or 0.0
-
-    @field_validator("patience")
-    @classmethod
-    def _time(cls, patience: str) -> str:
-        if duration(patience) is None:
-            raise ValueError("expected a time such as 30s or 5m")
-        return patience
-
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
-        if self.kind == "file" and self.path is None:
-            raise ValueError(
-                "path: missing; expected the files of examples, or - for standard input"
-            )
-        if self.kind == "file" and self.topic is not None:
-            raise ValueError("topic: a source with a topic is of kind kafka")
-        if self.kind == "kafka" and self.path is not None:
-            raise ValueError("path: a source of kind kafka has a topic and no path")
-        if self.kind == "kafka" and (self.bootstrap is None or self.topic is None):
-            missing = "topic" if self.topic is None else "bootstrap"
-            raise ValueError(f"{missing}: missing; a source of kind kafka has one")
-        if self.shared and self.group is None:
-            raise ValueError("group: missing; a shared source is shared with the group's members")
-        return self
-
-    @field_validator("path")
-    @classmethod
-    def _alone(cls, path: tuple[Path, ...] | None) -> tuple[Path, ...] | None:
-        if path is not None and STDIN in path and len(path) > 1:
-            raise ValueError("- (standard input) cannot be one of several")
-        return path
 
 
 class Learner(_Section):
@@ -365,12 +210,12 @@ class Config(_Section):
     """how the model and .db files are written; weights files are Alchemy's in any case."""
     query: Names
     """the predicates to predict."""
-    source: Source
+    source: AnySource
     """a section with the path of the examples."""
     output: AnyPath
     """the run folder; the default is runs/ and the name of the configuration."""
     labels: Labels | None = None
-    sink: Sink = Sink()
+    sink: AnySink = FileSinkSection()
     learner: Learner = Learner()
     inference: Inference = Inference()
     checkpoint: Checkpoint = Checkpoint()
@@ -385,21 +230,8 @@ class Config(_Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        topic = self.source.topic
-        labels = self.labels.topic if self.labels is not None else None
-        if labels is not None and topic is None:
-            raise ValueError("labels.topic: labels of a topic belong to a source of kind kafka")
-        if labels is not None and labels == topic:
-            raise ValueError("labels.topic: leave it out where labels are on the source's topic")
-        here = self.sink.bootstrap in (None, self.source.bootstrap)
-        if self.sink.topic is not None and here and self.sink.topic in (topic, labels):
-            raise ValueError("sink.topic: predictions would be read again; expected another topic")
-        if self.source.shared and self.labels is not None:
-            raise ValueError("labels: a shared source has none: they may go to another run")
-        if self.source.shared and self.checkpoint.keep < 2:
-            raise ValueError(
-                "checkpoint.keep: expected at least 2: a shared run may have to go back"
-            )
+        self.source.check(self)
+        self.sink.check(self)
         return self
 
     @property

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from onlinesrl.config import Config, mismatch
 from onlinesrl.errors import ModelError, StorageError
+from onlinesrl.fingerprint import check_fingerprint
 from onlinesrl.ground.grounder import Limits
 from onlinesrl.ground.plan import compile_program
 from onlinesrl.infer.engine import MapEngine, MarginalEngine
 from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Mpe
 from onlinesrl.infer.walksat import WalkSat
+from onlinesrl.inputs import background, check_apart, make_reader
 from onlinesrl.interrupt import Interrupted, leavable, polled
 from onlinesrl.kernels.jit import told_of_compiling
 from onlinesrl.lang import mln
@@ -33,13 +35,15 @@ from onlinesrl.learn.updates import UPDATES
 from onlinesrl.learn.worlds import Inference
 from onlinesrl.progress import Progress, Warn, acknowledge, warn
 from onlinesrl.results import read_summary, write_results
-from onlinesrl.sources import background, check_apart, kafka_sink, make_reader
 from onlinesrl.stream import checkpoint
 from onlinesrl.stream.examples import Item, Reader
 from onlinesrl.stream.folder import RunFolder
 from onlinesrl.stream.labels import Labels
-from onlinesrl.stream.loop import Rebalanced, Run, Schedule, Stopper, check_fingerprint
+from onlinesrl.stream.loop import Run
+from onlinesrl.stream.protocols import Rebalanced, Source
 from onlinesrl.stream.requests import Requests
+from onlinesrl.stream.schedule import Schedule
+from onlinesrl.stream.stopper import Stopper
 
 if TYPE_CHECKING:
     from onlinesrl.stream.exporter import Board
@@ -274,7 +278,7 @@ def _check_weighted(path: Path, program: Program) -> None:
 def _from_checkpoint(config: Config, path: Path, margins: bool) -> Learner:
     saved = load_checkpoint(path)
     learner = make_learner(config, margins=margins)
-    check_fingerprint(saved, _mismatch(config, learner, saved, ("model", "query")))
+    check_fingerprint(saved.path, _mismatch(config, learner, saved, ("model", "query")))
     learner.restore(saved.header["learner"], saved.arrays)
     return learner
 
@@ -433,13 +437,13 @@ def _summary_of(saved: checkpoint.Checkpoint, folder: RunFolder) -> dict[str, An
 
 
 def _accepted(
-    folder: RunFolder, source: Any, fingerprint: dict[str, Any]
+    folder: RunFolder, source: Source, fingerprint: dict[str, Any]
 ) -> checkpoint.Checkpoint | None:
     """Return the newest checkpoint that the source lets the run go on from, if there is one."""
 
     def accepts(saved: checkpoint.Checkpoint) -> bool:
-        check_fingerprint(saved, mismatch(saved.header["fingerprint"], fingerprint))
-        return bool(source.accepts(saved.header["position"], saved.number))
+        check_fingerprint(saved.path, mismatch(saved.header["fingerprint"], fingerprint))
+        return source.accepts(saved.header["position"], saved.number)
 
     return checkpoint.latest(folder.checkpoints, warn, accepts)
 
@@ -465,13 +469,13 @@ def _make_run(  # noqa: PLR0913, PLR0917 - what a run is made of
         folder,
         schedule,
         config.fingerprint(learner.model_text),
+        config.sink.make(config, lambda: stopper.asked, warn),
         options.strict,
         config.limits.bad_share,
         config.limits.crashes,
         settle=config.inference.unsolved == "stop",
         until=options.until if isinstance(options.until, int) else None,
         labels=Labels(config.labels.pending, config.labels.max_bytes) if config.labels else None,
-        sink=kafka_sink(config, lambda: stopper.asked),
     )
 
 

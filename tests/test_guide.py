@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 
 from onlinesrl import guide
 from onlinesrl.cli import app
-from onlinesrl.schema import Config, section_of
+from onlinesrl.schema import Config
+from onlinesrl.section import sections_of
 
 ROWS = {row.key: row for section in guide.sections() for row in section.rows}
 
@@ -17,11 +18,11 @@ ROWS = {row.key: row for section in guide.sections() for row in section.rows}
 def keys(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every key that a configuration may have, and its default."""
     for name, field in section.model_fields.items():
-        inner = section_of(field.annotation)
-        if inner is None or prefix + name == "sink.security":  # as source.security
+        inner = sections_of(field.annotation)
+        if not inner or prefix + name == "sink.security":  # as source.security
             yield prefix + name, field
-        else:
-            yield from keys(inner, f"{prefix}{name}.")
+        for kind in inner if prefix + name != "sink.security" else ():
+            yield from keys(kind, f"{prefix}{name}.")
 
 
 def test_every_key_is_there_with_a_meaning() -> None:
@@ -39,9 +40,9 @@ def test_every_key_is_there_with_a_meaning() -> None:
     [
         ("model", "-", "path"),
         ("batch", "64", "integer >= 1"),
-        ("source.kind", "file", "file | kafka"),
+        ("source.kind", "file", "file | kafka | socket"),
         ("source.shared", "false", "true | false"),
-        ("source.path", "null", "list | null"),
+        ("source.path", "-", "list"),
         ("source.security.ssl_password", "null", "password | null"),
         ("learner.sigma", "0.01", "number > 0"),
         ("limits.bad_share", "0.1", "0 to 1"),

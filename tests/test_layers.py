@@ -9,15 +9,15 @@ PACKAGE = Path(__file__).parents[1] / "onlinesrl"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [
-    {"arrays", "errors", "interrupt", "yamltree"},
+    {"arrays", "errors", "interrupt", "yamltree", "values", "section"},
     {"kernels", "lang", "metrics", "ranking", "confusion"},
     {"ground"},
     {"infer"},
     {"learn", "testing"},
-    {"schema", "fingerprint", "values", "config", "guide"},
     {"stream"},
+    {"schema", "fingerprint", "config", "guide", "sources", "sinks"},
     {"progress", "report"},
-    {"results", "sources"},
+    {"results", "inputs"},
     {"session", "held_out", "inspect", "inference", "psl_inference", "replay"},
     {"operate", "serve"},
     {"cli"},

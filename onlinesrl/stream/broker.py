@@ -8,10 +8,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from threading import Thread
 from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient, TopicPartition
@@ -19,7 +18,8 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import AuthorizationError, KafkaError, SaslAuthenticationFailedError
 
 from onlinesrl.errors import UnavailableError
-from onlinesrl.stream.loop import Stopped
+from onlinesrl.stream.aside import aside
+from onlinesrl.stream.stopper import Stopped
 
 Client = TypeVar("Client")
 T = TypeVar("T")
@@ -161,20 +161,6 @@ class Broker:
             )
             for topic in found
         }
-
-
-def aside(work: Callable[[], T]) -> Future[T]:
-    """Begin work on a thread that is left behind if it never comes back."""
-    future: Future[T] = Future()
-
-    def settle() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
-
-    Thread(target=settle, daemon=True).start()
-    return future
 
 
 def name_of(place: TopicPartition) -> str:

@@ -23,6 +23,7 @@ from onlinesrl.lang.example import (
 )
 from onlinesrl.stream.choice import Choice
 from onlinesrl.stream.files import Record
+from onlinesrl.stream.protocols import Source
 
 Content: TypeAlias = Example | ExampleError | Label | None
 """What a record is: None for one without a value."""
@@ -66,7 +67,7 @@ class Reader:
 
     def __init__(  # noqa: PLR0913, PLR0917 - the choices of a source
         self,
-        source: Any,
+        source: Source,
         query: Collection[str],
         only: Sequence[str] | None = None,
         without: Sequence[str] | None = None,

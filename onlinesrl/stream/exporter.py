@@ -24,7 +24,8 @@ from prometheus_client.registry import Collector
 from onlinesrl.errors import PortError
 from onlinesrl.stream import checkpoint
 from onlinesrl.stream.examples import Item
-from onlinesrl.stream.loop import Run, Stopper
+from onlinesrl.stream.loop import Run
+from onlinesrl.stream.stopper import Stopper
 
 HAND_OVER_SECONDS = 1.0
 PATIENCE_SECONDS = 0.05

@@ -24,6 +24,7 @@ from onlinesrl.errors import StorageError
 from onlinesrl.stream.folder import storage_errors
 from onlinesrl.stream.ledger import AGAIN, Ledger, Read, compare, path_of, taken
 from onlinesrl.stream.opened import READ_ERRORS, STANDARD_INPUT, WAIT_SECONDS, Opened, unreadable
+from onlinesrl.stream.protocols import Source
 
 MAX_BYTES = 16 << 20
 LOOK_SECONDS = 1.0
@@ -54,7 +55,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     sha256: str = ""
 
 
-class FileSource:
+class FileSource(Source):
     """Records from files, folders, patterns and standard input, in the order given.
 
     Blank lines are skipped. A line (or world) of more than `max_bytes` comes as a Record that is
@@ -63,8 +64,6 @@ class FileSource:
     to the end is noted in ``ledger``. ``say`` is told what a person should know of the order.
     Raises StorageError for paths that do not exist and, unless live, for those without examples.
     """
-
-    shared = False
 
     def __init__(
         self,
@@ -79,7 +78,7 @@ class FileSource:
         self.live = live
         self.ledger = None if ledger is None else Ledger(ledger)
         self.say = say
-        self.files = self._listed()
+        self.files: list[str] = self._listed()
         self.said: set[str] = set()
         self._left: list[Read] = []
         self._index = -1
@@ -125,27 +124,10 @@ class FileSource:
             now = self._left[0] if self._opened is None else taken(self._opened)
         return {"file": index, **msgspec.to_builtins(now)}
 
-    def open(self, position: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Return where reading begins: at the position, None at the start."""
-        return position
-
-    def during(self, work: Callable[[], Any]) -> Any:
-        """Do work of the run's."""
-        return work()
-
-    def lag(self) -> dict[str, int]:
-        """Return how far the ends of live partitions are ahead: there are none."""
-        return {}
-
-    def accepts(self, position: dict[str, Any] | None, number: int) -> bool:
-        """Tell whether a run may go on from its checkpoint."""
-        return True
-
-    def acknowledge(self, position: dict[str, Any] | None, number: int) -> None:
-        """Take note that a checkpoint holds the position."""
-
-    def close(self) -> None:
-        """Let go of what is open: files are closed when they have been read."""
+    @property
+    def over(self) -> bool:
+        """Whether there is no more than has come."""
+        return not self.live or STANDARD_INPUT in self.files
 
     # the order of files ---------------------------------------------------------------------------
 
@@ -177,7 +159,7 @@ class FileSource:
     def _next(self) -> Generator[None, None, bool]:
         """Open the next file, if need be after waiting for it; returns False where there is none."""
         while self._index + 1 >= len(self.files):
-            if not self.live or STANDARD_INPUT in self.files:
+            if self.over:
                 return False
             yield None
             time.sleep(WAIT_SECONDS)
@@ -212,7 +194,7 @@ class FileSource:
         while True:
             raw = next_line(limit)
             if raw is None and opened.ended:
-                if not self.live or file == STANDARD_INPUT:
+                if self.over:
                     break
                 if followed and not opened.unfinished:
                     return

@@ -16,6 +16,7 @@ from concurrent.futures import wait
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+import msgspec
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import (
     AuthorizationError,
@@ -27,8 +28,12 @@ from kafka.errors import (
 )
 
 from onlinesrl.errors import DataError, ExampleError, LockedError, UnavailableError
-from onlinesrl.stream.broker import ANSWER_MS, AwayError, Broker, aside, bounds
+from onlinesrl.learn.learner import Outcome
+from onlinesrl.stream.aside import aside
+from onlinesrl.stream.broker import ANSWER_MS, AwayError, Broker, bounds
 from onlinesrl.stream.files import Record
+from onlinesrl.stream.folder import OutputFile
+from onlinesrl.stream.protocols import Sink
 
 TRANSACTION_MS = 30_000
 """After how long brokers give up a transaction whose process has died; others may wait for it."""
@@ -37,6 +42,7 @@ FLUSH_RECORDS = 5000
 AROUND = 512
 """The bytes that a record may have beside its key, its value and the name of where it comes from."""
 PAUSE_SECONDS = 0.5
+_encode = msgspec.json.Encoder().encode
 
 
 class FencedError(LockedError):
@@ -77,7 +83,7 @@ class _Written:
         return bool(waiting) and waiting[0] == number and waiting.popleft() == number
 
 
-class KafkaSink:
+class KafkaSink(Sink):
     """Writes predictions to a topic; ``state`` goes into the checkpoint and ``open`` comes back from it.
 
     Methods raise UnavailableError where brokers are away for longer than ``patience`` seconds or the
@@ -106,7 +112,7 @@ class KafkaSink:
         self._waiting: list[_Outgoing] = []
         self._flushed = time.monotonic()
 
-    def open(self, state: Mapping[str, Any] | None) -> None:
+    def open(self, state: Mapping[str, Any] | None, predictions: OutputFile) -> None:
         """Connect; shut out a process that still writes for this run, and see what it has written."""
         ends = self.broker.outlast(self._topic_ends, self.patience, self.say)
         self._waiting = []
@@ -204,8 +210,11 @@ class KafkaSink:
             consumer.close()
         return found
 
-    def fits(self, key: str, value: bytes, record: Record) -> None:
-        """Raise ExampleError where a prediction is longer than a record may be."""
+    def fits(self, name: str, record: Record) -> None:
+        """Raise ExampleError where a record of Kafka is too short for the name alone."""
+        self._check(name, b"", record)
+
+    def _check(self, key: str, value: bytes, record: Record) -> None:
         size = len(key.encode()) + len(value) + len(record.file.encode()) + AROUND
         if size > self.max_bytes:
             raise ExampleError(
@@ -213,12 +222,14 @@ class KafkaSink:
                 "unsent",
             )
 
-    def write(self, key: str, value: bytes, record: Record) -> None:
+    def write(self, record: Record, item: Any, outcome: Outcome) -> None:
         """Add a prediction, unless it is there already. Raises ExampleError where it is too long."""
+        prediction = outcome.prediction
         origin = (record.file, record.line)
-        if self._there.take(origin):
+        if prediction is None or self._there.take(origin):
             return
-        self.fits(key, value, record)
+        key, value = str(prediction.id), _encode(prediction)
+        self._check(key, value, record)
         self.sequence += 1
         headers = {
             "run": self.run,
@@ -236,10 +247,16 @@ class KafkaSink:
             len(self._waiting) >= FLUSH_RECORDS or time.monotonic() - self._flushed >= FLUSH_SECONDS
         )
 
-    def flush(
-        self, offsets: Mapping[TopicPartition, Any] | None = None, member: Any = None
-    ) -> None:
-        """Write what is waiting, all or nothing; and with it, for a group's ``member``, offsets."""
+    def flush(self) -> None:
+        """Write what is waiting, all or nothing."""
+        self._flush(None, None)
+
+    def commit(self, offsets: Mapping[TopicPartition, Any], member: Any) -> bool:
+        """Write what is waiting and, for a group's member, offsets: all or nothing."""
+        self._flush(offsets, member)
+        return True
+
+    def _flush(self, offsets: Mapping[TopicPartition, Any] | None, member: Any) -> None:
         started = time.monotonic()
         while self._waiting or offsets:
             try:

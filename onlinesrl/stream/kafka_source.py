@@ -27,7 +27,8 @@ from onlinesrl.errors import DataError, StorageError, UnavailableError
 from onlinesrl.stream.broker import ANSWER_MS, Broker, bounds, name_of, place_of, places_of
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.journal import Journal
-from onlinesrl.stream.loop import Stopped
+from onlinesrl.stream.protocols import Sink, Source
+from onlinesrl.stream.stopper import Stopped
 
 POLL_MS = 100
 MOST_RECORDS = 500
@@ -55,18 +56,17 @@ class Reading:
     max_bytes: int = 8_000_000
 
 
-class KafkaSource:
+class KafkaSource(Source):
     """The records of all partitions of some topics; ``read`` yields None when there is none just now.
 
     The order in which records of several partitions are taken is noted in the file ``journal``.
 
     A position is ``{"topics": identity by name, "offsets": next offset by partition}``, with how many
-    records were ``lost``. Methods raise
-    UnavailableError where brokers are away or a topic is missing, and DataError where a topic is not
-    the one that was read before, or records of it are gone.
+    records were ``lost``. Methods raise UnavailableError where brokers are away or a topic is missing,
+    and DataError where a topic is not the one that was read before, or records of it are gone.
     """
 
-    live, shared = True, False
+    live = True
 
     def __init__(
         self, broker: Broker, reading: Reading, journal: Path | None, say: Callable[[str], None]
@@ -376,15 +376,7 @@ class KafkaSource:
             for place, end in sorted(self._ends.items())
         }
 
-    def during(self, work: Callable[[], Any]) -> Any:
-        """Do work of the run's."""
-        return work()
-
-    def accepts(self, position: dict[str, Any], number: int) -> bool:
-        """Tell whether a run may go on from its checkpoint."""
-        return True
-
-    def acknowledge(self, position: dict[str, Any], number: int) -> None:
+    def acknowledge(self, position: dict[str, Any], number: int, sink: Sink) -> None:
         """Tell the group, for those who watch it, that a checkpoint holds the position."""
         if self.reading.group is not None:
             offsets = {

@@ -2,201 +2,31 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
-import signal
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from itertools import islice
-from types import FrameType
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any
 
 import msgspec
 
-from onlinesrl import __version__, interrupt
-from onlinesrl.errors import DataError, ExampleError, OnlinesrlError
+from onlinesrl import __version__
+from onlinesrl.errors import DataError, ExampleError
 from onlinesrl.lang.example import Example, Label
-from onlinesrl.learn.learner import Answered, Learner, Outcome, Prediction
+from onlinesrl.learn.learner import Answered, Learner, Outcome
 from onlinesrl.learn.learner import Item as Learned
 from onlinesrl.metrics import Metrics
 from onlinesrl.stream import checkpoint
-from onlinesrl.stream.answers import answer
 from onlinesrl.stream.crash import CrashNote
 from onlinesrl.stream.deadletter import DeadLetters
-from onlinesrl.stream.examples import READ_BYTES, Content, Item, Reader, micro_batch
+from onlinesrl.stream.examples import Content, Item, Reader, micro_batch
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.folder import OutputFile, RunFolder
 from onlinesrl.stream.labels import Labels, Waiting
-
-SHOWN = 8
-SHOWN_BYTES = READ_BYTES // SHOWN
-"""The longest example that is kept to be shown."""
-SHARE_EVERY = 128
-"""The share of bad examples is looked at after so many, and at the source's end."""
-_encode = msgspec.json.Encoder().encode
-
-
-class MismatchError(OnlinesrlError):
-    """A checkpoint is of another configuration."""
-
-    exit_code = 78
-
-
-class Rebalanced(Exception):
-    """The partitions of a group are divided anew: go on from the last checkpoint that it has taken."""
-
-
-class Work(NamedTuple):
-    """What to take, from which record, and what waits for its truth from then on."""
-
-    record: Record
-    item: Learned
-    waiting: Waiting | None = None
-
-    @property
-    def example(self) -> Example | ExampleError:
-        """The example, with its truth if that is there."""
-        return self.item.example if isinstance(self.item, Answered) else self.item
-
-
-class Sink(Protocol):
-    """Where predictions go, if not to a file: see ``kafka_sink``."""
-
-    @property
-    def due(self) -> bool:
-        """Tell whether it is time to flush."""
-        ...
-
-    def open(self, state: Mapping[str, Any] | None) -> None:
-        """Connect, to go on from a state."""
-        ...
-
-    def fits(self, key: str, value: bytes, record: Record) -> None:
-        """Raise ExampleError where a prediction is longer than may be."""
-        ...
-
-    def write(self, key: str, value: bytes, record: Record) -> None:
-        """Add a prediction. Raises ExampleError where it is longer than may be."""
-        ...
-
-    def flush(self, offsets: Mapping[Any, Any] | None = None, member: Any = None) -> None:
-        """Make durable what was added."""
-        ...
-
-    def state(self) -> dict[str, Any]:
-        """Return what a checkpoint is to hold."""
-        ...
-
-    def close(self) -> None:
-        """Disconnect."""
-        ...
-
-
-class Watcher(Protocol):
-    """Who is told how a run goes; it never changes what the run does."""
-
-    def reading(self, items: Iterator[Item | None], stopper: Stopper) -> Iterator[Item | None]:
-        """Pass on what the run reads: it changes only while it has an item and asks for no other."""
-        ...
-
-    def update(self, snapshot: Callable[[], dict[str, Any]], examples: int) -> None:
-        """Take note of progress; ``snapshot`` makes a metrics line if one is wanted."""
-        ...
-
-    def saved(self) -> None:
-        """Take note of a checkpoint."""
-        ...
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """When to save and when to write a line of metrics; None: by powers of two, or never."""
-
-    checkpoint_examples: int | None
-    checkpoint_seconds: float | None
-    keep: int
-    metrics_every: int | None
-    batch: int
-
-    def room(self, examples: int) -> int:
-        """Return how many examples may be taken before something is due: at most a batch."""
-        due = [self.batch, (1 << examples.bit_length()) - examples]
-        due.append(SHARE_EVERY - examples % SHARE_EVERY)
-        due += [n - examples % n for n in (self.metrics_every, self.checkpoint_examples) if n]
-        return min(due)
-
-    def metrics_due(self, examples: int) -> bool:
-        """Tell whether a line of metrics is due after so many examples."""
-        power = examples & (examples - 1) == 0
-        return power or bool(self.metrics_every and examples % self.metrics_every == 0)
-
-
-class Stopped(OnlinesrlError):
-    """A signal came while the run was waiting for its source, or for brokers that stay away."""
-
-    exit_code = 0
-
-
-class Stopper:
-    """SIGINT, SIGTERM and SIGHUP: the first asks to stop with a checkpoint, the second at once.
-
-    The first ends a search, whose example is then not taken (``interrupt``). While the run is
-    ``waiting`` for a file or a pipe, which may have nothing for hours, it raises Stopped. It calls
-    ``acknowledge`` and ``told``, too.
-    """
-
-    leaves_searches: ClassVar[bool] = True
-
-    def __init__(self) -> None:
-        self.asked = False
-        self.waiting = False
-        self.acknowledge: Callable[[], object] = lambda: None
-        self.told: Callable[[], object] = lambda: None
-        self.stack = ExitStack()
-
-    def __enter__(self) -> Stopper:
-        if self.leaves_searches:
-            self.stack.enter_context(interrupt.noted())
-        asking = [signal.SIGINT, signal.SIGTERM]
-        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup's wish is that it goes on
-            asking.append(signal.SIGHUP)
-        for number in asking:
-            self.stack.callback(signal.signal, number, signal.signal(number, self._ask))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stack.close()
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-        self.acknowledge()
-        self.told()
-        if self.waiting:
-            raise Stopped("stopped")
-        interrupt.note()
-
-
-@contextmanager
-def rare_collections() -> Iterator[None]:
-    """Spare a stream of short-lived examples the search for reference cycles, which has none to find.
-
-    What was there before is left out of it, and it runs once in 100,000 new objects: without this it
-    takes more time than the learning.
-    """
-    thresholds = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(100_000, *thresholds[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
+from onlinesrl.stream.protocols import Sink, Watcher
+from onlinesrl.stream.schedule import SHARE_EVERY, Schedule, rare_collections
+from onlinesrl.stream.stopper import Stopped, Stopper
+from onlinesrl.stream.work import Shown, Work
 
 
 class Run:
@@ -215,13 +45,13 @@ class Run:
         folder: RunFolder,
         schedule: Schedule,
         fingerprint: Mapping[str, Any],
+        sink: Sink,
         strict: bool = False,
         bad_share: float = 1.0,
         crashes: int = 0,
         settle: bool = False,
         until: int | None = None,
         labels: Labels | None = None,
-        sink: Sink | None = None,
     ):
         self.learner = learner
         self.reader = reader
@@ -241,7 +71,7 @@ class Run:
         self.saves = 0
         self.seconds = 0.0
         self.drained = self.finished = self.dry = False
-        self.shown: deque[tuple[Example, Outcome]] = deque(maxlen=SHOWN)
+        self.shown = Shown()
         self.predictions = OutputFile(folder.predictions)
         self.lines = OutputFile(folder.metrics)
         self.dead = DeadLetters(folder.deadletter)
@@ -266,7 +96,7 @@ class Run:
         self.learner.slowest.found = header.get("slowest", [])
         self.drained = self.finished = header["finished"]
         self.reader.choice.restore(header.get("groups", ()))
-        self.shown.extend(msgspec.convert(header["shown"], list[tuple[Example, Outcome]]))
+        self.shown.restore(header["shown"])
         self.saves = saved.number
         self.sink_state = header.get("sink")
         if self.labels is not None:
@@ -277,8 +107,7 @@ class Run:
 
     def save(self) -> None:
         """Make the outputs durable, then write state and position as one file. Raises Rebalanced."""
-        if self.sink is not None and not self.reader.source.shared:
-            self.sink.flush()
+        self.reader.source.flush(self.sink)
         for file in self._outputs().values():
             file.flush()
         learner, arrays = self.learner.save()
@@ -294,25 +123,17 @@ class Run:
             "seconds": self.seconds + time.monotonic() - self.started,
             "slowest": self.learner.slowest.found,
             "finished": self.finished,
-            "shown": msgspec.to_builtins(list(self.shown)),
+            "shown": self.shown.save(),
             "groups": self.reader.choice.save(),
         }
-        if self.sink is not None:
-            header["sink"] = self.sink.state()
+        if sink := self.sink.state():
+            header["sink"] = sink
         if self.labels is not None:
             header["labels"], waiting = self.labels.save()
             arrays |= waiting
         checkpoint.save(self.folder.checkpoints, self.saves, header, arrays, self.schedule.keep)
         self.saved_position = self.position
-        self.acknowledge()
-
-    def acknowledge(self) -> None:
-        """Tell the source of the checkpoint; where it is shared, along with the predictions."""
-        source = self.reader.source
-        if self.sink is not None and source.shared:
-            source.acknowledge_by(self.sink.flush, self.position, self.saves)
-        else:
-            source.acknowledge(self.position, self.saves)
+        self.reader.source.acknowledge(self.position, self.saves, self.sink)
 
     # the loop ------------------------------------------------------------------------------------
 
@@ -333,8 +154,8 @@ class Run:
                     self.predictions.flush(fsync=False)
                 if came or self.reader.source.live:
                     watcher.update(self.line, self.metrics.examples)
-                if self.sink is not None and self.sink.due and not self.reader.source.shared:
-                    self.sink.flush()
+                if self.sink.due:
+                    self.reader.source.flush(self.sink)
                 now = time.monotonic()
                 if condemned or self.save_due(now - saved_at):
                     self.save()
@@ -353,10 +174,9 @@ class Run:
         """Connect to what is live; where a new run begins there is saved before anything is learned."""
         source = self.reader.source
         self.position = source.open(self.position)
-        if self.sink is not None:
-            self.sink.open(self.sink_state)
+        self.sink.open(self.sink_state, self.predictions)
         self.saved_position = self.position
-        if self.saves == 0 and (source.live or self.sink is not None):
+        if self.saves == 0 and (source.live or self.sink.state()):
             self.save()
 
     def learn(self, batch: list[Item]) -> bool:
@@ -409,8 +229,8 @@ class Run:
             late = sum(isinstance(each.item, Answered) for each in work)
             self.metrics.add(tally, len(work) - late, late)
         self.metrics.tombstones += sum(item is None for _, item in batch[:read])
-        if work:
-            self.report_metrics()
+        if work and self.schedule.metrics_due(self.metrics.steps):
+            self.write_metrics()
         return condemned is not None, read
 
     def work(self, batch: Sequence[Item]) -> tuple[list[Work], int]:
@@ -448,9 +268,9 @@ class Run:
 
     def sendable(self, record: Record, item: Content) -> Content:
         """Return what was read, or why an example with such a name can have no prediction."""
-        if self.sink is not None and isinstance(item, Example):
+        if isinstance(item, Example):
             try:
-                self.sink.fits(str(item.id), b"", record)
+                self.sink.fits(str(item.id), record)
             except ExampleError as error:
                 return error
         return item
@@ -518,29 +338,17 @@ class Run:
                 continue
             if waiting is not None:
                 waiting.give_out(prediction)
-            if self.sink is None:
-                self.predictions.write(answer(record, item, outcome) + b"\n")
-            elif prediction is not None:
-                self.send(record, prediction)
-        labelled = (
-            (w.example, o)
-            for w, o in zip(reversed(work), reversed(outcomes), strict=True)
-            if isinstance(w.example, Example)
-            and w.example.truth is not None
-            and o.prediction is not None
-            and len(w.record.value) <= SHOWN_BYTES
-        )
-        self.shown.extend(reversed(list(islice(labelled, SHOWN))))
+            self.send(record, item, outcome)
+        self.shown.take(work, outcomes)
 
-    def send(self, record: Record, prediction: Prediction) -> None:
-        """Add a prediction to the sink; what does not fit there is a dead letter, though learned from."""
-        assert self.sink is not None
+    def send(self, record: Record, item: Example | ExampleError, outcome: Outcome) -> None:
+        """Have the sink write a prediction; what does not fit is a dead letter, though learned from."""
         try:
-            self.sink.write(str(prediction.id), _encode(prediction), record)
+            self.sink.write(record, item, outcome)
         except ExampleError as error:
             self.metrics.refuse(error.kind)
             reason = f"{error.reason}; it was learned from, and its prediction is nowhere"
-            self.dead.append(record, reason, str(prediction.id))
+            self.dead.append(record, reason, str(item.id) if isinstance(item, Example) else None)
 
     def refuse(self, work: Work, outcome: Outcome) -> None:
         """Put a bad example aside, or save and stop before it. Raises DataError."""
@@ -578,30 +386,14 @@ class Run:
             **(self.labels.counts() if self.labels is not None else {}),
         }
 
-    def report_metrics(self) -> None:
-        """Write a line of metrics where one is due."""
-        if self.schedule.metrics_due(self.metrics.steps):
-            self.write_metrics()
-
     def write_metrics(self) -> None:
-        """Write a line of metrics and begin a new window."""
-        self.lines.write(_encode(self.line()) + b"\n")
+        """Write a line of metrics, and begin a new window."""
+        self.lines.write(msgspec.json.encode(self.line()) + b"\n")
         self.metrics.next_window()
 
     def close(self) -> None:
         """Close the outputs and the note of crashes; the source stays open."""
-        if self.sink is not None:
-            self.sink.close()
+        self.sink.close()
         self.crash.close()
         for file in self._outputs().values():
             file.close()
-
-
-def check_fingerprint(saved: checkpoint.Checkpoint, differences: Sequence[str]) -> None:
-    """Raise MismatchError where a checkpoint is of another configuration."""
-    if differences:
-        listing = "\n  ".join(differences)
-        raise MismatchError(
-            f"{saved.path}: made with another configuration:\n  {listing}\n"
-            "go back to it, choose another output, or start over with --fresh"
-        )

@@ -8,26 +8,27 @@ from a checkpoint before it. Examples to predict leave no trace.
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock
 from types import FrameType
 from typing import Any, ClassVar
 
-from onlinesrl.errors import ExampleError, FolderError
+from onlinesrl.errors import ExampleError
 from onlinesrl.lang.example import Example
 from onlinesrl.learn.learner import Outcome
 from onlinesrl.stream.answers import answer
 from onlinesrl.stream.examples import micro_batch
-from onlinesrl.stream.files import FileSource, Record
-from onlinesrl.stream.folder import OutputFile, RunFolder, storage_errors, sync_folder
-from onlinesrl.stream.loop import Run, Stopper
-from onlinesrl.stream.opened import WAIT_SECONDS, Opened
+from onlinesrl.stream.files import Record
+from onlinesrl.stream.folder import OutputFile
+from onlinesrl.stream.loop import Run
+from onlinesrl.stream.opened import WAIT_SECONDS
+from onlinesrl.stream.protocols import Setting, Source
+from onlinesrl.stream.received import Received
+from onlinesrl.stream.stopper import Stopper
 
 WAITING = 128
 """Requests in the queue, past which no more are taken."""
@@ -70,10 +71,12 @@ class Requests(Stopper):
     """
 
     leaves_searches: ClassVar[bool] = False
+    ended = False
 
     def __init__(self) -> None:
         super().__init__()
         self.opened = self.closed = False
+        self.batch = 1
         self.predicting: float | None = None
         self._queue = SimpleQueue[Asked]()
         self._lock = Lock()
@@ -115,7 +118,16 @@ class Requests(Stopper):
         self.told()
         self.asked = not self.opened
 
+    def close(self) -> None:
+        """Nothing: the server is closed by whom it was opened."""
+
     # the run's side -------------------------------------------------------------------------------
+
+    def make(self, setting: Setting) -> Source:
+        """Return the source that a run has in what clients send."""
+        assert setting.folder is not None
+        self.batch = setting.batch
+        return Received(self, setting.folder.requests, "requests", setting)
 
     def serve(self, run: Run) -> None:
         """Let a run answer, which has not begun yet."""
@@ -128,19 +140,19 @@ class Requests(Stopper):
             asked, place = self._lines.pop(record.line)
             asked.answer(place, answer(record, item, outcome), outcome.prediction is None)
 
-    def next(self, journal: OutputFile, line: int, most: int) -> None:
+    def take(self, journal: OutputFile, line: int) -> None:
         """Wait, not for long, for requests: predict, and write what is to be learned to the journal.
 
         All that the journal has, which is so many lines, has been learned. It is as many requests as
-        have so many examples in all.
+        have a micro-batch's examples in all.
         """
         for number, (asked, place) in self._lines.items():  # left out, or the truth of another
             asked.answer(place, b'{"line":%d}' % number, False)
         self._lines = {}
         self.opened = True
-        self._taken = self._take(most)
+        self._taken = self._take()
         self.asked |= self.closed and not self._taken
-        self._predict([asked for asked in self._taken if not asked.learn], most)
+        self._predict([asked for asked in self._taken if not asked.learn])
         for asked in self._taken:
             for place, text in enumerate(asked.lines if asked.learn else ()):
                 line += 1
@@ -149,20 +161,20 @@ class Requests(Stopper):
         if self._lines:
             journal.flush()
 
-    def _take(self, most: int) -> list[Asked]:
+    def _take(self) -> list[Asked]:
         found: list[Asked] = []
         with suppress(Empty):
             found.append(self._queue.get(timeout=WAIT_SECONDS))
-            while sum(len(asked.lines) for asked in found) < most:
+            while sum(len(asked.lines) for asked in found) < self.batch:
                 found.append(self._queue.get_nowait())
         return [asked for asked in found if asked.done.set_running_or_notify_cancel()]
 
-    def _predict(self, requests: Sequence[Asked], most: int) -> None:
+    def _predict(self, requests: Sequence[Asked]) -> None:
         """Predict with the weights as they are, in micro-batches."""
         lines = [(asked, place) for asked in requests for place in range(len(asked.lines))]
         items = (self._item(asked.lines[place], place + 1) for asked, place in lines)
         first = 0
-        while batch := micro_batch(items, most)[0]:
+        while batch := micro_batch(items, self.batch)[0]:
             self.predicting = time.monotonic()
             examples = [item for _, item in batch if isinstance(item, Example | ExampleError)]
             outcomes = self.learner.predict(examples)
@@ -180,51 +192,3 @@ class Requests(Stopper):
         if not isinstance(found, Example | ExampleError):
             found = ExampleError("it is the truth of an example: there is nothing to predict")
         return record, found
-
-
-class RequestSource(FileSource):
-    """The journal of what clients sent to be learned from, which goes on with what they send.
-
-    Raises FolderError where the run went on from something else, StorageError as files do.
-    """
-
-    def __init__(
-        self,
-        requests: Requests,
-        folder: RunFolder,
-        max_bytes: int,
-        batch: int,
-        say: Callable[[str], None],
-    ) -> None:
-        self.requests = requests
-        self.folder = folder
-        self.batch = batch
-        self.journal = OutputFile(folder.requests)
-        with storage_errors(folder.requests, "write"):
-            _end_line(folder.requests, self.journal)
-            sync_folder(folder.path)
-        super().__init__([folder.requests], max_bytes, True, folder.files, say)
-
-    def accepts(self, position: dict[str, Any] | None, number: int) -> bool:
-        """Tell whether a run may go on from its checkpoint: it is one of this journal."""
-        if position is not None and Path(position["path"]).name != self.folder.requests.name:
-            raise FolderError(
-                f"{self.folder.path}: is a run over {position['path']}, not over requests; choose "
-                f"another output, and learner.start={self.folder.path} to go on from what it learned"
-            )
-        return True
-
-    def _wait(self, opened: Opened) -> None:
-        self.requests.next(self.journal, opened.line, self.batch)
-
-    def close(self) -> None:
-        """Close the journal."""
-        self.journal.close()
-
-
-def _end_line(path: Path, journal: OutputFile) -> None:
-    """End a line that was cut short: nobody was told of it, and it is a bad example now."""
-    with path.open("rb") as stream:
-        if stream.seek(0, os.SEEK_END) and stream.seek(-1, os.SEEK_END) and stream.read() != b"\n":
-            journal.write(b"\n")
-            journal.flush()

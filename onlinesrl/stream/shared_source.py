@@ -33,10 +33,11 @@ from kafka.errors import (
 )
 
 from onlinesrl.errors import DataError, UnavailableError
-from onlinesrl.stream.broker import ANSWER_MS, Broker, aside, bounds, name_of, place_of, places_of
+from onlinesrl.stream.aside import aside
+from onlinesrl.stream.broker import ANSWER_MS, Broker, bounds, name_of, place_of, places_of
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.kafka_source import LOOK_SECONDS, POLL_MS, KafkaSource, Reading
-from onlinesrl.stream.loop import Rebalanced
+from onlinesrl.stream.protocols import Rebalanced, Sink
 
 BREATH_SECONDS = 1.0
 """How long the run may work before the group hears from it again."""
@@ -76,8 +77,6 @@ class SharedSource(KafkaSource):
     the last checkpoint that the group is known to have taken. ``read`` and what acknowledges raise
     Rebalanced.
     """
-
-    shared = True
 
     def __init__(self, broker: Broker, reading: Reading, say: Callable[[str], None]) -> None:
         super().__init__(broker, reading, None, say)
@@ -273,20 +272,11 @@ class SharedSource(KafkaSource):
 
     # what the group takes ------------------------------------------------------------------------
 
-    def acknowledge(self, position: dict[str, Any], number: int) -> None:
-        """Have the group take a checkpoint."""
-        self.acknowledge_by(self._commit, position, number)
+    def flush(self, sink: Sink) -> None:
+        """Leave what the sink holds for the next commit, which the group may refuse."""
 
-    def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: object) -> None:
-        self.consumer.commit(dict(offsets), timeout_ms=ANSWER_MS)
-
-    def acknowledge_by(
-        self,
-        commit: Callable[[Mapping[TopicPartition, Any], Any], None],
-        position: dict[str, Any],
-        number: int,
-    ) -> None:
-        """Have the group take a checkpoint by ``commit``, which is told the offsets and the member.
+    def acknowledge(self, position: dict[str, Any], number: int, sink: Sink) -> None:
+        """Have the group take a checkpoint, along with the predictions where the sink can do that.
 
         Where that fails, it may have been taken all the same: the run leaves the group, so that it
         can ask again as another member. Raises UnavailableError when nothing is taken for too long.
@@ -299,7 +289,8 @@ class SharedSource(KafkaSource):
             self._runs[name] = runs
             offsets[place_of(name)] = OffsetAndMetadata(offset, json.dumps(runs), -1)
         try:
-            commit(offsets, self._member)
+            if not sink.commit(offsets, self._member):
+                self._commit(offsets)
         except (KafkaError, UnavailableError) as error:
             self.close_consumer()
             now = time.monotonic()
@@ -312,3 +303,6 @@ class SharedSource(KafkaSource):
         self._refused = None
         if offsets:
             self.taken = number
+
+    def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        self.consumer.commit(dict(offsets), timeout_ms=ANSWER_MS)

@@ -6,8 +6,6 @@ import pytest
 from onlinesrl.errors import ExampleError
 from onlinesrl.ground.plan import compile_program
 from onlinesrl.infer.brute import Brute
-from onlinesrl.infer.ilp import Ilp
-from onlinesrl.infer.mpe import Mpe
 from onlinesrl.kernels import structure
 from onlinesrl.lang.example import Example, ValuedAtom
 from onlinesrl.lang.mln import parse
@@ -19,7 +17,6 @@ from tests.learn.learners import exact, online
 
 
 def learner(text: str, *query: str, by=None, **inference) -> OnlineLearner:
-    engines = {"whole": Ilp(), "exact": Mpe(Ilp())}
     plan = compile_program(parse(text), query)
     return online(plan, inference=exact(**inference), by=by)
 

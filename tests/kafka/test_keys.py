@@ -13,11 +13,12 @@ SECURE = HEAD + "source:\n  kind: kafka\n  bootstrap: h:1\n  topic: t\n  securit
 CASES = [
     (
         HEAD + "source: {kind: kafka, topic: t}\n",
-        "run.yaml:3:1: source.bootstrap: missing; a source of kind kafka has one",
+        "run.yaml:3:1: source.bootstrap: missing; expected host:port of a broker",
     ),
     (
         HEAD + "source: {kind: kafka, bootstrap: 'h:1'}\n",
-        "run.yaml:3:1: source.topic: missing; a source of kind kafka has one",
+        "run.yaml:3:1: source.topic: missing; expected the topic; the value of each record is an "
+        "example, tombstones are passed over",
     ),
     (
         HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: ''}\n",
@@ -25,11 +26,12 @@ CASES = [
     ),
     (
         HEAD + "source: {kind: carafe, path: m.mln}\n",
-        "run.yaml:3:16: source.kind: expected 'file' or 'kafka', found 'carafe'",
+        "run.yaml:3:16: source.kind: expected 'file', 'kafka' or 'socket', found 'carafe'",
     ),
     (
         HEAD + "source: {kind: file, path: m.mln, topic: t}\n",
-        "run.yaml:3:1: source.topic: a source with a topic is of kind kafka",
+        "run.yaml:3:35: source.topic: not for kind file, but for kind kafka; known here: kind, "
+        "background, only, without, max_bytes, patience, bootstrap, security, path",
     ),
     (
         HEAD + "source: {path: m.mln}\nlabels: {topic: t}\n",
@@ -57,7 +59,14 @@ CASES = [
     ),
     (
         HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: t, path: m.mln}\n",
-        "run.yaml:3:1: source.path: a source of kind kafka has a topic and no path",
+        "run.yaml:3:51: source.path: not for kind kafka, but for kind file; known here: kind, "
+        "background, only, without, max_bytes, patience, bootstrap, security, topic, group, shared, "
+        "order, start, gaps",
+    ),
+    (
+        HEAD + "source: {path: m.mln, topik: t}\n",
+        "run.yaml:3:23: source.topik: unknown key; did you mean topic? known here: kind, background, "
+        "only, without, max_bytes, patience, bootstrap, security, path",
     ),
     (
         GOOD + "sink: {kind: kafka}\n",
@@ -65,7 +74,7 @@ CASES = [
     ),
     (
         GOOD + "sink: {topic: o}\n",
-        "run.yaml:4:1: sink.kind: missing; a sink with a topic is of kind kafka",
+        "run.yaml:4:8: sink.topic: not for kind file, but for kind kafka; known here: kind",
     ),
     (
         GOOD + "sink: {kind: kafka, topic: t}\n",

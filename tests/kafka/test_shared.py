@@ -19,9 +19,10 @@ from onlinesrl.errors import DataError, UnavailableError
 from onlinesrl.learn.online import OnlineLearner
 from onlinesrl.stream import kafka_sink, shared_source
 from onlinesrl.stream.broker import Broker
+from onlinesrl.stream.file_sink import FileSink
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.kafka_source import Reading
-from onlinesrl.stream.loop import Rebalanced
+from onlinesrl.stream.protocols import Rebalanced
 from onlinesrl.stream.shared_source import SharedSource
 from tests.kafka.broker import Cluster
 from tests.kafka.streams import add_partitions
@@ -354,7 +355,7 @@ def test_lag_is_of_the_partitions_that_the_member_has(
         except Rebalanced:  # the group divides anew when it likes
             records, position = [], opened(one)
     assert one.lag() == dict.fromkeys(everything, 0)
-    one.acknowledge(one.after(position, records), 1)
+    one.acknowledge(one.after(position, records), 1, FileSink())
     one.close()
     again = source(to_end=True)
     assert opened(again)["offsets"] == everything
@@ -367,16 +368,16 @@ def test_the_group_says_from_which_checkpoint_a_run_goes_on(
     one = source()
     position = opened(one)
     assert not one.accepts(position, 1)
-    one.acknowledge(position, 1)
+    one.acknowledge(position, 1, FileSink())
     assert one.accepts(position, 1)
     assert not one.accepts(position, 2)
-    one.acknowledge(position, 2)
+    one.acknowledge(position, 2, FileSink())
     later = one.after(position, [])
     assert one.accepts(later, 2)
     assert one.accepts(later | {"offsets": {}}, 3)
     with pytest.raises(DataError, match=r"behind checkpoint 2 of this run, and the newest .* is 1"):
         one.accepts(position, 1)
-    one.acknowledge(later, 3)
+    one.acknowledge(later, 3, FileSink())
     later = one.after(later, [])
     with pytest.raises(DataError, match="no longer knows checkpoint 3"):
         source("another").accepts(later, 3)
@@ -390,7 +391,7 @@ def test_a_partition_that_is_new_to_a_group_is_read_from_its_beginning(
     one = source(from_end=True)
     position = opened(one)
     assert set(position["offsets"].values()) == {RECORDS}
-    one.acknowledge(position, 1)
+    one.acknowledge(position, 1, FileSink())
     one.close()
     add_partitions(broker, topic, PARTITIONS + 1)
     broker.produce(topic, [(None, b"x", PARTITIONS)] * 5)
@@ -400,7 +401,7 @@ def test_a_partition_that_is_new_to_a_group_is_read_from_its_beginning(
         **{f"{topic}[{n}]": RECORDS for n in range(PARTITIONS)},
         f"{topic}[{PARTITIONS}]": 0,
     }
-    again.acknowledge(position, 1)
+    again.acknowledge(position, 1, FileSink())
     again.close()
     assert opened(source(from_end=True)) | {"run": ""} == position | {"run": ""}
 
@@ -412,7 +413,7 @@ def test_a_partition_that_was_there_when_the_group_began_is_read_from_its_end(
     one = source(from_end=True)
     position = opened(one)
     del position["offsets"][f"{topic}[1]"]
-    one.acknowledge(position, 1)
+    one.acknowledge(position, 1, FileSink())
     one.close()
     assert set(opened(source(from_end=True))["offsets"].values()) == {RECORDS}
 
@@ -441,15 +442,16 @@ def test_what_is_not_taken_for_too_long_ends_the_run(source: Callable[..., Share
     one.reading = replace(one.reading, patience=30.0)
     position = one.open(None)
 
-    def refuse(offsets: object, group_member: object) -> None:
-        raise UnavailableError("no")
+    class Refusing(FileSink):
+        def commit(self, offsets: object, member: object) -> bool:
+            raise UnavailableError("no")
 
     with pytest.raises(Rebalanced):
-        one.acknowledge_by(refuse, position, 1)
+        one.acknowledge(position, 1, Refusing())
     position = one.open(None)
     one.reading = replace(one.reading, patience=0.0)
     with pytest.raises(UnavailableError, match="has not taken checkpoint 1: no"):
-        one.acknowledge_by(refuse, position, 1)
+        one.acknowledge(position, 1, Refusing())
 
 
 @pytest.mark.parametrize(

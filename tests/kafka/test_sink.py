@@ -66,8 +66,8 @@ def test_predictions_on_a_partition_that_is_new_are_not_written_again(
 
         real = kafka_sink.KafkaSink.open
 
-        def open_(self: Any, state: Any) -> None:
-            real(self, {**state, "ends": {"0": state["ends"]["0"]}})
+        def open_(self: Any, state: Any, predictions: Any) -> None:
+            real(self, {**state, "ends": {"0": state["ends"]["0"]}}, predictions)
 
         def die(*_: Any) -> None:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.stream import checkpoint
-from onlinesrl.stream.loop import Schedule
+from onlinesrl.stream.schedule import Schedule
 
 interval = st.none() | st.integers(1, 50)
 

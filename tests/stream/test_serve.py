@@ -21,7 +21,8 @@ from conftest import Job, wait
 from onlinesrl import serve
 from onlinesrl.stream import checkpoint, requests
 from onlinesrl.stream.folder import RunFolder
-from onlinesrl.stream.requests import Asked, Requests, RequestSource, Unanswered, Untaken
+from onlinesrl.stream.protocols import Setting
+from onlinesrl.stream.requests import Asked, Requests, Unanswered, Untaken
 from tests.learn import trust
 from tests.waiting import PATIENCE, until
 
@@ -405,7 +406,8 @@ def test_a_line_is_on_the_disk_before_it_is_read(
 
     monkeypatch.setattr(os, "fsync", noting)
     with Requests() as queue, RunFolder(tmp_path / "run") as folder:
-        source = RequestSource(queue, folder, 1000, 10, print)
+        setting = Setting(folder, None, lambda: False, print, [], 1000, batch=10)
+        source = queue.make(setting)
         records = filter(None, source.read(None))
         assert str(folder.path) in synced
         queue.opened = True
@@ -478,7 +480,7 @@ def test_who_waits_when_a_run_ends_is_told() -> None:
         queue.opened = True
         taken, waiting, gone = (Asked([b"{}"], learn=True) for _ in range(3))
         assert queue.put(taken)
-        queue._taken = queue._take(1)
+        queue._taken = queue._take()
         assert queue.put(waiting)
         assert queue.put(gone)
         assert gone.done.cancel()

@@ -1,0 +1,24 @@
+"""Predictions to a file of the run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from onlinesrl.learn.learner import Outcome
+from onlinesrl.stream.answers import answer
+from onlinesrl.stream.files import Record
+from onlinesrl.stream.folder import OutputFile
+from onlinesrl.stream.protocols import Sink
+
+
+class FileSink(Sink):
+    """Writes a line for each example, a bad one too; the run cuts and flushes the file."""
+
+    def open(self, state: Mapping[str, Any] | None, predictions: OutputFile) -> None:
+        """Take the file."""
+        self.file = predictions
+
+    def write(self, record: Record, item: Any, outcome: Outcome) -> None:
+        """Write what is said of an example."""
+        self.file.write(answer(record, item, outcome) + b"\n")

@@ -1,0 +1,59 @@
+"""How a signal ends a run."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import FrameType
+from typing import ClassVar
+
+from onlinesrl import interrupt
+from onlinesrl.errors import OnlinesrlError
+
+
+class Stopped(OnlinesrlError):
+    """A signal came while the run was waiting for its source, or for brokers that stay away."""
+
+    exit_code = 0
+
+
+class Stopper:
+    """SIGINT, SIGTERM and SIGHUP: the first asks to stop with a checkpoint, the second at once.
+
+    The first ends a search, whose example is then not taken (``interrupt``). While the run is
+    ``waiting`` for a file or a pipe, which may have nothing for hours, it raises Stopped. It calls
+    ``acknowledge`` and ``told``, too.
+    """
+
+    leaves_searches: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.waiting = False
+        self.acknowledge: Callable[[], object] = lambda: None
+        self.told: Callable[[], object] = lambda: None
+        self.stack = ExitStack()
+
+    def __enter__(self) -> Stopper:
+        if self.leaves_searches:
+            self.stack.enter_context(interrupt.noted())
+        asking = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup's wish is that it goes on
+            asking.append(signal.SIGHUP)
+        for number in asking:
+            self.stack.callback(signal.signal, number, signal.signal(number, self._ask))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stack.close()
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+        self.acknowledge()
+        self.told()
+        if self.waiting:
+            raise Stopped("stopped")
+        interrupt.note()

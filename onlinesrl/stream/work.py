@@ -1,0 +1,62 @@
+"""The examples at hand: what is taken of them, and the few that are kept to be shown."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import msgspec
+
+from onlinesrl.errors import ExampleError
+from onlinesrl.lang.example import Example
+from onlinesrl.learn.learner import Answered, Outcome
+from onlinesrl.learn.learner import Item as Learned
+from onlinesrl.stream.examples import READ_BYTES
+from onlinesrl.stream.files import Record
+from onlinesrl.stream.labels import Waiting
+
+SHOWN = 8
+SHOWN_BYTES = READ_BYTES // SHOWN
+"""The longest example that is kept to be shown."""
+
+
+class Work(NamedTuple):
+    """What to take, from which record, and what waits for its truth from then on."""
+
+    record: Record
+    item: Learned
+    waiting: Waiting | None = None
+
+    @property
+    def example(self) -> Example | ExampleError:
+        """The example, with its truth if that is there."""
+        return self.item.example if isinstance(self.item, Answered) else self.item
+
+
+class Shown(deque[tuple[Example, Outcome]]):
+    """The last labelled examples and what came of them."""
+
+    def __init__(self) -> None:
+        super().__init__(maxlen=SHOWN)
+
+    def take(self, work: Sequence[Work], outcomes: Sequence[Outcome]) -> None:
+        """Keep the last of some examples."""
+        labelled = (
+            (each.example, outcome)
+            for each, outcome in zip(reversed(work), reversed(outcomes), strict=True)
+            if isinstance(each.example, Example)
+            and each.example.truth is not None
+            and outcome.prediction is not None
+            and len(each.record.value) <= SHOWN_BYTES
+        )
+        self.extend(reversed(list(islice(labelled, SHOWN))))
+
+    def save(self) -> Any:
+        """Return them as JSON has them."""
+        return msgspec.to_builtins(list(self))
+
+    def restore(self, saved: Any) -> None:
+        """Take what was saved."""
+        self.extend(msgspec.convert(saved, list[tuple[Example, Outcome]]))
