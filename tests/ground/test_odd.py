@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from onlinesrl.errors import ExampleError
+from onlinesrl.ground.grounder import Limits
 from onlinesrl.ground.plan import compile_program
 from onlinesrl.infer.brute import Brute
 from onlinesrl.kernels import structure
@@ -90,9 +91,9 @@ def test_atoms_beyond_every_number_are_refused():
 def test_groundings_beyond_the_limit_are_refused(rule):
     model, given = f"E(t)\nQ(t)\n1 {rule}\n", example({"E": [[k] for k in range(50)]})
 
-    (error,) = predicted(model, "Q", given, max_groundings=49)
+    (error,) = predicted(model, "Q", given, limits=Limits(groundings=49))
     assert error.startswith("more ground clauses than inference.max_groundings (49), reached in")
-    assert len(predicted(model, "Q", given, max_groundings=2500)[0]) == 50
+    assert len(predicted(model, "Q", given, limits=Limits(groundings=2500))[0]) == 50
 
 
 def test_any_text_is_a_constant_and_a_number_is_its_text():
