@@ -28,13 +28,13 @@ from onlinesrl.infer.tron import Tron
 from onlinesrl.kernels.jit import told_of_compiling
 from onlinesrl.lang.psl import parse
 from onlinesrl.lang.psl_ast import PslProgram
-from onlinesrl.lang.psl_data import Database, Relation, Table
+from onlinesrl.lang.psl_data import AtomTable, Database, Relation
 from onlinesrl.lang.psl_model import Functions, PslModel, load_json, load_psl
 from onlinesrl.metrics import f1
 from onlinesrl.stream.folder import storage_errors, write_atomic
 
 if TYPE_CHECKING:
-    from onlinesrl.infer.tandem import Streamed
+    from onlinesrl.infer.tandem import TandemSolution
 
 METHODS = ("admm", "lifted-admm", "tandem", "sgd", "tron", "qp")
 
@@ -48,7 +48,7 @@ Say: TypeAlias = Callable[[str], None]
 MakeGrounder: TypeAlias = Callable[[PslProgram, Functions], Grounder]
 Solve: TypeAlias = Callable[
     [PslProgram, Functions, Database, Callable[[str], None]],
-    "tuple[HingeSolution | Streamed, dict[str, Any]]",
+    "tuple[HingeSolution | TandemSolution, dict[str, Any]]",
 ]
 """Grounds and solves a program on data, telling which part is done; also returns what else is known."""
 
@@ -123,8 +123,8 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
 def _smallest() -> tuple[PslProgram, Functions, Database]:
     """Return a problem that loads every kernel, so that what is measured after it is the work."""
     one = np.zeros((1, 1), np.int32)
-    none = Table(one[:, :0], np.empty(0))
-    target = Relation(none, Table(one, np.full(1, np.nan)), none)
+    none = AtomTable(one[:, :0], np.empty(0))
+    target = Relation(none, AtomTable(one, np.full(1, np.nan)), none)
     return parse("1: !P(X) ^2"), {}, Database(("a",), {"P": target})
 
 
@@ -170,11 +170,11 @@ def _solved_while_ground(  # noqa: PLR0913, PLR0917 - a method and its problem
     functions: Functions,
     database: Database,
     lap: Callable[[str], None],
-) -> tuple[Streamed, dict[str, Any]]:
+) -> tuple[TandemSolution, dict[str, Any]]:
     from onlinesrl.ground.psl_duckdb import DuckDb
-    from onlinesrl.infer.tandem import Progress, Tandem
+    from onlinesrl.infer.tandem import Tandem, TandemProgress
 
-    def report(at: Progress) -> None:
+    def report(at: TandemProgress) -> None:
         if at.phase != "ground" and not laps:
             laps.append(at.phase)
             lap("ground")
@@ -242,7 +242,7 @@ def _engine(method: str, seed: int, say: Say) -> HingeEngine:
     return engines[method]
 
 
-def _quality(found: HingeSolution | Streamed, weights: Floats) -> dict[str, Any]:
+def _quality(found: HingeSolution | TandemSolution, weights: Floats) -> dict[str, Any]:
     """Return what is known of an answer; PSL's objective is that of weights divided by the largest."""
     top = float(weights.max(initial=0.0)) or 1.0
     bound = found.bound if np.isfinite(found.bound) else None
@@ -276,13 +276,13 @@ class _Clock:
         return {"seconds": self._seconds, "cpu_seconds": self._cpu, "peak_bytes": peak}
 
 
-def named(inferred: Inferred) -> Iterator[tuple[str, Table]]:
+def named(inferred: Inferred) -> Iterator[tuple[str, AtomTable]]:
     """Yield the predicates that have targets, and these with their values."""
     first = 0
     for name, relation in inferred.database.relations.items():
         n = len(relation.targets)
         if n:
-            yield name, Table(relation.targets.columns, inferred.values[first : first + n])
+            yield name, AtomTable(relation.targets.columns, inferred.values[first : first + n])
         first += n
 
 
@@ -334,7 +334,7 @@ def write(inferred: Inferred, folder: Path) -> None:
     write_atomic(folder / "stats.json", json.dumps(inferred.stats, indent=2).encode(), b"\n")
 
 
-def _rows(database: Database, table: Table) -> Iterator[str]:
+def _rows(database: Database, table: AtomTable) -> Iterator[str]:
     columns = [[database.constants[n] for n in column.tolist()] for column in table.columns]
     values = (f"{value:.10g}" for value in table.values.tolist())
     return map("\t".join, zip(*columns, values, strict=True))

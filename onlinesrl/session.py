@@ -127,9 +127,9 @@ def _soft_learner(
     config: Config, program: PslProgram, hyper: Hyper, by: tuple[str, int] | None
 ) -> Learner:
     from onlinesrl.infer.admm import Admm
-    from onlinesrl.learn.soft import SoftInference, SoftLearner
+    from onlinesrl.learn.psl_learner import PslInference, PslLearner
 
-    inference = SoftInference(
+    inference = PslInference(
         Admm(),
         fallback=config.inference.unsolved == "fallback",
         skip=config.inference.targets == "skip",
@@ -137,7 +137,7 @@ def _soft_learner(
         max_atoms=config.limits.max_atoms,
     )
     facts = background(config, program)
-    return SoftLearner(program, config.query, hyper, inference, by, facts)
+    return PslLearner(program, config.query, hyper, inference, by, facts)
 
 
 def _counted(config: Config, program: Program | PslProgram) -> tuple[str, int] | None:

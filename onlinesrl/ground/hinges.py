@@ -53,9 +53,9 @@ class HingeModel:
 
     def row_weights(self, weights: Floats) -> Floats:
         """Return the weight of every row, float64[n_rows]; 0 for a constraint."""
-        soft = self.weight_index >= 0
+        weighted = self.weight_index >= 0
         result = np.zeros(self.n_rows)
-        result[soft] = weights[self.weight_index[soft]]
+        result[weighted] = weights[self.weight_index[weighted]]
         return result
 
     def forms(self, y: Floats) -> Floats:
@@ -92,9 +92,11 @@ class HingeModel:
         Returned as the sorted weight indices that are not 0, int64[k], and their sums, float64[k];
         of a score, which is maximised, the features are ``-Phi``.
         """
-        soft = self.weight_index >= 0
-        indices, position = np.unique(self.weight_index[soft], return_inverse=True)
-        values = np.bincount(position, self.potentials(y)[soft], len(indices)).astype(np.float64)
+        weighted = self.weight_index >= 0
+        indices, position = np.unique(self.weight_index[weighted], return_inverse=True)
+        values = np.bincount(position, self.potentials(y)[weighted], len(indices)).astype(
+            np.float64
+        )
         return indices[values != 0], values[values != 0]
 
 

@@ -51,7 +51,7 @@ class Loop:
     slots: int
 
 
-class Arrays:
+class ArrayJoins:
     """Joins the rows of one listing, plan after plan; rows come world by world.
 
     A world with a problem, which ``problems`` then has, gets no more rows; those that it already has are

@@ -276,7 +276,7 @@ class Assembler:
                 raise RuleError(Problem(plan.form.rule, "schema", message))
         return place.reshape(n), values
 
-    def _grouped(self, plan: RulePlan, joined: Joined, atoms: Ints32) -> kernel.Rows:
+    def _grouped(self, plan: RulePlan, joined: Joined, atoms: Ints32) -> kernel.GroundRows:
         """Group rows by their world and outer variables: a ground row each, in ascending order."""
         form, slot = plan.form, plan.variables.index
         outer = [joined.bindings[slot(name)] for name in plan.outer]
@@ -297,7 +297,7 @@ class Assembler:
             entries.append((of_group, distinct, coefficient[of_group]))
         of_group, atom, coefficient = (np.concatenate(each) for each in zip(*entries, strict=True))
         by_group = np.argsort(of_group, kind="stable")
-        return kernel.Rows(
+        return kernel.GroundRows(
             np.concatenate(([0], np.cumsum(np.bincount(of_group, minlength=n)))),
             atom[by_group],
             coefficient[by_group],
@@ -306,11 +306,11 @@ class Assembler:
         )
 
 
-def _single(plan: RulePlan, joined: Joined, atoms: Ints32) -> kernel.Rows:
+def _single(plan: RulePlan, joined: Joined, atoms: Ints32) -> kernel.GroundRows:
     """Return joined rows as ground rows."""
     k, n = atoms.shape
     coefficients = [_number(each.coefficient) for each in plan.form.terms]
-    return kernel.Rows(
+    return kernel.GroundRows(
         np.arange(n + 1) * k,
         np.ascontiguousarray(atoms.T).reshape(-1),
         np.tile(np.array(coefficients, np.float64), n),

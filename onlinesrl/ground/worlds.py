@@ -16,18 +16,18 @@ from onlinesrl.arrays import Floats, Ints32
 from onlinesrl.errors import ExampleError
 from onlinesrl.ground.background import Background
 from onlinesrl.lang.example import Constant, Example, ValuedAtom, show_ground_atom
-from onlinesrl.lang.psl_data import Database, Relation, Table
+from onlinesrl.lang.psl_data import AtomTable, Database, Relation
 
 Atoms = dict[tuple[str, ...], float]
 """The atoms of one predicate by their constants, with their values."""
 
 
 @dataclass(frozen=True, eq=False)
-class World:
+class CheckedExample:
     """One example, checked: what is observed and what is to be inferred, by predicate.
 
     ``targets`` has the arguments as the example spells them; ``truth`` (targets,) is in the order of
-    the targets, the predicates in that of ``SoftPacker.query``; None without labels.
+    the targets, the predicates in that of ``PslPacker.query``; None without labels.
     """
 
     example: Example
@@ -36,7 +36,7 @@ class World:
     truth: Floats | None
 
 
-class SoftPacker:
+class PslPacker:
     """Turns examples into worlds, and worlds into databases.
 
     ``arities`` are those of the program's predicates, ``query`` the ones that have targets; no example
@@ -55,7 +55,7 @@ class SoftPacker:
         self.arities = {name: arities[name] for name in (*query, *arities)}
         self.max_atoms = max_atoms
 
-    def world(self, example: Example) -> World:
+    def world(self, example: Example) -> CheckedExample:
         """Check an example. Raises ExampleError."""
         if example.query is None:
             raise ExampleError(
@@ -71,9 +71,9 @@ class SoftPacker:
         if not any(targets.values()):
             raise ExampleError("`query` lists no atom to predict", "schema")
         truth = None if example.truth is None else self._truth(example, targets)
-        return World(example, observed, targets, truth)
+        return CheckedExample(example, observed, targets, truth)
 
-    def database(self, worlds: Sequence[World]) -> Database:
+    def database(self, worlds: Sequence[CheckedExample]) -> Database:
         """Return the atoms of worlds, each with the number of its world before its constants."""
         names: set[str] = set()
         for world in worlds:
@@ -88,9 +88,9 @@ class SoftPacker:
             values = [world.observed[name].values() for world in worlds if name in world.observed]
             targets = _table([world.targets.get(name, {}) for world in worlds], arity, number)
             relations[name] = Relation(
-                Table(observed, np.array([*chain.from_iterable(values)], np.float64)),
-                Table(targets, np.full(targets.shape[1], np.nan)),
-                Table(np.empty((arity + 1, 0), np.int32), np.empty(0)),
+                AtomTable(observed, np.array([*chain.from_iterable(values)], np.float64)),
+                AtomTable(targets, np.full(targets.shape[1], np.nan)),
+                AtomTable(np.empty((arity + 1, 0), np.int32), np.empty(0)),
             )
         return Database(tuple(constants), relations)
 

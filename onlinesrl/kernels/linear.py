@@ -8,7 +8,7 @@ ACTIVE = 1e-7
 """A hinge or inequality whose form can be no larger is never active."""
 
 
-class Rows(Frame):
+class GroundRows(Frame):
     """Ground rows; of atom -1 the value is 0."""
 
     start: Ints  # [row + 1]
@@ -30,7 +30,7 @@ class Forms(Frame):
 
 @kernel
 def assemble(
-    rows: Rows,
+    rows: GroundRows,
     value: Floats,
     variable: Ints32,
     equality: bool,
@@ -85,16 +85,3 @@ def assemble(
         else:
             inactive[w] += 1
     return n
-
-
-@kernel
-def reorder(
-    start: Ints, variable: Ints32, coefficient: Floats, order: Ints, out: Ints32, values: Floats
-) -> None:
-    """Write the variables and coefficients of rows in another order."""
-    at = 0
-    for i in order:
-        for e in range(start[i], start[i + 1]):
-            out[at] = variable[e]
-            values[at] = coefficient[e]
-            at += 1

@@ -28,6 +28,7 @@ from onlinesrl.arrays import Floats
 from onlinesrl.kernels import updates
 from onlinesrl.lang.psl_ast import LARGEST, PslProgram, PslRule
 from onlinesrl.lang.psl_text import show_unweighted
+from onlinesrl.learn.counts import certificate
 from onlinesrl.learn.learner import UPDATES, Hyper
 
 T, ALPHA_RHO, PRIMAL, LOSS = 0, 1, 2, 3
@@ -110,14 +111,14 @@ class RuleWeights:
         CDA2, subgradient: an upper bound on the regret. CDA1: on the excess of the summed loss over
         the least regularised one. None for MIRA and the perceptron.
         """
-        loss = float(self.scalar[LOSS]) / self.updates if self.updates else None
+        loss, primal = float(self.scalar[LOSS]), float(self.scalar[PRIMAL])
         if self.rule in (updates.MIRA, updates.PERCEPTRON) or not self.updates:
-            return {"loss": loss, "dual": None, "regret_bound": None}
+            return certificate(self.updates, loss, primal, None)
         sigma, weights = self.hyper.sigma, self.current()
         strength = sigma * (self.updates if updates.shrinks(self.rule) else 1)
         dual = float(self.scalar[ALPHA_RHO]) - sigma * float(weights @ self.dual)
         dual += 0.5 * strength * float(np.sum((weights - self.base) ** 2))
-        return {"loss": loss, "dual": dual, "regret_bound": float(self.scalar[PRIMAL]) - dual}
+        return certificate(self.updates, loss, primal, dual)
 
     # names ---------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from onlinesrl.infer.admm import Admm
 from onlinesrl.lang import psl
 from onlinesrl.lang.example import Constant, Example, ValuedAtom
 from onlinesrl.learn.learner import Hyper
-from onlinesrl.learn.soft import SoftInference, SoftLearner
+from onlinesrl.learn.psl_learner import PslInference, PslLearner
 
 MODEL = """\
 // Who trusts whom: of those that people know the fair ones, and nobody more than two.
@@ -20,11 +20,11 @@ Trusts(A, +B) <= 2 .
 """
 
 
-def new_learner(update: str = "cda2", rounds: int = 25_000, **settings: Any) -> SoftLearner:
+def new_learner(update: str = "cda2", rounds: int = 25_000, **settings: Any) -> PslLearner:
     loss = "ml" if update in ("cda1", "cda2", "subgradient") else "pl"
     hyper = Hyper(update, settings.pop("loss", loss), sigma=0.1)
-    inference = SoftInference(Admm(rounds=rounds), **settings)
-    return SoftLearner(psl.parse(MODEL), ["Trusts"], hyper, inference, by=("Trusts", 1))
+    inference = PslInference(Admm(rounds=rounds), **settings)
+    return PslLearner(psl.parse(MODEL), ["Trusts"], hyper, inference, by=("Trusts", 1))
 
 
 def examples(count: int, seed: int = 0, people: int = 4) -> list[Example]:
@@ -54,13 +54,13 @@ def examples(count: int, seed: int = 0, people: int = 4) -> list[Example]:
     return made
 
 
-def state(learner: SoftLearner) -> tuple[Any, ...]:
+def state(learner: PslLearner) -> tuple[Any, ...]:
     """All that is saved, the bytes of the arrays included."""
     header, arrays = learner.save()
     return header, {name: (a.dtype, a.shape, a.tobytes()) for name, a in arrays.items()}
 
 
-def learn(learner: SoftLearner, seen: Sequence[Any], batch: int = 8) -> list[Any]:
+def learn(learner: PslLearner, seen: Sequence[Any], batch: int = 8) -> list[Any]:
     outcomes = []
     for first in range(0, len(seen), batch):
         outcomes += learner.step(seen[first : first + batch])[0]

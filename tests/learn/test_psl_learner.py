@@ -16,8 +16,8 @@ from onlinesrl.infer.admm import Admm
 from onlinesrl.lang import psl
 from onlinesrl.lang.example import Example, ValuedAtom, decode
 from onlinesrl.learn.learner import Hyper, Prediction
+from onlinesrl.learn.psl_learner import PslInference, PslLearner
 from onlinesrl.learn.rule_weights import RuleWeights
-from onlinesrl.learn.soft import SoftInference, SoftLearner
 from onlinesrl.metrics import Metrics
 from onlinesrl.results import weights_text
 
@@ -153,7 +153,7 @@ def test_a_restored_learner_goes_on_bit_for_bit(update: str) -> None:
 
 
 def test_learning_beats_the_weights_it_starts_with() -> None:
-    def error(learner: SoftLearner) -> float:
+    def error(learner: PslLearner) -> float:
         metrics = Metrics()
         metrics.add(learner.step(examples(60, seed=1), learning=False)[1], 60)
         return float(metrics.snapshot()["mae"])
@@ -188,7 +188,7 @@ def test_the_step_is_from_the_truth_to_the_rival(loss: str) -> None:
     """Prediction by averaged, rival by current weights; features and losses as in the definitions."""
     engine = Watched()
     program = psl.parse(MODEL)
-    learner = SoftLearner(program, ["Trusts"], Hyper("cda1", loss, 0.1), SoftInference(engine))
+    learner = PslLearner(program, ["Trusts"], Hyper("cda1", loss, 0.1), PslInference(engine))
     other = RuleWeights(program, Hyper("cda1", loss, 0.1))
     for example in examples(8):
         engine.seen.clear()
@@ -249,7 +249,7 @@ def test_the_rival_is_the_worst_of_all_values() -> None:
     program = psl.parse(
         "2: P(X) -> Q(X)\n1: Q(X) -> R(X) ^2\n0.3: !Q(X) ^2\nQ('a') + R('a') <= 1.5 ."
     )
-    learner = SoftLearner(program, ["Q", "R"], Hyper(), SoftInference(engine))
+    learner = PslLearner(program, ["Q", "R"], Hyper(), PslInference(engine))
     text = (
         b'{"id": 1, "evidence": {"P": [{"args": ["a"], "value": 0.6}]}, '
         b'"query": {"Q": [["a"]], "R": [["a"]]}, "truth": {"R": [["a"]]}}'
@@ -329,7 +329,7 @@ def test_where_inference_ends_without_proof_nothing_is_learned() -> None:
 
 def test_a_truth_with_few_digits_satisfies_a_hard_rule() -> None:
     program = psl.parse("1: Q(X, Y) -> P(X, Y)\nP(X, +Y) = 1 .")
-    learner = SoftLearner(program, ["P"], Hyper(), SoftInference(Admm()))
+    learner = PslLearner(program, ["P"], Hyper(), PslInference(Admm()))
     thirds = [["a", c] for c in "xyz"]
     for value, errors in ((0.3333, {}), (0.33, {"hard_rule": 1})):
         truth = {"P": [ValuedAtom(args, value) for args in thirds]}
@@ -339,7 +339,7 @@ def test_a_truth_with_few_digits_satisfies_a_hard_rule() -> None:
 
 def test_hard_rules_without_a_solution_make_an_example_bad() -> None:
     program = psl.parse("1: Q(X) -> P(X)\nP(X) + Q(X) = 1 .\nP(X) - Q(X) = 1 .")
-    learner = SoftLearner(program, ["P"], Hyper(), SoftInference(Admm()))
+    learner = PslLearner(program, ["P"], Hyper(), PslInference(Admm()))
     evidence = {"Q": [ValuedAtom(["a"], 0.5)]}
     [outcome], tally = learner.step([Example(id=1, evidence=evidence, query={"P": [["a"]]})])
     assert outcome.prediction is None
@@ -353,7 +353,7 @@ def test_a_weights_file_says_what_was_learned() -> None:
     assert again.weights.start(program) == []
     np.testing.assert_array_equal(again.weights.averaged(), learner.weights.averaged())
     assert [rule.weight is None for rule in program.rules] == [False] * 4 + [True]
-    trained = SoftLearner(program, ["Trusts"], Hyper(), SoftInference(Admm()), by=("Trusts", 1))
+    trained = PslLearner(program, ["Trusts"], Hyper(), PslInference(Admm()), by=("Trusts", 1))
     held_out = examples(10, seed=2)
     assert trained.step(held_out, learning=False)[0] == learner.step(held_out, learning=False)[0]
 
