@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 METHODS = ("admm", "lifted-admm", "tandem", "sgd", "tron", "qp")
 
 FEASIBLE = 1e-3
-"""By how much an answer may break a hard rule without a warning."""
+"""How far an answer may violate a hard rule without a warning."""
 
 DUCKDB_BYTES = 400_000_000
-"""The memory that grounding may use where the ground rules are not to be in memory."""
+"""The memory, in bytes, that DuckDB may use for grounding in tandem inference."""
 
 Say: TypeAlias = Callable[[str], None]
 MakeGrounder: TypeAlias = Callable[[PslProgram, Functions], Grounder]
@@ -84,12 +84,12 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
     skip: bool = False,
     tell: Say = lambda _: None,
 ) -> Inferred:
-    """Infer the values of least energy; ``say`` is told how it goes, ``tell`` what must not be missed.
+    """Infer the values of least energy; ``say`` is given progress, ``tell`` what must not be missed.
 
-    ``max_groundings`` are the most rows of joins that are ground in memory. ``skip`` leaves out the
+    ``max_groundings`` is the most rows that joins may have when grounding in memory. ``skip`` leaves out the
     ground rules that reach an atom that is neither observed nor a target.
 
-    ``folder`` takes what is too large for memory, else the system's folder for such files does. Raises
+    ``folder`` is for what is too large for memory; without it the system's temporary folder is used. Raises
     UsageError for a method that cannot solve such a model, Infeasible, StorageError, and the located
     errors of the model, its data and its grounding.
     """
@@ -259,7 +259,7 @@ def _quality(found: HingeSolution | TandemSolution, weights: Floats) -> dict[str
 
 
 class _Clock:
-    """Seconds of the parts of a job, by the wall and of the CPU, and the peak of its memory."""
+    """Wall-clock and CPU seconds of the parts of a job, and its peak memory."""
 
     def __init__(self) -> None:
         self._last = time.perf_counter(), time.process_time()
@@ -277,7 +277,7 @@ class _Clock:
 
 
 def named(inferred: Inferred) -> Iterator[tuple[str, AtomTable]]:
-    """Yield the predicates that have targets, and these with their values."""
+    """Yield each predicate that has targets, and its targets with their values."""
     first = 0
     for name, relation in inferred.database.relations.items():
         n = len(relation.targets)
@@ -287,13 +287,13 @@ def named(inferred: Inferred) -> Iterator[tuple[str, AtomTable]]:
 
 
 def lines(inferred: Inferred) -> Iterator[str]:
-    """Yield a line for each target: predicate, constants and value, parted by tabs."""
+    """Yield a line for each target: predicate, constants and value, separated by tabs."""
     for name, table in named(inferred):
         yield from (f"{name}\t{row}" for row in _rows(inferred.database, table))
 
 
 def summary(inferred: Inferred) -> str:
-    """Return what a person wants to know of an answer, as lines of text."""
+    """Return a summary of an answer for people, as lines of text."""
     stats = inferred.stats
     rows = {
         "Targets": f"{stats['targets']:,}",
@@ -341,7 +341,7 @@ def _rows(database: Database, table: AtomTable) -> Iterator[str]:
 
 
 def evaluation(database: Database, values: Floats) -> dict[str, Any]:
-    """Compare values with the truth that the data give of targets, predicate by predicate.
+    """Compare the values of targets with their true ones, where the data give these, by predicate.
 
     Mean absolute error, and F1 where what is above 1/2 counts as true.
     """

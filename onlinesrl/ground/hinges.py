@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from onlinesrl.arrays import Bytes, Floats, Ints, Ints32
+from onlinesrl.arrays import Bytes, Floats, Ints, Ints32, check_rows
 from onlinesrl.kernels import potentials
 
 HINGE, PLAIN = potentials.HINGE, potentials.PLAIN
@@ -160,7 +159,7 @@ def validate(model: HingeModel) -> None:
 
 def _check_shapes(model: HingeModel) -> None:
     """Raise ValueError unless every array has the type and the length that the others imply."""
-    expected = {
+    expected: dict[str, tuple[type[np.generic], int]] = {
         "start": (np.int64, model.n_rows + 1),
         "variable": (np.int32, int(model.start[-1])),
         "coefficient": (np.float64, int(model.start[-1])),
@@ -169,10 +168,4 @@ def _check_shapes(model: HingeModel) -> None:
         "power": (np.uint8, model.n_rows),
         "kind": (np.uint8, model.n_rows),
     }
-    for name, (kind, length) in expected.items():
-        array: NDArray[np.generic] = getattr(model, name)
-        if array.dtype != kind or array.shape != (length,):
-            found = f"{array.dtype}{list(array.shape)}"
-            raise ValueError(f"{name} is {found}, expected {np.dtype(kind)}[{length}]")
-    if model.start[0] != 0 or np.any(np.diff(model.start) < 0):
-        raise ValueError("start must rise from 0")
+    check_rows(model, expected)

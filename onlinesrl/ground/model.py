@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from onlinesrl.arrays import check_rows
+
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 State = NDArray[np.uint8]
@@ -111,7 +113,7 @@ def validate(model: ClauseModel) -> None:
 
 def _check_shapes(model: ClauseModel) -> None:
     """Raise ValueError unless every array has the type and the length that the others imply."""
-    expected = {
+    expected: dict[str, tuple[type[np.generic], int]] = {
         "start": (np.int64, model.n_clauses + 1),
         "literals": (np.int32, int(model.start[-1])),
         "weight_index": (np.int64, model.n_clauses),
@@ -119,10 +121,4 @@ def _check_shapes(model: ClauseModel) -> None:
         "group": (np.int32, model.n_atoms),
         "exactly": (np.bool_, len(model.exactly)),
     }
-    for name, (kind, length) in expected.items():
-        array: NDArray[np.generic] = getattr(model, name)
-        if array.dtype != kind or array.shape != (length,):
-            found = f"{array.dtype}{list(array.shape)}"
-            raise ValueError(f"{name} is {found}, expected {np.dtype(kind)}[{length}]")
-    if model.start[0] != 0 or np.any(np.diff(model.start) < 0):
-        raise ValueError("start must rise from 0")
+    check_rows(model, expected)

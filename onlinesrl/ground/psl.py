@@ -30,21 +30,21 @@ from onlinesrl.lang.psl_data import Database
 from onlinesrl.lang.psl_model import Functions
 
 MOST = 50_000_000
-"""The most rows that the joins of a world may have, where nothing else is said."""
+"""The default of the most rows that the joins of a world may have."""
 
 
 class Executor(Protocol):
-    """What runs join plans; ``problems`` has those of worlds that were met so far."""
+    """Runs join plans; ``problems`` has those found so far, by world."""
 
     problems: dict[int, Problem]
 
     def join(self, number: int) -> Iterator[Joined]:
-        """Yield the rows of a plan, by its number; none is no Joined."""
+        """Yield the rows of a plan, given by its number; nothing where it has none."""
         ...
 
 
 class JoinEngine(Protocol):
-    """What makes executors."""
+    """Makes executors."""
 
     def run(self, plans: Sequence[RulePlan], listing: Listing, most: int, skip: bool) -> Executor:
         """Return what runs plans over a listing of one world, for at most ``most`` rows of them.
@@ -80,7 +80,7 @@ class Grounded:
 class Grounder:
     """Grounds one program; ``most`` is how many rows the joins of a world may have.
 
-    ``advice`` is what can be done where they are more. ``skip`` leaves out the ground rules that reach
+    ``advice`` is what can be done where there are more. ``skip`` leaves out the ground rules that reach
     an atom, of a predicate with targets, that is neither observed nor a target; else they are an error.
 
     Every method raises ModelError, with the place of a rule, where a coefficient divides by 0 or a
@@ -103,11 +103,11 @@ class Grounder:
 
     @cached_property
     def _loops(self) -> list[Loop]:
-        """The plans for worlds, whose sizes are not known; one world has plans of its own."""
+        """The plans for many worlds, whose sizes are unknown; a single world is planned by its sizes."""
         return [compile_plan(plan, with_worlds=True) for plan in plan_program(self._program)]
 
     def ground(self, database: Database) -> Grounded:
-        """Ground one world, with joins in an order that suits the sizes of its relations.
+        """Ground one world; the order of the joins depends on the sizes of its relations.
 
         Raises ModelError, too, where an atom is missing, the observed values alone break a hard rule, or
         the ground rules are too many.

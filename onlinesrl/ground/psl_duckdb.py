@@ -294,7 +294,7 @@ class DuckDbJoins:
         self._engine.load(name, table, f"* REPLACE ({value})")
 
     def join(self, number: int) -> Iterator[Joined]:
-        """Yield the rows of a plan, by its number; none is no Joined."""
+        """Yield the rows of a plan, given by its number; nothing where it has none."""
         if self.problems:
             return
         plan = self._plans[number]

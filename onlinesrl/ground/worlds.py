@@ -1,7 +1,7 @@
-"""Examples packed into one database of many small worlds, for programs in PSL's language.
+"""Examples packed into one database of many small worlds, for PSL programs.
 
-Constants are numbered by their names in ascending order, so that nothing that is made of a world can
-depend on which others it is packed with.
+Constants are numbered in the order of their names, so that nothing about a world depends on the others
+that it is packed with.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from onlinesrl.lang.example import Constant, Example, ValuedAtom, show_ground_at
 from onlinesrl.lang.psl_data import AtomTable, Database, Relation
 
 Atoms = dict[tuple[str, ...], float]
-"""The atoms of one predicate by their constants, with their values."""
+"""The values of the atoms of one predicate, by their constants."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class CheckedExample:
 
 
 class PslPacker:
-    """Turns examples into worlds, and worlds into databases.
+    """Checks examples, and puts checked ones into one database, each as a world.
 
     ``arities`` are those of the program's predicates, ``query`` the ones that have targets; no example
     may list more than ``max_atoms`` atoms of a predicate. All have the facts of ``background``, too.
@@ -74,7 +74,7 @@ class PslPacker:
         return CheckedExample(example, observed, targets, truth)
 
     def database(self, worlds: Sequence[CheckedExample]) -> Database:
-        """Return the atoms of worlds, each with the number of its world before its constants."""
+        """Return the atoms of worlds; the first column of every table is the number of the world."""
         names: set[str] = set()
         for world in worlds:
             for part in (world.observed, world.targets):
@@ -99,7 +99,7 @@ class PslPacker:
     def _targets(
         self, name: str, example: Example, observed: Mapping[str, Atoms]
     ) -> dict[tuple[str, ...], list[Constant]]:
-        """Return the targets of a predicate, each once, in the order of the example."""
+        """Return the targets of a predicate without repeats, in the order of the example."""
         listed = (example.query or {}).get(name, [])
         rows = [row.args if isinstance(row, ValuedAtom) else row for row in listed]
         found: dict[tuple[str, ...], list[Constant]] = {}
@@ -134,7 +134,7 @@ class PslPacker:
         where: str,
         known: Collection[str],
     ) -> Atoms:
-        """Return the atoms of a predicate with their values, each once."""
+        """Return the atoms of a predicate with their values, without repeats."""
         self._known(name, where, known)
         plain = [row for row in rows if isinstance(row, list)]
         if len(plain) == len(rows):
@@ -155,7 +155,7 @@ class PslPacker:
         return found
 
     def _keys(self, name: str, rows: Sequence[list[Constant]], where: str) -> list[tuple[str, ...]]:
-        """Return the constants of atoms as texts, after checking how many there are."""
+        """Return the constants of atoms as strings, after checking their number."""
         arity = self.arities[name]
         if not set(map(len, rows)) <= {arity}:
             wrong = next(row for row in rows if len(row) != arity)

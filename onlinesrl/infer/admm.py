@@ -1,4 +1,4 @@
-"""ADMM: the engine for hinge-loss models, with a certificate of how good its answer is."""
+"""ADMM: the engine for hinge-loss models of any kind (Bach et al. 2015), with a certificate."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from onlinesrl.kernels import admm_rows, admm_solve
 class Admm:
     """ADMM with over-relaxation and a step size that balances the residuals.
 
-    Ends where the energy is shown to be within ``tolerance``, relative to it (absolute below 1), of the
-    optimum, and no constraint is violated by more than ``violation``; or, not certified, after
-    ``rounds``. Shown by the dual's lower bound, the energy taken with what violations may have
-    gained. ``watch`` is told of every tenth round. A variable in no row and without bonus keeps its
-    value, 1/2 without a start.
+    It ends when the duality gap, which counts what violations may have gained, is at most ``tolerance``
+    relative to the energy (absolute below 1) and no constraint is violated by more than ``violation``;
+    or uncertified, after ``rounds``. ``watch`` is called every ten rounds. A variable in no row and
+    without bonus keeps its value, 1/2 without a start.
     """
 
     tolerance: float = 1e-6
@@ -53,7 +52,7 @@ class Admm:
 
 
 class AdmmState:
-    """ADMM between two rounds, for algorithms that interleave others with it.
+    """The state of ADMM between two rounds, for algorithms that interleave it with others.
 
     The copies of row i have the penalty ``eta m_i``, m as in ``kernels.admm_rows``. The step size ``eta``
     starts at 1 and changes after 10, 20, 30, 45, ... rounds.
@@ -89,6 +88,7 @@ class AdmmState:
         self.now = kernel.Iterate(y, dual, -known_bonus, np.empty(n))
         known = start is not None
         self._highest = admm_rows.prepare(self._rows, np.zeros(n), self.problem, self.now, known)
+        admm_rows.free_variables(self.problem)
         self._highest += float(np.maximum(-known_bonus, 0.0).sum())
         self._control = np.array([1.0, 0.0, admm_solve.PERIOD])
 
@@ -99,7 +99,7 @@ class AdmmState:
 
     @property
     def n_rounds(self) -> int:
-        """The rounds so far."""
+        """The number of rounds done."""
         return int(self._control[admm_solve.ROUNDS])
 
     @property
@@ -113,7 +113,7 @@ class AdmmState:
         admm_solve.advance(self.problem, self.now, *memory, self._control, n)
 
     def solve(self, tolerance: float, violation: float, rounds: int) -> HingeSolution:
-        """Go on as ``Admm`` does, until there have been ``rounds``, or ten more; raises Infeasible."""
+        """Continue as ``Admm`` does up to ``rounds`` in all, at least for ten more; raises Infeasible."""
         dual = np.empty_like(self.now.dual)
         ended, energy, bound, worst = admm_solve.solve(
             self._rows,

@@ -1,4 +1,4 @@
-"""The dual of hinge-loss inference: the bound that certifies an energy, and the rows that ADMM reads.
+"""The dual of hinge-loss inference: the lower bound that certifies an energy (weak duality).
 
 Every row adds a convex function of its form, ``f_i(l) = max over low_i <= u <= high_i of
 u l - curvature_i u^2 / 2``: a hinge has [0, w] and no curvature, a squared one [0, inf] and
@@ -86,7 +86,7 @@ def lower_bound(
     bonus: Floats | None = None,
     ridge: float = 0.0,
 ) -> float:
-    """Return what no feasible values' energy is below, for any ``dual`` float64[n_rows].
+    """Return a lower bound of the energy of all feasible values, from any ``dual`` float64[n_rows].
 
     With a ridge, the energy has ``ridge |y|^2`` in it.
     """

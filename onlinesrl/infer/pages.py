@@ -34,7 +34,7 @@ class Page(NamedTuple):
 
 
 class Pages:
-    """A file of pages in a folder, which nobody else sees and which is gone when it is closed.
+    """An anonymous file of pages in a folder; closing it deletes it.
 
     A page of ``n_bytes`` has the numbers of its rows and entries, then their arrays: 38 bytes for each
     row and 12 for each of its variables. Use as a context manager. All methods raise StorageError.

@@ -79,4 +79,4 @@ class Sgd:
             kernel.descend_adam(rows, order, y, rate, moments)
         else:
             kernel.descend(rows, order, y, rate)
-        kernel.descend_bonus(rows.bonus, y, rate)
+        np.clip(y + rate * rows.bonus, 0.0, 1.0, out=y)

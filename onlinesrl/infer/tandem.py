@@ -34,7 +34,7 @@ from onlinesrl.kernels.admm_solve import (
 
 
 class TandemProgress(NamedTuple):
-    """Where tandem inference stands; sent after every page of the first pass and every round.
+    """The progress of tandem inference, after every page of the first pass and every round.
 
     ``rows`` is the number of rows so far. In the passes of SGD (``phase`` "ground" and "descend") the
     energy is that of each row just before its step, and nothing is known of bound and violation; in
@@ -174,13 +174,13 @@ class Tandem:
             report(TandemProgress("admm", rounds.count, n_rows, *found[:3]))
 
     def _merit(self, found: _Certificate) -> tuple[float, float]:
-        """Return what is less for better values: first they satisfy the constraints."""
+        """Return a key that is smaller for better values: less violation first, then less energy."""
         excess = found.violation if found.violation > self.violation else 0.0
         return excess, found.energy
 
 
 class _Descent:
-    """The values while SGD changes them, and what ADMM will want to know of the rows."""
+    """The values during SGD, and the sums over rows that ADMM needs."""
 
     def __init__(self, options: Tandem, n_variables: int) -> None:
         self.y = np.full(n_variables, 0.5)
@@ -191,16 +191,16 @@ class _Descent:
         self._random = np.random.default_rng(options.seed)
 
     def weigh(self, page: Page) -> float:
-        """Count a page's weights in ``weight_sums`` and ``ridge``; return what its energy is never above."""
+        """Add a page's weights to ``weight_sums`` and ``ridge``; return an upper bound of its energy."""
         return kernel.weigh(page.rows, self.weight_sums, self.ridge)
 
     def step(self, page: Page) -> float:
-        """Take a step for every row of a page, in random order; return their energy meanwhile."""
+        """Take a step for every row of a page, in random order; return the sum of their energies before."""
         order = self._random.permutation(len(page.dual))
         return sgd.descend_adagrad(page.rows, order, self.y, self._rate, self._squares)
 
     def round(self, pages: Pages) -> float:
-        """Take the pages in random order."""
+        """Do a pass over the pages, in random order."""
         return sum(self.step(pages.read(k)) for k in self._random.permutation(len(pages)))
 
 
@@ -235,7 +235,7 @@ class _PagedAdmm:
         self._memory = np.empty((4, pages.most_rows))
 
     def start(self) -> _Certificate:
-        """Begin from the slopes at the values; return the certificate of these."""
+        """Set the duals to the slopes at the values; return the certificate of both."""
         self._gradient[:] = 0.0
         found = _Certificate()
         for k in range(len(self._pages)):
@@ -284,7 +284,7 @@ class _PagedAdmm:
         return self._certificate(found, before)
 
     def _certificate(self, rows: _Certificate, now: admm.Iterate) -> _Certificate:
-        """Return the certificate, given the part that the rows have."""
+        """Add the part of the variables to a certificate."""
         energy, bound = admm.of_variables(self._variables, now, self._gradient)
         return rows.add((energy, bound, 0.0, 0.0))
 

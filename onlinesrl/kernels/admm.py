@@ -87,7 +87,7 @@ def dual_update(problem: Problem, now: Iterate, eta: float, relaxation: float) -
 
 @kernel
 def rounds(problem: Problem, now: Iterate, eta: float, relaxation: float, n: int) -> None:
-    """Do n rounds with penalty eta."""
+    """Do n rounds with step size eta."""
     for _ in range(n):
         x_update(problem, now, eta, relaxation)
         dual_update(problem, now, eta, relaxation)

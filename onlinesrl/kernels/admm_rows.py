@@ -142,12 +142,9 @@ def begin(
         admm.add_gradient(problem, i, u, now.gradient)
 
 
-@kernel
 def free_variables(problem: admm.Problem) -> None:
-    """Give the variables in no row a degree, so that they keep their value."""
-    for j in range(len(problem.degree)):
-        if problem.degree[j] == 0.0 and problem.ridge[j] == 0.0:
-            problem.degree[j] = 1.0
+    """Give the variables in no row a degree: the bonus alone moves them."""
+    problem.degree[(problem.degree == 0) & (problem.ridge == 0)] = 1.0
 
 
 @kernel
@@ -174,5 +171,4 @@ def prepare(
     ceiling = weigh(rows, weight_sums, problem.ridge)
     expand(rows, weight_sums, problem)
     begin(rows, weight_sums, problem, now, given)
-    free_variables(problem)
     return ceiling

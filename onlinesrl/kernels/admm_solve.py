@@ -1,4 +1,4 @@
-"""ADMM's rounds until the answer is certified, with a penalty that balances the residuals."""
+"""ADMM's rounds until the answer is certified, with a step size that balances the residuals."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ RELAXATION = 1.6
 """Over-relaxation; Boyd et al. 2011, section 3.4.3, have 1.5 to 1.8."""
 
 PERIOD = 10
-"""Rounds between two looks at the certificate."""
+"""Rounds from one certificate to the next."""
 
 CHANGE = 5.0
 """The most that the step size grows or shrinks at once."""
@@ -24,7 +24,7 @@ GROWTH = 1.5
 """The rounds from one change of the step size to the next grow by this, so that it settles."""
 
 ETA, ROUNDS, NEXT = 0, 1, 2
-"""What a control holds: the step size, the rounds so far, those at which it changes next."""
+"""What ``control`` holds: the step size, the rounds done, and the round at which it next changes."""
 
 
 @kernel
@@ -44,7 +44,7 @@ def balanced(values: float, duals: float, eta: float) -> float:
 def advance(
     problem: Problem, now: Iterate, y: Floats, dual: Floats, control: Floats, n: int
 ) -> None:
-    """Do n rounds, and set the step size anew where it is time to; ``y`` and ``dual`` are memory."""
+    """Do n rounds and adapt the step size where that is due; ``y`` and ``dual`` are working memory."""
     control[ROUNDS] += n
     due = control[ROUNDS] >= control[NEXT]
     if due:
@@ -99,8 +99,8 @@ def solve(
 ) -> tuple[int, float, float, float]:
     """Do rounds until the answer is certified, or cannot be, or there have been ``most_rounds``.
 
-    ``y`` and ``dual`` are memory, and ``dual`` is the answer's in the end. Returns the verdict, energy,
-    bound and violation.
+    ``y`` and ``dual`` are working memory; ``dual`` ends as that of the answer. Returns the verdict,
+    energy, bound and violation.
     """
     while True:
         advance(problem, now, y, dual, control, PERIOD)

@@ -84,10 +84,3 @@ def _project(rows: Potentials, i: int, at: float, y: Floats) -> None:
     for e in range(rows.start[i], rows.start[i + 1]):
         j = rows.variable[e]
         y[j] = clip(y[j] - at / norm * rows.coefficient[e], 0.0, 1.0)
-
-
-@kernel
-def descend_bonus(bonus: Floats, y: Floats, rate: float) -> None:
-    """Take one step for the bonus, whose energy is -bonus . y."""
-    for j in range(len(y)):
-        y[j] = clip(y[j] + rate * bonus[j], 0.0, 1.0)

@@ -1,4 +1,4 @@
-"""The online learner of PSL programs: as ``online``, with values in [0, 1] for truth values.
+"""The online learner of PSL programs: as ``online``, but truth values are numbers in [0, 1].
 
 The score of values y is minus their energy, its features are -Phi(y) (Bach et al. 2015, equation 1),
 and the label loss is L1. The rival maximises score, with loss ``ml`` loss + score. Where the truth t
@@ -37,14 +37,14 @@ from onlinesrl.learn.slowest import Slowest
 from onlinesrl.learn.together import Apart, Together
 
 BROKEN = 1e-3
-"""How far the truth may be from satisfying a hard rule: it is often written with few digits."""
+"""How far the truth may violate a hard rule: true values are often rounded."""
 
 ROWS_TOGETHER = 1 << 19
-"""How many rows the joins of examples that are ground together may have; of one alone it may be more."""
+"""The most rows that the joins of examples ground together may have; one alone may have more."""
 
 UNSOLVED = "inference ended after its last round without a proven answer (inference.unsolved)"
 KEYS = {"limit": "inference.max_groundings", "not_open": "inference.targets"}
-"""What decides of a problem of the kind."""
+"""The setting that decides about a kind of problem."""
 _ONE_HINGE = HingeModel(
     1,
     np.array([0, 1]),
@@ -109,7 +109,7 @@ class PslLearner:
 
     @property
     def model_text(self) -> str:
-        """The program as text that reads back as the same."""
+        """The program as text; parsing it gives the same program."""
         return show_program(self.program)
 
     def describe(self) -> str:
@@ -129,7 +129,7 @@ class PslLearner:
         return time.perf_counter() - started
 
     def predict(self, items: Sequence[Item]) -> list[Outcome]:
-        """Predict between two steps; learning goes on as if nothing had been asked."""
+        """Predict between two steps; this does not change what is learned."""
         return self.step(items, learning=False)[0]
 
     # the step ------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class PslLearner:
         return outcomes, batch.tally()
 
     def _attempt(self, items: Sequence[Item], batch: BatchCounts, learning: bool) -> list[Outcome]:
-        """Take examples in turn, grounded together, as far as memory allows; see ``Together``."""
+        """Take examples in turn, ground together, as far as memory allows; see ``Together``."""
         found = [self._checked(item) for item in items]
         graphs = iter(self._ground([world for world in found if isinstance(world, CheckedExample)]))
         outcomes: list[Outcome] = []
@@ -303,5 +303,5 @@ class PslLearner:
         return {"language": "psl"}, self.weights.save()
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """Go on from what ``save`` returned, bit for bit."""
+        """Restore what ``save`` returned, bit for bit."""
         self.weights.restore(arrays)

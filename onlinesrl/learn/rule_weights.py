@@ -146,7 +146,7 @@ class RuleWeights:
         )
 
     def start(self, other: PslProgram) -> list[PslRule]:
-        """Start with the weights of another program; returns its rules that are none of these.
+        """Start with the weights of another program; return its rules that this one does not have.
 
         A rule is known by what it says but for its weight; of equal ones the first is the first's.
         """
@@ -169,6 +169,6 @@ class RuleWeights:
         return {name: getattr(self, name).copy() for name in _SAVED}
 
     def restore(self, arrays: Mapping[str, Any]) -> None:
-        """Take over the state that ``save`` returned, exactly."""
+        """Restore the state that ``save`` returned, bit for bit."""
         for name in _SAVED:
             setattr(self, name, np.array(arrays[name]))
