@@ -1,4 +1,6 @@
-"""The types of arrays."""
+"""The types of arrays, and a check of what a caller gives."""
+
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -8,3 +10,18 @@ Ints32 = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
+
+
+def check_rows(rows: object, expected: Mapping[str, tuple[type[np.generic], int]]) -> None:
+    """Check the arrays of compressed rows: types and lengths by name, and that ``start`` rises from 0.
+
+    Raises ValueError.
+    """
+    for name, (kind, length) in expected.items():
+        array: npt.NDArray[np.generic] = getattr(rows, name)
+        if array.dtype != kind or array.shape != (length,):
+            found = f"{array.dtype}{list(array.shape)}"
+            raise ValueError(f"{name} is {found}, expected {np.dtype(kind)}[{length}]")
+    start: Ints = rows.start  # type: ignore[attr-defined]
+    if start[0] != 0 or np.any(np.diff(start) < 0):
+        raise ValueError("start must rise from 0")

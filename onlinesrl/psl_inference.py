@@ -28,27 +28,27 @@ from onlinesrl.infer.tron import Tron
 from onlinesrl.kernels.jit import told_of_compiling
 from onlinesrl.lang.psl import parse
 from onlinesrl.lang.psl_ast import PslProgram
-from onlinesrl.lang.psl_data import Database, Relation, Table
+from onlinesrl.lang.psl_data import AtomTable, Database, Relation
 from onlinesrl.lang.psl_model import Functions, PslModel, load_json, load_psl
 from onlinesrl.metrics import f1
 from onlinesrl.stream.folder import storage_errors, write_atomic
 
 if TYPE_CHECKING:
-    from onlinesrl.infer.tandem import Streamed
+    from onlinesrl.infer.tandem import TandemSolution
 
 METHODS = ("admm", "lifted-admm", "tandem", "sgd", "tron", "qp")
 
 FEASIBLE = 1e-3
-"""By how much an answer may break a hard rule without a warning."""
+"""How far an answer may violate a hard rule without a warning."""
 
 DUCKDB_BYTES = 400_000_000
-"""The memory that grounding may use where the ground rules are not to be in memory."""
+"""The memory, in bytes, that DuckDB may use for grounding in tandem inference."""
 
 Say: TypeAlias = Callable[[str], None]
 MakeGrounder: TypeAlias = Callable[[PslProgram, Functions], Grounder]
 Solve: TypeAlias = Callable[
     [PslProgram, Functions, Database, Callable[[str], None]],
-    "tuple[HingeSolution | Streamed, dict[str, Any]]",
+    "tuple[HingeSolution | TandemSolution, dict[str, Any]]",
 ]
 """Grounds and solves a program on data, telling which part is done; also returns what else is known."""
 
@@ -84,12 +84,12 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
     skip: bool = False,
     tell: Say = lambda _: None,
 ) -> Inferred:
-    """Infer the values of least energy; ``say`` is told how it goes, ``tell`` what must not be missed.
+    """Infer the values of least energy; ``say`` is given progress, ``tell`` what must not be missed.
 
-    ``max_groundings`` are the most rows of joins that are ground in memory. ``skip`` leaves out the
+    ``max_groundings`` is the most rows that joins may have when grounding in memory. ``skip`` leaves out the
     ground rules that reach an atom that is neither observed nor a target.
 
-    ``folder`` takes what is too large for memory, else the system's folder for such files does. Raises
+    ``folder`` is for what is too large for memory; without it the system's temporary folder is used. Raises
     UsageError for a method that cannot solve such a model, Infeasible, StorageError, and the located
     errors of the model, its data and its grounding.
     """
@@ -123,8 +123,8 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
 def _smallest() -> tuple[PslProgram, Functions, Database]:
     """Return a problem that loads every kernel, so that what is measured after it is the work."""
     one = np.zeros((1, 1), np.int32)
-    none = Table(one[:, :0], np.empty(0))
-    target = Relation(none, Table(one, np.full(1, np.nan)), none)
+    none = AtomTable(one[:, :0], np.empty(0))
+    target = Relation(none, AtomTable(one, np.full(1, np.nan)), none)
     return parse("1: !P(X) ^2"), {}, Database(("a",), {"P": target})
 
 
@@ -170,11 +170,11 @@ def _solved_while_ground(  # noqa: PLR0913, PLR0917 - a method and its problem
     functions: Functions,
     database: Database,
     lap: Callable[[str], None],
-) -> tuple[Streamed, dict[str, Any]]:
+) -> tuple[TandemSolution, dict[str, Any]]:
     from onlinesrl.ground.psl_duckdb import DuckDb
-    from onlinesrl.infer.tandem import Progress, Tandem
+    from onlinesrl.infer.tandem import Tandem, TandemProgress
 
-    def report(at: Progress) -> None:
+    def report(at: TandemProgress) -> None:
         if at.phase != "ground" and not laps:
             laps.append(at.phase)
             lap("ground")
@@ -242,7 +242,7 @@ def _engine(method: str, seed: int, say: Say) -> HingeEngine:
     return engines[method]
 
 
-def _quality(found: HingeSolution | Streamed, weights: Floats) -> dict[str, Any]:
+def _quality(found: HingeSolution | TandemSolution, weights: Floats) -> dict[str, Any]:
     """Return what is known of an answer; PSL's objective is that of weights divided by the largest."""
     top = float(weights.max(initial=0.0)) or 1.0
     bound = found.bound if np.isfinite(found.bound) else None
@@ -259,7 +259,7 @@ def _quality(found: HingeSolution | Streamed, weights: Floats) -> dict[str, Any]
 
 
 class _Clock:
-    """Seconds of the parts of a job, by the wall and of the CPU, and the peak of its memory."""
+    """Wall-clock and CPU seconds of the parts of a job, and its peak memory."""
 
     def __init__(self) -> None:
         self._last = time.perf_counter(), time.process_time()
@@ -276,24 +276,24 @@ class _Clock:
         return {"seconds": self._seconds, "cpu_seconds": self._cpu, "peak_bytes": peak}
 
 
-def named(inferred: Inferred) -> Iterator[tuple[str, Table]]:
-    """Yield the predicates that have targets, and these with their values."""
+def named(inferred: Inferred) -> Iterator[tuple[str, AtomTable]]:
+    """Yield each predicate that has targets, and its targets with their values."""
     first = 0
     for name, relation in inferred.database.relations.items():
         n = len(relation.targets)
         if n:
-            yield name, Table(relation.targets.columns, inferred.values[first : first + n])
+            yield name, AtomTable(relation.targets.columns, inferred.values[first : first + n])
         first += n
 
 
 def lines(inferred: Inferred) -> Iterator[str]:
-    """Yield a line for each target: predicate, constants and value, parted by tabs."""
+    """Yield a line for each target: predicate, constants and value, separated by tabs."""
     for name, table in named(inferred):
         yield from (f"{name}\t{row}" for row in _rows(inferred.database, table))
 
 
 def summary(inferred: Inferred) -> str:
-    """Return what a person wants to know of an answer, as lines of text."""
+    """Return a summary of an answer for people, as lines of text."""
     stats = inferred.stats
     rows = {
         "Targets": f"{stats['targets']:,}",
@@ -334,14 +334,14 @@ def write(inferred: Inferred, folder: Path) -> None:
     write_atomic(folder / "stats.json", json.dumps(inferred.stats, indent=2).encode(), b"\n")
 
 
-def _rows(database: Database, table: Table) -> Iterator[str]:
+def _rows(database: Database, table: AtomTable) -> Iterator[str]:
     columns = [[database.constants[n] for n in column.tolist()] for column in table.columns]
     values = (f"{value:.10g}" for value in table.values.tolist())
     return map("\t".join, zip(*columns, values, strict=True))
 
 
 def evaluation(database: Database, values: Floats) -> dict[str, Any]:
-    """Compare values with the truth that the data give of targets, predicate by predicate.
+    """Compare the values of targets with their true ones, where the data give these, by predicate.
 
     Mean absolute error, and F1 where what is above 1/2 counts as true.
     """

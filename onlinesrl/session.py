@@ -140,9 +140,9 @@ def _soft_learner(
     config: Config, program: PslProgram, update: Update, by: tuple[str, int] | None
 ) -> Learner:
     from onlinesrl.infer.admm import Admm
-    from onlinesrl.learn.soft import SoftInference, SoftLearner
+    from onlinesrl.learn.psl_learner import PslInference, PslLearner
 
-    inference = SoftInference(
+    inference = PslInference(
         Admm(),
         fallback=config.inference.unsolved == "fallback",
         skip=config.inference.targets == "skip",
@@ -150,7 +150,7 @@ def _soft_learner(
         max_atoms=config.limits.max_atoms,
     )
     facts = background(config, program)
-    return SoftLearner(program, config.query, update, inference, by, facts)
+    return PslLearner(program, config.query, update, inference, by, facts)
 
 
 def _counted(config: Config, program: Program | PslProgram) -> tuple[str, int] | None:

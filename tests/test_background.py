@@ -23,7 +23,7 @@ from onlinesrl.lang import psl
 from onlinesrl.lang.database import GroundAtom
 from onlinesrl.lang.example import Example, ValuedAtom
 from onlinesrl.lang.mln import parse
-from onlinesrl.learn.soft import SoftInference, SoftLearner
+from onlinesrl.learn.psl_learner import PslInference, PslLearner
 from onlinesrl.learn.updates import Cda2
 from tests.ground.programs import FOUND, Case, cases
 from tests.ground.soak import soaked
@@ -166,7 +166,7 @@ def test_facts_of_a_psl_program_are_the_same_as_copies() -> None:
             psl.parse(trust.MODEL),
             ["Trusts"],
             Cda2(sigma=0.1),
-            SoftInference(Admm(), skip=True),
+            PslInference(Admm(), skip=True),
             background=Background(shared),
         )
         outcomes = [(o.prediction, o.error is None) for o in trust.learn(learner, examples)]
@@ -336,7 +336,7 @@ def test_several_files_of_facts_and_values_of_psl(tmp_path: Path) -> None:
         "model: m.psl\nquery: Trusts\nsource: {path: '-', background: [fair.db, knows.db]}\n"
     )
     learner = session.new_learner(load(tmp_path / "run.yaml"))
-    assert isinstance(learner, SoftLearner)
+    assert isinstance(learner, PslLearner)
     assert learner.packer.background.values == {
         "Fair": {("ann",): 0.5, ("bob",): 1.0},
         "Knows": {("ann", "bob"): 1.0},

@@ -11,7 +11,7 @@ from conftest import Job
 from tests.stream.test_unsolved import HARD
 from tests.stream.test_unsolved import MODEL as SATISFIABLE
 
-SOFT = "1: Knows(A, B) & Fair(B) -> Trusts(A, B)\n"
+PSL = "1: Knows(A, B) & Fair(B) -> Trusts(A, B)\n"
 PAIRS = [["a", "b"], ["b", "a"]]
 TRUST = {
     "id": "t",
@@ -55,8 +55,8 @@ def test_a_bad_example_names_the_key(
     override: str,
     said: str,
 ) -> None:
-    (tmp_path / "soft.psl").write_text(SOFT)
-    keys = {"model": str(tmp_path / "soft.psl"), "query": "Trusts", "metrics": {}}
+    (tmp_path / "trust.psl").write_text(PSL)
+    keys = {"model": str(tmp_path / "trust.psl"), "query": "Trusts", "metrics": {}}
     run = job([json.dumps(example).encode() + b"\n"], **(keys if "query" in example else {}))
     assert run.run("--set", override) == 65
     assert "1 of 1 examples are bad, more than limits.bad_share (0.1) allows" in run.said
@@ -99,8 +99,8 @@ def test_what_waited_too_long_for_its_truth_names_the_key(
 def test_ground_rules_that_reach_no_target_may_be_left_out(
     job: Callable[..., Job], tmp_path: Path
 ) -> None:
-    (tmp_path / "soft.psl").write_text(SOFT)
-    keys = {"model": str(tmp_path / "soft.psl"), "query": "Trusts", "metrics": {}}
+    (tmp_path / "trust.psl").write_text(PSL)
+    keys = {"model": str(tmp_path / "trust.psl"), "query": "Trusts", "metrics": {}}
     some = {"query": {"Trusts": PAIRS[:1]}}
     examples = [TRUST, TRUST | some, TRUST | some, {**TRUST, "evidence": {"Nobody": []}}]
     lines = [json.dumps(each).encode() + b"\n" for each in examples]

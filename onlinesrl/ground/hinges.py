@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from onlinesrl.arrays import Bytes, Floats, Ints, Ints32
+from onlinesrl.arrays import Bytes, Floats, Ints, Ints32, check_rows
 from onlinesrl.kernels import potentials
 
 HINGE, PLAIN = potentials.HINGE, potentials.PLAIN
@@ -53,9 +52,9 @@ class HingeModel:
 
     def row_weights(self, weights: Floats) -> Floats:
         """Return the weight of every row, float64[n_rows]; 0 for a constraint."""
-        soft = self.weight_index >= 0
+        weighted = self.weight_index >= 0
         result = np.zeros(self.n_rows)
-        result[soft] = weights[self.weight_index[soft]]
+        result[weighted] = weights[self.weight_index[weighted]]
         return result
 
     def forms(self, y: Floats) -> Floats:
@@ -92,9 +91,11 @@ class HingeModel:
         Returned as the sorted weight indices that are not 0, int64[k], and their sums, float64[k];
         of a score, which is maximised, the features are ``-Phi``.
         """
-        soft = self.weight_index >= 0
-        indices, position = np.unique(self.weight_index[soft], return_inverse=True)
-        values = np.bincount(position, self.potentials(y)[soft], len(indices)).astype(np.float64)
+        weighted = self.weight_index >= 0
+        indices, position = np.unique(self.weight_index[weighted], return_inverse=True)
+        values = np.bincount(position, self.potentials(y)[weighted], len(indices)).astype(
+            np.float64
+        )
         return indices[values != 0], values[values != 0]
 
 
@@ -158,7 +159,7 @@ def validate(model: HingeModel) -> None:
 
 def _check_shapes(model: HingeModel) -> None:
     """Raise ValueError unless every array has the type and the length that the others imply."""
-    expected = {
+    expected: dict[str, tuple[type[np.generic], int]] = {
         "start": (np.int64, model.n_rows + 1),
         "variable": (np.int32, int(model.start[-1])),
         "coefficient": (np.float64, int(model.start[-1])),
@@ -167,10 +168,4 @@ def _check_shapes(model: HingeModel) -> None:
         "power": (np.uint8, model.n_rows),
         "kind": (np.uint8, model.n_rows),
     }
-    for name, (kind, length) in expected.items():
-        array: NDArray[np.generic] = getattr(model, name)
-        if array.dtype != kind or array.shape != (length,):
-            found = f"{array.dtype}{list(array.shape)}"
-            raise ValueError(f"{name} is {found}, expected {np.dtype(kind)}[{length}]")
-    if model.start[0] != 0 or np.any(np.diff(model.start) < 0):
-        raise ValueError("start must rise from 0")
+    check_rows(model, expected)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onlinesrl.arrays import Bools, Bytes, Floats, Ints, Ints32
+from onlinesrl.arrays import Bools, Bytes, Floats, Ints, Ints32, check_rows
 
 State = Bytes
 """One truth value, 0 or 1, for every open atom."""
@@ -93,17 +93,11 @@ def validate(model: ClauseModel) -> None:
 
 def _check_shapes(model: ClauseModel) -> None:
     """Raise ValueError unless every array has the type and the length that the others imply."""
-    expected = {
+    expected: dict[str, tuple[type[np.generic], int]] = {
         "start": (np.int64, model.n_clauses + 1),
         "literals": (np.int32, int(model.start[-1])),
         "hard": (np.bool_, model.n_clauses),
         "group": (np.int32, model.n_atoms),
         "exactly": (np.bool_, len(model.exactly)),
     }
-    for name, (kind, length) in expected.items():
-        array: np.ndarray[tuple[int], np.dtype[np.generic]] = getattr(model, name)
-        if array.dtype != kind or array.shape != (length,):
-            found = f"{array.dtype}{list(array.shape)}"
-            raise ValueError(f"{name} is {found}, expected {np.dtype(kind)}[{length}]")
-    if model.start[0] != 0 or np.any(np.diff(model.start) < 0):
-        raise ValueError("start must rise from 0")
+    check_rows(model, expected)

@@ -12,7 +12,7 @@ import numpy as np
 from onlinesrl.arrays import Ints
 from onlinesrl.errors import ModelError
 from onlinesrl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE, HingeModel, Micrographs
-from onlinesrl.ground.psl_arrays import Arrays, Loop, compile_plan
+from onlinesrl.ground.psl_arrays import ArrayJoins, Loop, compile_plan
 from onlinesrl.ground.psl_plan import RulePlan, plan_program
 from onlinesrl.ground.psl_rows import (
     Assembled,
@@ -30,21 +30,21 @@ from onlinesrl.lang.psl_data import Database
 from onlinesrl.lang.psl_model import Functions
 
 MOST = 50_000_000
-"""The most rows that the joins of a world may have, where nothing else is said."""
+"""The default of the most rows that the joins of a world may have."""
 
 
 class Executor(Protocol):
-    """What runs join plans; ``problems`` has those of worlds that were met so far."""
+    """Runs join plans; ``problems`` has those found so far, by world."""
 
     problems: dict[int, Problem]
 
     def join(self, number: int) -> Iterator[Joined]:
-        """Yield the rows of a plan, by its number; none is no Joined."""
+        """Yield the rows of a plan, given by its number; nothing where it has none."""
         ...
 
 
-class Engine(Protocol):
-    """What makes executors."""
+class JoinEngine(Protocol):
+    """Makes executors."""
 
     def run(self, plans: Sequence[RulePlan], listing: Listing, most: int, skip: bool) -> Executor:
         """Return what runs plans over a listing of one world, for at most ``most`` rows of them.
@@ -57,7 +57,7 @@ class Engine(Protocol):
 class _InMemory:
     def run(self, plans: Sequence[RulePlan], listing: Listing, most: int, skip: bool) -> Executor:
         loops = [compile_plan(plan, with_worlds=False) for plan in plans]
-        return Arrays(loops, listing, False, most, skip)
+        return ArrayJoins(loops, listing, False, most, skip)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ class Grounded:
 class Grounder:
     """Grounds one program; ``most`` is how many rows the joins of a world may have.
 
-    ``advice`` is what can be done where they are more. ``skip`` leaves out the ground rules that reach
+    ``advice`` is what can be done where there are more. ``skip`` leaves out the ground rules that reach
     an atom, of a predicate with targets, that is neither observed nor a target; else they are an error.
 
     Every method raises ModelError, with the place of a rule, where a coefficient divides by 0 or a
@@ -103,11 +103,11 @@ class Grounder:
 
     @cached_property
     def _loops(self) -> list[Loop]:
-        """The plans for worlds, whose sizes are not known; one world has plans of its own."""
+        """The plans for many worlds, whose sizes are unknown; a single world is planned by its sizes."""
         return [compile_plan(plan, with_worlds=True) for plan in plan_program(self._program)]
 
     def ground(self, database: Database) -> Grounded:
-        """Ground one world, with joins in an order that suits the sizes of its relations.
+        """Ground one world; the order of the joins depends on the sizes of its relations.
 
         Raises ModelError, too, where an atom is missing, the observed values alone break a hard rule, or
         the ground rules are too many.
@@ -123,7 +123,7 @@ class Grounder:
         self,
         listing: Listing,
         inactive: Ints,
-        engine: Engine | None = None,
+        engine: JoinEngine | None = None,
         skipped: Ints | None = None,
     ) -> Iterator[HingeModel]:
         """Ground one world in pieces: models of some rows each, over all variables.
@@ -154,7 +154,7 @@ class Grounder:
         """
         listing = Listing(database, worlds, opened)
         room = together if worlds > 1 else None
-        executor = Arrays(self._loops, listing, True, self._most, self._skip, room)
+        executor = ArrayJoins(self._loops, listing, True, self._most, self._skip, room)
         inactive, skipped = np.zeros(len(self._program.rules), np.int64), np.zeros(worlds, np.int64)
         models, of_rows = [], [np.empty(0, np.int32)]
         plans = [loop.plan for loop in self._loops]
@@ -163,7 +163,9 @@ class Grounder:
             models.append(_model(listing.n_variables, plan, piece.forms))
             of_rows.append(piece.forms.world)
         world = np.concatenate(of_rows)
-        model = _reordered(_united(listing.n_variables, models), np.argsort(world, kind="stable"))
+        model = _united(listing.n_variables, models)
+        if worlds > 1:
+            model = _reordered(model, np.argsort(world, kind="stable"))
         first = np.concatenate(([0], np.cumsum(np.bincount(world, minlength=worlds))))
         graphs = Micrographs(model, listing.first_variable, first)
         return Grounded(graphs, inactive, skipped, executor.problems)
@@ -241,14 +243,14 @@ def _united(n_variables: int, models: Sequence[HingeModel]) -> HingeModel:
 
 def _reordered(model: HingeModel, order: Ints) -> HingeModel:
     """Return a model with its rows in another order."""
-    start = np.concatenate(([0], np.cumsum(np.diff(model.start)[order])))
-    variable, coefficient = np.empty_like(model.variable), np.empty_like(model.coefficient)
-    linear.reorder(model.start, model.variable, model.coefficient, order, variable, coefficient)
+    lengths = np.diff(model.start)[order]
+    start = np.concatenate(([0], np.cumsum(lengths)))
+    entries = np.repeat(model.start[:-1][order] - start[:-1], lengths) + np.arange(start[-1])
     return HingeModel(
         model.n_variables,
         start,
-        variable,
-        coefficient,
+        model.variable[entries],
+        model.coefficient[entries],
         model.constant[order],
         model.weight_index[order],
         model.power[order],

@@ -51,7 +51,7 @@ class Loop:
     slots: int
 
 
-class Arrays:
+class ArrayJoins:
     """Joins the rows of one listing, plan after plan; rows come world by world.
 
     A world with a problem, which ``problems`` then has, gets no more rows; those that it already has are
@@ -123,38 +123,17 @@ class Arrays:
         )
 
     def join(self, number: int) -> Iterator[Joined]:
-        """Yield the rows of a plan, by its number; none is no Joined."""
-        relations, loop = self._relations, self._loops[number]
-        plan = loop.plan
-        steps, lookups = len(loop.code.step_probe), len(loop.code.lookup_probe)
-        worlds = self._listing.worlds
-        index = np.array([self._index_of[each] for each in loop.indexes], np.int32)
-        opened = np.array([name in self._listing.opened for name in loop.looked_up], np.uint8)
-        code = replace(
-            loop.code,
-            probe_index=index[loop.code.probe_index],
-            lookup_open=np.zeros_like(opened) if self._skip else opened,
-            whole=loop.code.whole or (self._skip and bool(opened.any())),
-        )
+        """Yield the rows of a plan, given by its number; nothing where it has none."""
+        loop = self._loops[number]
+        plan, loops, code = loop.plan, self._begin(loop), self._code(loop)
         constant = np.array([self._constant_of[name] for name in loop.constants], np.int32)
-        loops = kernel.Loops(
-            np.array([0, 1], np.int32),
-            np.zeros(steps, np.int64),
-            np.zeros(steps, np.int64),
-            np.zeros(loop.slots, np.int32),
-            np.full(steps + lookups, -1, np.int32),
-            self._rows,
-            self._problem,
-            np.zeros(worlds, np.int32),
-            np.zeros((worlds, loop.slots), np.int32),
-        )
         before = self._problem.copy()
         slots = loop.slots if needs_bindings(plan) else int(self._with_worlds)
         chunks, room = [], FIRST
         while loops.depth[0] >= 0:
-            atoms = np.empty((steps - 1 + lookups, room), np.int32)
+            atoms = np.empty((len(loops.atom) - 1, room), np.int32)
             bindings = np.empty((slots, room), np.int32)
-            n = kernel.rows(relations, code, loops, constant, self._most, atoms, bindings)
+            n = kernel.rows(self._relations, code, loops, constant, self._most, atoms, bindings)
             room = min(2 * room, ROOM)
             if self._together is not None and self._rows.sum() > self._together:
                 raise TooManyRows
@@ -172,6 +151,32 @@ class Arrays:
             )
         for world in np.flatnonzero(self._problem != before).tolist():
             self.problems[world] = self._problem_of(loop, loops, world)
+
+    def _code(self, loop: Loop) -> kernel.Code:
+        """Return a plan as the kernel reads it, for this listing."""
+        index = np.array([self._index_of[each] for each in loop.indexes], np.int32)
+        opened = np.array([name in self._listing.opened for name in loop.looked_up], np.uint8)
+        return replace(
+            loop.code,
+            probe_index=index[loop.code.probe_index],
+            lookup_open=np.zeros_like(opened) if self._skip else opened,
+            whole=loop.code.whole or (self._skip and bool(opened.any())),
+        )
+
+    def _begin(self, loop: Loop) -> kernel.Loops:
+        """Return a plan's nested loops before their first row."""
+        steps, worlds = len(loop.code.step_probe), self._listing.worlds
+        return kernel.Loops(
+            np.array([0, 1], np.int32),
+            np.zeros(steps, np.int64),
+            np.zeros(steps, np.int64),
+            np.zeros(loop.slots, np.int32),
+            np.full(steps + len(loop.code.lookup_probe), -1, np.int32),
+            self._rows,
+            self._problem,
+            np.zeros(worlds, np.int32),
+            np.zeros((worlds, loop.slots), np.int32),
+        )
 
     def _joined(self, plan: RulePlan, atoms: Ints32, bindings: Ints32) -> Joined:
         """Return the kernel's rows with their terms in the form's order."""
@@ -262,14 +267,8 @@ def compile_plan(plan: RulePlan, with_worlds: bool) -> Loop:
         plan.form.weight is None or bool(plan.form.summations),
     )
     looked_up = tuple(each.atom.predicate for each in plan.form.lookups)
-    return Loop(
-        plan,
-        code,
-        tuple(writer.indexes),
-        tuple(writer.constants),
-        looked_up,
-        1 + len(plan.variables),
-    )
+    names = tuple(writer.indexes), tuple(writer.constants), looked_up
+    return Loop(plan, code, *names, 1 + len(plan.variables))
 
 
 def _conditions(check: Check, writer: _Writer) -> list[list[tuple[int, int, int, int]]]:

@@ -212,9 +212,11 @@ class DuckDb:
     def __exit__(self, *_: object) -> None:
         self._exit.close()
 
-    def run(self, plans: Sequence[RulePlan], listing: Listing, most: int, skip: bool) -> Run:
+    def run(
+        self, plans: Sequence[RulePlan], listing: Listing, most: int, skip: bool
+    ) -> DuckDbJoins:
         """Load a listing of one world; return what runs plans over it."""
-        return Run(self, plans, listing, most, skip)
+        return DuckDbJoins(self, plans, listing, most, skip)
 
     def load(self, name: str, columns: Mapping[str, Ints32], select: str = "*") -> None:
         """Make a table of columns."""
@@ -253,8 +255,8 @@ class DuckDb:
             raise StorageError(f"grounding cannot use {self._folder}: {error.strerror}") from error
 
 
-class Run:
-    """Joins the rows of one listing, plan after plan, as `onlinesrl.ground.psl_arrays.Arrays` does."""
+class DuckDbJoins:
+    """Joins the rows of one listing, plan after plan, as `onlinesrl.ground.psl_arrays.ArrayJoins` does."""
 
     def __init__(
         self,
@@ -292,7 +294,7 @@ class Run:
         self._engine.load(name, table, f"* REPLACE ({value})")
 
     def join(self, number: int) -> Iterator[Joined]:
-        """Yield the rows of a plan, by its number; none is no Joined."""
+        """Yield the rows of a plan, given by its number; nothing where it has none."""
         if self.problems:
             return
         plan = self._plans[number]

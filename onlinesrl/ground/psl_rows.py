@@ -69,7 +69,7 @@ class Listing:
         return int(self.first_variable[-1])
 
     def sizes(self) -> dict[str, Size]:
-        """Return what a planner asks of the relations."""
+        """Return the sizes of the relations, for the planner."""
         n = len(self.constants)
         return {
             name: Size(
@@ -83,7 +83,7 @@ class Listing:
 def number_constants(
     constants: Sequence[str], named: Mapping[str, None]
 ) -> tuple[Sequence[str], dict[str, int]]:
-    """Return the constants with those that rules name and no atom has, and the numbers of the named."""
+    """Add the constants that only rules name; return all, and the numbers of the named ones."""
     if not named:
         return constants, {}
     place = {name: n for n, name in enumerate(constants) if name in named}
@@ -93,13 +93,13 @@ def number_constants(
 
 
 def _whole(digits: str) -> tuple[int, str]:
-    """Return what sorts natural numbers of any length by value."""
+    """Return a key that sorts natural numbers of any length by value."""
     digits = digits.lstrip("0")
     return len(digits), digits
 
 
 def constant_orders(constants: Sequence[str]) -> tuple[Ints32, Ints32]:
-    """Return the constants' places among the integers by value (-1 for others), and among texts."""
+    """Return the rank of each constant among the integers (-1 for others), and among all as text."""
     whole = {name: _whole(name) for name in constants if name.isascii() and name.isdecimal()}
     value = {each: n for n, each in enumerate(sorted(set(whole.values())))}
     place = {name: n for n, name in enumerate(sorted(constants))}
@@ -138,7 +138,7 @@ class Problem:
 
 
 class TooManyRows(Exception):
-    """Worlds have more rows of joins than are to be ground together."""
+    """The joins of several worlds have more rows than may be ground together."""
 
 
 class RuleError(Exception):
@@ -178,7 +178,7 @@ def listed(plan: RulePlan, joined: Joined, opened: Collection[str]) -> Joined:
 
 
 def too_many(form: NormalRule, most: int) -> Problem:
-    """Return the problem of a world with more rows of joins than allowed."""
+    """Return the problem of a world whose joins have more rows than allowed."""
     message = f"more than {most} rows to make ground rules of, reached in this rule"
     return Problem(form.rule, "limit", message)
 
@@ -190,7 +190,7 @@ def broken(form: NormalRule) -> Problem:
 
 
 def needs_bindings(plan: RulePlan) -> bool:
-    """Tell whether a plan's rows cannot do without the constants of their variables."""
+    """Tell whether a plan's rows need the constants of their variables."""
     return bool(plan.form.summations or plan.form.computed)
 
 
@@ -276,7 +276,7 @@ class Assembler:
                 raise RuleError(Problem(plan.form.rule, "schema", message))
         return place.reshape(n), values
 
-    def _grouped(self, plan: RulePlan, joined: Joined, atoms: Ints32) -> kernel.Rows:
+    def _grouped(self, plan: RulePlan, joined: Joined, atoms: Ints32) -> kernel.GroundRows:
         """Group rows by their world and outer variables: a ground row each, in ascending order."""
         form, slot = plan.form, plan.variables.index
         outer = [joined.bindings[slot(name)] for name in plan.outer]
@@ -297,7 +297,7 @@ class Assembler:
             entries.append((of_group, distinct, coefficient[of_group]))
         of_group, atom, coefficient = (np.concatenate(each) for each in zip(*entries, strict=True))
         by_group = np.argsort(of_group, kind="stable")
-        return kernel.Rows(
+        return kernel.GroundRows(
             np.concatenate(([0], np.cumsum(np.bincount(of_group, minlength=n)))),
             atom[by_group],
             coefficient[by_group],
@@ -306,11 +306,11 @@ class Assembler:
         )
 
 
-def _single(plan: RulePlan, joined: Joined, atoms: Ints32) -> kernel.Rows:
+def _single(plan: RulePlan, joined: Joined, atoms: Ints32) -> kernel.GroundRows:
     """Return joined rows as ground rows."""
     k, n = atoms.shape
     coefficients = [_number(each.coefficient) for each in plan.form.terms]
-    return kernel.Rows(
+    return kernel.GroundRows(
         np.arange(n + 1) * k,
         np.ascontiguousarray(atoms.T).reshape(-1),
         np.tile(np.array(coefficients, np.float64), n),

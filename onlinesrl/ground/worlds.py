@@ -1,7 +1,7 @@
-"""Examples packed into one database of many small worlds, for programs in PSL's language.
+"""Examples packed into one database of many small worlds, for PSL programs.
 
-Constants are numbered by their names in ascending order, so that nothing that is made of a world can
-depend on which others it is packed with.
+Constants are numbered in the order of their names, so that nothing about a world depends on the others
+that it is packed with.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from onlinesrl.arrays import Floats, Ints32
 from onlinesrl.errors import ExampleError
 from onlinesrl.ground.background import Background
 from onlinesrl.lang.example import Constant, Example, ValuedAtom, show_ground_atom
-from onlinesrl.lang.psl_data import Database, Relation, Table
+from onlinesrl.lang.psl_data import AtomTable, Database, Relation
 
 Atoms = dict[tuple[str, ...], float]
-"""The atoms of one predicate by their constants, with their values."""
+"""The values of the atoms of one predicate, by their constants."""
 
 
 @dataclass(frozen=True, eq=False)
-class World:
+class CheckedExample:
     """One example, checked: what is observed and what is to be inferred, by predicate.
 
     ``targets`` has the arguments as the example spells them; ``truth`` (targets,) is in the order of
-    the targets, the predicates in that of ``SoftPacker.query``; None without labels.
+    the targets, the predicates in that of ``PslPacker.query``; None without labels.
     """
 
     example: Example
@@ -36,8 +36,8 @@ class World:
     truth: Floats | None
 
 
-class SoftPacker:
-    """Turns examples into worlds, and worlds into databases.
+class PslPacker:
+    """Checks examples, and puts checked ones into one database, each as a world.
 
     ``arities`` are those of the program's predicates, ``query`` the ones that have targets; no example
     may list more than ``max_atoms`` atoms of a predicate. All have the facts of ``background``, too.
@@ -55,7 +55,7 @@ class SoftPacker:
         self.arities = {name: arities[name] for name in (*query, *arities)}
         self.max_atoms = max_atoms
 
-    def world(self, example: Example) -> World:
+    def world(self, example: Example) -> CheckedExample:
         """Check an example. Raises ExampleError."""
         if example.query is None:
             raise ExampleError(
@@ -71,10 +71,10 @@ class SoftPacker:
         if not any(targets.values()):
             raise ExampleError("`query` lists no atom to predict", "schema")
         truth = None if example.truth is None else self._truth(example, targets)
-        return World(example, observed, targets, truth)
+        return CheckedExample(example, observed, targets, truth)
 
-    def database(self, worlds: Sequence[World]) -> Database:
-        """Return the atoms of worlds, each with the number of its world before its constants."""
+    def database(self, worlds: Sequence[CheckedExample]) -> Database:
+        """Return the atoms of worlds; the first column of every table is the number of the world."""
         names: set[str] = set()
         for world in worlds:
             for part in (world.observed, world.targets):
@@ -88,9 +88,9 @@ class SoftPacker:
             values = [world.observed[name].values() for world in worlds if name in world.observed]
             targets = _table([world.targets.get(name, {}) for world in worlds], arity, number)
             relations[name] = Relation(
-                Table(observed, np.array([*chain.from_iterable(values)], np.float64)),
-                Table(targets, np.full(targets.shape[1], np.nan)),
-                Table(np.empty((arity + 1, 0), np.int32), np.empty(0)),
+                AtomTable(observed, np.array([*chain.from_iterable(values)], np.float64)),
+                AtomTable(targets, np.full(targets.shape[1], np.nan)),
+                AtomTable(np.empty((arity + 1, 0), np.int32), np.empty(0)),
             )
         return Database(tuple(constants), relations)
 
@@ -99,7 +99,7 @@ class SoftPacker:
     def _targets(
         self, name: str, example: Example, observed: Mapping[str, Atoms]
     ) -> dict[tuple[str, ...], list[Constant]]:
-        """Return the targets of a predicate, each once, in the order of the example."""
+        """Return the targets of a predicate without repeats, in the order of the example."""
         listed = (example.query or {}).get(name, [])
         rows = [row.args if isinstance(row, ValuedAtom) else row for row in listed]
         found: dict[tuple[str, ...], list[Constant]] = {}
@@ -134,7 +134,7 @@ class SoftPacker:
         where: str,
         known: Collection[str],
     ) -> Atoms:
-        """Return the atoms of a predicate with their values, each once."""
+        """Return the atoms of a predicate with their values, without repeats."""
         self._known(name, where, known)
         plain = [row for row in rows if isinstance(row, list)]
         if len(plain) == len(rows):
@@ -155,7 +155,7 @@ class SoftPacker:
         return found
 
     def _keys(self, name: str, rows: Sequence[list[Constant]], where: str) -> list[tuple[str, ...]]:
-        """Return the constants of atoms as texts, after checking how many there are."""
+        """Return the constants of atoms as strings, after checking their number."""
         arity = self.arities[name]
         if not set(map(len, rows)) <= {arity}:
             wrong = next(row for row in rows if len(row) != arity)

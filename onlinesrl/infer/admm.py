@@ -1,4 +1,4 @@
-"""ADMM: the engine for hinge-loss models, with a certificate of how good its answer is."""
+"""ADMM: the engine for hinge-loss models of any kind (Bach et al. 2015), with a certificate."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from onlinesrl.kernels import admm_rows, admm_solve
 class Admm:
     """ADMM with over-relaxation and a step size that balances the residuals.
 
-    Ends where the energy is shown to be within ``tolerance``, relative to it (absolute below 1), of the
-    optimum, and no constraint is violated by more than ``violation``; or, not certified, after
-    ``rounds``. Shown by the dual's lower bound, the energy taken with what violations may have
-    gained. ``watch`` is told of every tenth round. A variable in no row and without bonus keeps its
-    value, 1/2 without a start.
+    It ends when the duality gap, which counts what violations may have gained, is at most ``tolerance``
+    relative to the energy (absolute below 1) and no constraint is violated by more than ``violation``;
+    or uncertified, after ``rounds``. ``watch`` is called every ten rounds. A variable in no row and
+    without bonus keeps its value, 1/2 without a start.
     """
 
     tolerance: float = 1e-6
@@ -53,7 +52,7 @@ class Admm:
 
 
 class AdmmState:
-    """ADMM between two rounds, for algorithms that interleave others with it.
+    """The state of ADMM between two rounds, for algorithms that interleave it with others.
 
     The copies of row i have the penalty ``eta m_i``, m as in ``kernels.admm_rows``. The step size ``eta``
     starts at 1 and changes after 10, 20, 30, 45, ... rounds.
@@ -68,32 +67,29 @@ class AdmmState:
     ):
         check_constants(model)
         n, m = model.n_variables, model.n_rows
-        given_bonus = np.zeros(n) if bonus is None else bonus
-        self._potentials = weighted_rows(model, weights)
-        pulls, ridge = np.zeros(n), np.zeros(n)
-        self._highest = admm_rows.weigh(self._potentials, pulls, ridge)
-        self._highest += float(np.maximum(-given_bonus, 0.0).sum())
-        self.rows = kernel.Rows(
+        known_bonus = np.zeros(n) if bonus is None else bonus
+        self._rows = weighted_rows(model, weights)
+        low, high, curvature, row_step = np.empty((4, m))
+        self.problem = kernel.Problem(
             model.start,
             model.variable,
             model.coefficient,
             model.constant,
-            low=np.empty(m),
-            high=np.empty(m),
-            curvature=np.empty(m),
-            row_step=np.empty(m),
+            low=low,
+            high=high,
+            curvature=curvature,
+            row_step=row_step,
             degree=np.zeros(n),
-            bonus=given_bonus,
-            ridge=ridge,
+            bonus=known_bonus,
+            ridge=np.zeros(n),
         )
-        admm_rows.expand(self._potentials, pulls, self.rows)
         y = np.full(n, 0.5) if start is None else start.y.copy()
         dual = np.empty(m) if start is None else start.dual.copy()
-        self.now = kernel.Iterate(y, dual, -given_bonus, np.empty(n))
-        degree, known = self.rows.degree, start is not None
-        admm_rows.begin(self._potentials, pulls, self.rows, self.now, degree, known)
-        degree[(degree == 0) & (ridge == 0)] = 1.0
-        self._memory = np.empty(n), np.empty(m)
+        self.now = kernel.Iterate(y, dual, -known_bonus, np.empty(n))
+        known = start is not None
+        self._highest = admm_rows.prepare(self._rows, np.zeros(n), self.problem, self.now, known)
+        admm_rows.free_variables(self.problem)
+        self._highest += float(np.maximum(-known_bonus, 0.0).sum())
         self._control = np.array([1.0, 0.0, admm_solve.PERIOD])
 
     @property
@@ -103,7 +99,7 @@ class AdmmState:
 
     @property
     def n_rounds(self) -> int:
-        """The rounds so far."""
+        """The number of rounds done."""
         return int(self._control[admm_solve.ROUNDS])
 
     @property
@@ -113,14 +109,18 @@ class AdmmState:
 
     def step(self, n: int) -> None:
         """Do ``n`` rounds."""
-        admm_solve.advance(self.rows, self.now, *self._memory, self._control, n)
+        memory = np.empty_like(self.now.y), np.empty_like(self.now.dual)
+        admm_solve.advance(self.problem, self.now, *memory, self._control, n)
 
     def solve(self, tolerance: float, violation: float, rounds: int) -> HingeSolution:
-        """Go on as ``Admm`` does, until there have been ``rounds``, or ten more; raises Infeasible."""
+        """Continue as ``Admm`` does up to ``rounds`` in all, at least for ten more; raises Infeasible."""
+        dual = np.empty_like(self.now.dual)
         ended, energy, bound, worst = admm_solve.solve(
-            self.rows,
+            self._rows,
+            self.problem,
             self.now,
-            *self._memory,
+            np.empty_like(self.now.y),
+            dual,
             self._control,
             self._highest,
             tolerance,
@@ -129,17 +129,14 @@ class AdmmState:
         )
         if ended == admm_solve.INFEASIBLE:
             raise Infeasible("no values satisfy the constraints")
-        dual, certified = self._dual(), ended == admm_solve.CERTIFIED
+        certified = ended == admm_solve.CERTIFIED
         return HingeSolution(
             self.y, energy, dual, bound, worst, self.n_rounds, "admm", certified=certified
         )
 
     def certificate(self) -> tuple[float, float, float, float, Floats]:
-        """Return energy, lower bound, violation and price, as ``kernel.certificate``, and the dual."""
-        return *kernel.certificate(self.rows, self.now, self.now.ahead), self._dual()
-
-    def _dual(self) -> Floats:
-        """Return the dual of the last certificate, whose pull is still in ``ahead``."""
-        dual = np.clip(self.now.dual, self.rows.low, self.rows.high)
-        admm_rows.ridge_duals(self._potentials, self.rows.ridge, self.now.ahead, dual)
-        return dual
+        """Return what ``kernels.admm.certificate`` does, and the duals, float64[n_rows]."""
+        found = kernel.certificate(self.problem, self.now, self.now.ahead)
+        dual = np.empty_like(self.now.dual)
+        admm_rows.duals(self._rows, self.problem, self.now, dual)
+        return *found, dual

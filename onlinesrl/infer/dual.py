@@ -1,4 +1,4 @@
-"""The dual of hinge-loss inference: the bound that certifies an energy, and the rows that ADMM reads.
+"""The dual of hinge-loss inference: the lower bound that certifies an energy (weak duality).
 
 Every row adds a convex function of its form, ``f_i(l) = max over low_i <= u <= high_i of
 u l - curvature_i u^2 / 2``: a hinge has [0, w] and no curvature, a squared one [0, inf] and
@@ -18,8 +18,9 @@ import numpy as np
 
 from onlinesrl.arrays import Floats
 from onlinesrl.errors import Infeasible
-from onlinesrl.ground.hinges import AT_MOST, EQUAL, PLAIN, HingeModel
-from onlinesrl.kernels import admm_rows, potentials
+from onlinesrl.ground.hinges import AT_MOST, EQUAL, HingeModel
+from onlinesrl.kernels import admm_rows
+from onlinesrl.kernels.potentials import Potentials
 
 FEASIBLE = 1e-9
 """How far a constraint without variables may be from satisfied."""
@@ -45,38 +46,21 @@ class Conjugates:
         return np.where(np.isfinite(slope), slope, 0.0)
 
 
-def conjugates(model: HingeModel, weights: Floats) -> Conjugates:
-    """Return the rows' conjugates; ValueError where a row is not convex or its weight not finite."""
-    weight = convex_weights(model, weights)
-    linear = (model.kind == PLAIN) & (model.power == 1)
-    square = (model.power == 2) & (weight > 0)
-    high = np.where(square | (model.kind == AT_MOST) | (model.kind == EQUAL), np.inf, weight)
-    low = np.where(linear, weight, 0.0)
-    low[(square & (model.kind == PLAIN)) | (model.kind == EQUAL)] = -np.inf
-    curvature = np.zeros(model.n_rows)
-    curvature[square] = 0.5 / weight[square]
+def conjugates(rows: Potentials) -> Conjugates:
+    """Return the rows' conjugates."""
+    low, high, curvature = np.empty((3, len(rows.weight)))
+    admm_rows.conjugates(rows, low, high, curvature)
     return Conjugates(low, high, curvature)
-
-
-def convex_weights(model: HingeModel, weights: Floats) -> Floats:
-    """Return ``model.row_weights``; ValueError where a row is not convex or its weight not finite."""
-    weight = model.row_weights(weights)
-    linear = (model.kind == PLAIN) & (model.power == 1)
-    if not np.all(np.isfinite(weight)):
-        raise ValueError("a weight is not finite")
-    if np.any(weight[~linear] < 0):
-        raise ValueError("a weight below 0: only linear potentials without hinge may have one")
-    return weight
 
 
 def weighted_rows(
     model: HingeModel, weights: Floats, bonus: Floats | None = None, ridge: float = 0.0
-) -> potentials.Rows:
-    """Return a model as the kernels read it; a constraint has infinite weight, and a hinge for <=.
+) -> Potentials:
+    """Return a model as the kernels read it.
 
-    Raises ValueError as ``convex_weights``.
+    Raises ValueError where a weight is not finite, or is below 0 and makes its row not convex.
     """
-    rows = potentials.Rows(
+    rows = Potentials(
         model.start,
         model.variable,
         model.coefficient,
@@ -87,8 +71,11 @@ def weighted_rows(
         np.zeros(model.n_variables) if bonus is None else bonus,
         ridge,
     )
-    if not admm_rows.describe(model.kind, model.power, model.weight_index, weights, rows):
-        convex_weights(model, weights)
+    found = admm_rows.describe(model.kind, model.power, model.weight_index, weights, rows)
+    if found == admm_rows.NOT_FINITE:
+        raise ValueError("a weight is not finite")
+    if found == admm_rows.NOT_CONVEX:
+        raise ValueError("a weight below 0: only linear potentials without hinge may have one")
     return rows
 
 
@@ -99,23 +86,41 @@ def lower_bound(
     bonus: Floats | None = None,
     ridge: float = 0.0,
 ) -> float:
-    """Return what no feasible values' energy is below, for any ``dual`` float64[n_rows].
+    """Return a lower bound of the energy of all feasible values, from any ``dual`` float64[n_rows].
 
     With a ridge, the energy has ``ridge |y|^2`` in it.
     """
-    rows = conjugates(model, weights)
+    rows = conjugates(weighted_rows(model, weights))
     u = np.clip(dual, rows.low, rows.high)
-    pull: Floats = np.zeros(model.n_variables) if bonus is None else -bonus
-    pull = pull + np.bincount(model.variable, model.coefficient * u[model.row], model.n_variables)
-    y = np.clip(-pull / (2.0 * ridge), 0.0, 1.0) if ridge > 0 else np.where(pull < 0, 1.0, 0.0)
-    least = pull @ y + ridge * (y @ y)
+    gradient: Floats = np.zeros(model.n_variables) if bonus is None else -bonus
+    gradient = gradient + np.bincount(
+        model.variable, model.coefficient * u[model.row], model.n_variables
+    )
+    y = (
+        np.clip(-gradient / (2.0 * ridge), 0.0, 1.0)
+        if ridge > 0
+        else np.where(gradient < 0, 1.0, 0.0)
+    )
+    least = gradient @ y + ridge * (y @ y)
     return float(u @ model.constant - 0.5 * rows.curvature @ u**2 + least)
 
 
+def dual_at(
+    model: HingeModel,
+    weights: Floats,
+    y: Floats,
+    bonus: Floats | None = None,
+    ridge: float = 0.0,
+) -> tuple[Floats, float]:
+    """Return the slopes at values as a dual, float64[n_rows], and the bound that it gives."""
+    dual = conjugates(weighted_rows(model, weights)).slope(model.forms(y))
+    return dual, lower_bound(model, weights, dual, bonus, ridge)
+
+
 def residual(model: HingeModel, y: Floats, dual: Floats) -> float:
-    """Return how far a step down the dual's pull ``Q' u`` moves a value within [0, 1]; 0 at an optimum."""
-    pull = np.bincount(model.variable, model.coefficient * dual[model.row], model.n_variables)
-    return float(np.max(np.abs(y - np.clip(y - pull, 0.0, 1.0)), initial=0.0))
+    """Return the most that a projected step along ``-Q' u`` moves a value; 0 at an optimum."""
+    gradient = np.bincount(model.variable, model.coefficient * dual[model.row], model.n_variables)
+    return float(np.max(np.abs(y - np.clip(y - gradient, 0.0, 1.0)), initial=0.0))
 
 
 def check_constants(model: HingeModel) -> None:

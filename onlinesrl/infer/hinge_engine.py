@@ -33,7 +33,7 @@ class HingeSolution:
 
 
 class Round(NamedTuple):
-    """Where the minimisation of an energy stands; ``bound`` is -inf where the engine knows none."""
+    """The state of a minimisation after a round; ``bound`` is -inf where the engine knows none."""
 
     number: int
     energy: float
@@ -42,7 +42,7 @@ class Round(NamedTuple):
 
 
 Watch: TypeAlias = Callable[[Round], object]
-"""Is told of rounds while an engine works."""
+"""Called with the state of each round while an engine works."""
 
 
 class HingeEngine(Protocol):
@@ -60,7 +60,7 @@ class HingeEngine(Protocol):
 
         ``weights`` is float64[W] with every weight index of the model below W; ``bonus`` is
         float64[n_variables] (loss augmentation: the L1 loss is linear in ``y`` where the truth is 0
-        or 1); ``start`` is an answer for the same rows and variables, as of other weights. Raises
+        or 1); ``start`` is a solution for the same rows and variables, say for other weights. Raises
         Infeasible where the constraints are shown to have no solution, ValueError where the energy
         is not convex or a number not finite.
         """

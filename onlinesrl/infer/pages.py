@@ -1,4 +1,4 @@
-"""Rows of hinge-loss models on disk, in pages of fixed size; one page at a time is in memory."""
+"""Potentials of hinge-loss models on disk, in pages of fixed size; one page at a time is in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onlinesrl.arrays import Floats, Ints
 from onlinesrl.errors import StorageError, UsageError
 from onlinesrl.ground.hinges import HingeModel
 from onlinesrl.infer.dual import check_constants, weighted_rows
-from onlinesrl.kernels.potentials import Rows
+from onlinesrl.kernels.potentials import Potentials
 
 _HEAD = 2 * 8  # numbers of rows and of entries
 _ROW, _ENTRY, _END = 4 * 8 + 4 + 2, 8 + 4, 4
@@ -28,13 +28,13 @@ class Page(NamedTuple):
     engine's own use.
     """
 
-    rows: Rows
+    rows: Potentials
     dual: Floats
     mark: Floats
 
 
 class Pages:
-    """A file of pages in a folder, which nobody else sees and which is gone when it is closed.
+    """An anonymous file of pages in a folder; closing it deletes it.
 
     A page of ``n_bytes`` has the numbers of its rows and entries, then their arrays: 38 bytes for each
     row and 12 for each of its variables. Use as a context manager. All methods raise StorageError.
@@ -135,7 +135,7 @@ class Pages:
         hinge, square = array(np.uint8, rows), array(np.uint8, rows)
         none = np.empty(0)
         return Page(
-            Rows(start, variable, coefficient, constant, weight, hinge, square, none, 0.0),  # type: ignore[arg-type]
+            Potentials(start, variable, coefficient, constant, weight, hinge, square, none, 0.0),  # type: ignore[arg-type]
             dual,  # type: ignore[arg-type]
             mark,  # type: ignore[arg-type]
         )
@@ -190,9 +190,9 @@ class Pages:
 
 
 class _Piece(NamedTuple):
-    """Rows ``first .. last - 1`` of a chunk's."""
+    """Potentials ``first .. last - 1`` of a chunk's."""
 
-    rows: Rows
+    rows: Potentials
     first: int
     last: int
 

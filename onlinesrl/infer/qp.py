@@ -13,7 +13,7 @@ from scipy import sparse
 from onlinesrl.arrays import Floats
 from onlinesrl.errors import Infeasible, Unsolved
 from onlinesrl.ground.hinges import AT_MOST, EQUAL, HINGE, PLAIN, HingeModel
-from onlinesrl.infer.dual import check_constants, convex_weights, lower_bound
+from onlinesrl.infer.dual import check_constants, lower_bound, weighted_rows
 from onlinesrl.infer.hinge_engine import HingeSolution
 
 TOLERANCE = 1e-6
@@ -33,7 +33,7 @@ class Qp:
     ) -> HingeSolution:
         """See ``HingeEngine.solve``; the start is of no use. Raises Unsolved where Clarabel fails."""
         check_constants(model)
-        convex_weights(model, weights)
+        weighted_rows(model, weights)
         settings = clarabel.DefaultSettings()
         settings.verbose = False
         settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-9
@@ -67,13 +67,13 @@ def _program(
     Clarabel has ``A x + s = b``, first the equalities, whose s is 0, then inequalities, s >= 0.
     """
     n, m = model.n_variables, model.n_rows
-    soft, hinge = np.flatnonzero(model.kind < AT_MOST), np.flatnonzero(model.kind == HINGE)
-    psi = np.full(m, -1)
-    psi[soft] = n + np.arange(len(soft))
-    weight, square = model.row_weights(weights)[soft], model.power[soft] == 2
-    columns = n + len(soft)
+    potential, hinge = np.flatnonzero(model.kind < AT_MOST), np.flatnonzero(model.kind == HINGE)
+    count, psi = len(potential), np.full(m, -1)
+    psi[potential] = n + np.arange(count)
+    weight, square = model.row_weights(weights)[potential], model.power[potential] == 2
+    columns = n + count
     forms = sparse.csr_array((model.coefficient, model.variable, model.start), shape=(m, n))
-    of_psi = sparse.csr_array((-np.ones(len(soft)), (soft, psi[soft] - n)), shape=(m, len(soft)))
+    of_psi = sparse.csr_array((-np.ones(count), (potential, psi[potential] - n)), shape=(m, count))
     equal = (model.kind == EQUAL) | (model.kind == PLAIN)
     order = np.argsort(~equal, kind="stable")
     box = sparse.eye_array(n, columns, format="csr")

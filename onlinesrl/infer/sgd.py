@@ -9,7 +9,7 @@ import numpy as np
 
 from onlinesrl.arrays import Floats
 from onlinesrl.ground.hinges import HingeModel
-from onlinesrl.infer.dual import conjugates, lower_bound
+from onlinesrl.infer.dual import dual_at
 from onlinesrl.infer.hinge_engine import HingeSolution, Round, Watch
 from onlinesrl.infer.tron import potential_rows
 from onlinesrl.kernels import potentials
@@ -62,14 +62,13 @@ class Sgd:
                 self.watch(Round(t, energy, -np.inf, 0.0))
             if energy < lowest:
                 best[:], lowest = y, energy
-        dual = conjugates(model, weights).slope(model.forms(best))
-        bound = lower_bound(model, weights, dual, bonus)
+        dual, bound = dual_at(model, weights, best, bonus)
         close = lowest - bound <= CERTIFIED * max(1.0, abs(lowest))
         return HingeSolution(best, lowest, dual, bound, 0.0, t, "sgd", certified=close)
 
     def _round(
         self,
-        rows: potentials.Rows,
+        rows: potentials.Potentials,
         order: np.ndarray,
         y: Floats,
         t: int,
@@ -80,4 +79,4 @@ class Sgd:
             kernel.descend_adam(rows, order, y, rate, moments)
         else:
             kernel.descend(rows, order, y, rate)
-        kernel.gain(rows.bonus, y, rate)
+        np.clip(y + rate * rows.bonus, 0.0, 1.0, out=y)

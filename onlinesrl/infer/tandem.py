@@ -22,11 +22,19 @@ from onlinesrl.ground.hinges import HingeModel
 from onlinesrl.infer.pages import Page, Pages
 from onlinesrl.kernels import admm, sgd
 from onlinesrl.kernels import admm_rows as kernel
-from onlinesrl.kernels.admm_solve import GROWTH, PERIOD, RELAXATION, balanced
+from onlinesrl.kernels.admm_solve import (
+    CERTIFIED,
+    GROWTH,
+    INFEASIBLE,
+    PERIOD,
+    RELAXATION,
+    balanced,
+    verdict,
+)
 
 
-class Progress(NamedTuple):
-    """Where tandem inference stands; sent after every page of the first pass and every round.
+class TandemProgress(NamedTuple):
+    """The progress of tandem inference, after every page of the first pass and every round.
 
     ``rows`` is the number of rows so far. In the passes of SGD (``phase`` "ground" and "descend") the
     energy is that of each row just before its step, and nothing is known of bound and violation; in
@@ -42,7 +50,7 @@ class Progress(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Streamed:
+class TandemSolution:
     """What tandem inference found, as in HingeSolution.
 
     ``potentials`` and ``constraints`` count the rows, ``iterations`` the rounds of ADMM;
@@ -66,16 +74,16 @@ class _Certificate(NamedTuple):
     energy: float = 0.0
     bound: float = 0.0
     violation: float = 0.0
-    price: float = 0.0
+    complementarity: float = 0.0
 
     def add(self, part: tuple[float, float, float, float]) -> _Certificate:
         """Return the certificate of these rows and others."""
-        energy, bound, violation, price = part
+        energy, bound, violation, complementarity = part
         return _Certificate(
             self.energy + energy,
             self.bound + bound,
             max(self.violation, violation),
-            self.price + price,
+            self.complementarity + complementarity,
         )
 
 
@@ -106,8 +114,8 @@ class Tandem:
         chunks: Iterable[HingeModel],
         n_variables: int,
         weights: Floats,
-        report: Callable[[Progress], None] = lambda _: None,
-    ) -> Streamed:
+        report: Callable[[TandemProgress], None] = lambda _: None,
+    ) -> TandemSolution:
         """Minimise ``w . Phi(y)`` over the feasible values, rows as of one model of all chunks.
 
         The chunks' variables are ``0 .. n_variables - 1`` of the whole model. Raises StorageError where
@@ -122,13 +130,13 @@ class Tandem:
                 energy += descent.step(page)
                 n_rows += len(page.dual)
                 constraints += int(np.isinf(page.rows.weight).sum())
-                report(Progress("ground", 1, n_rows, energy))
+                report(TandemProgress("ground", 1, n_rows, energy))
             for t in range(2, self.descents + 1):
                 energy = descent.round(pages)
-                report(Progress("descend", t, n_rows, energy))
-            rounds = _Rounds(pages, descent)
+                report(TandemProgress("descend", t, n_rows, energy))
+            rounds = _PagedAdmm(pages, descent)
             found, y, certified = self._polish(rounds, highest, n_rows, report)
-            return Streamed(
+            return TandemSolution(
                 y,
                 found.energy,
                 found.bound,
@@ -141,60 +149,63 @@ class Tandem:
             )
 
     def _polish(
-        self, rounds: _Rounds, highest: float, n_rows: int, report: Callable[[Progress], None]
+        self,
+        rounds: _PagedAdmm,
+        highest: float,
+        n_rows: int,
+        report: Callable[[TandemProgress], None],
     ) -> tuple[_Certificate, Floats, bool]:
         """Do rounds of ADMM; return the best values' certificate, the values, whether certified."""
         found, best = rounds.start(), np.clip(rounds.now.y, 0.0, 1.0)
         lowest = found
         while True:
-            if found.bound > highest + self.tolerance * max(1.0, abs(highest)):
+            proven = verdict(*found, highest, self.tolerance, self.violation)
+            if proven == INFEASIBLE:
                 raise Infeasible("no values satisfy the constraints")
-            gap = abs(found.energy - found.bound) + found.price
-            close = gap <= self.tolerance * max(1.0, abs(found.energy))
-            certified = close and found.violation <= self.violation
+            certified = proven == CERTIFIED
             if certified or self._merit(found) < self._merit(lowest):
                 lowest, best = found, np.clip(rounds.looked_at, 0.0, 1.0)
             if certified or rounds.count >= self.rounds:
                 return lowest, best, certified
             for _ in range(min(PERIOD, self.rounds - rounds.count) - 1):
                 rounds.step()
-                report(Progress("admm", rounds.count, n_rows, *found[:3]))
+                report(TandemProgress("admm", rounds.count, n_rows, *found[:3]))
             found = rounds.look()
-            report(Progress("admm", rounds.count, n_rows, *found[:3]))
+            report(TandemProgress("admm", rounds.count, n_rows, *found[:3]))
 
     def _merit(self, found: _Certificate) -> tuple[float, float]:
-        """Return what is less for better values: first they satisfy the constraints."""
+        """Return a key that is smaller for better values: less violation first, then less energy."""
         excess = found.violation if found.violation > self.violation else 0.0
         return excess, found.energy
 
 
 class _Descent:
-    """The values while SGD changes them, and what ADMM will want to know of the rows."""
+    """The values during SGD, and the sums over rows that ADMM needs."""
 
     def __init__(self, options: Tandem, n_variables: int) -> None:
         self.y = np.full(n_variables, 0.5)
-        self.pulls = np.zeros(n_variables)
+        self.weight_sums = np.zeros(n_variables)
         self.ridge = np.zeros(n_variables)
         self._squares = np.zeros(n_variables)
         self._rate = options.rate
         self._random = np.random.default_rng(options.seed)
 
     def weigh(self, page: Page) -> float:
-        """Count a page's weights in ``pulls`` and ``ridge``; return what its energy is never above."""
-        return kernel.weigh(page.rows, self.pulls, self.ridge)
+        """Add a page's weights to ``weight_sums`` and ``ridge``; return an upper bound of its energy."""
+        return kernel.weigh(page.rows, self.weight_sums, self.ridge)
 
     def step(self, page: Page) -> float:
-        """Take a step for every row of a page, in random order; return their energy meanwhile."""
+        """Take a step for every row of a page, in random order; return the sum of their energies before."""
         order = self._random.permutation(len(page.dual))
         return sgd.descend_adagrad(page.rows, order, self.y, self._rate, self._squares)
 
     def round(self, pages: Pages) -> float:
-        """Take the pages in random order."""
+        """Do a pass over the pages, in random order."""
         return sum(self.step(pages.read(k)) for k in self._random.permutation(len(pages)))
 
 
-class _Rounds:
-    """ADMM over pages: the rounds of ``AdmmState``, with the duals kept in the pages."""
+class _PagedAdmm:
+    """ADMM over pages, whose rows and duals are in memory one page at a time; see ``AdmmState``."""
 
     def __init__(self, pages: Pages, descent: _Descent) -> None:
         n = len(descent.y)
@@ -204,9 +215,9 @@ class _Rounds:
         self.eta = 1.0
         self._next = PERIOD
         self._pages = pages
-        self._pulls = descent.pulls
+        self._weight_sums = descent.weight_sums
         no_start, no_variable, none = np.zeros(1, np.int32), np.empty(0, np.int32), np.empty(0)
-        self._variables = admm.Rows(
+        self._variables = admm.Problem(
             no_start,
             no_variable,
             coefficient=none,
@@ -219,22 +230,22 @@ class _Rounds:
             bonus=np.zeros(n),
             ridge=descent.ridge,
         )
-        self._pull = np.empty(n)
+        self._gradient = np.empty(n)
         self._marked = descent.y.copy()
         self._memory = np.empty((4, pages.most_rows))
 
     def start(self) -> _Certificate:
-        """Begin from the slopes at the values; return the certificate of these."""
-        self._pull[:] = 0.0
-        found, degree = _Certificate(), self._variables.degree
+        """Set the duals to the slopes at the values; return the certificate of both."""
+        self._gradient[:] = 0.0
+        found = _Certificate()
         for k in range(len(self._pages)):
             page = self._pages.read(k)
-            now, rows = replace(self.now, dual=page.dual), self._rows(page)
-            kernel.begin(page.rows, self._pulls, rows, now, degree, False)
+            now, problem = replace(self.now, dual=page.dual), self._problem(page)
+            kernel.begin(page.rows, self._weight_sums, problem, now, False)
             page.mark[:] = page.dual
             self._pages.keep(k, with_mark=True)
-            found = found.add(admm.tally(rows, now, self._pull))
-        degree[(degree == 0) & (self._variables.ridge == 0)] = 1.0
+            found = found.add(admm.of_rows(problem, now, self._gradient))
+        kernel.free_variables(self._variables)
         return self._certificate(found, self.now)
 
     def step(self) -> None:
@@ -248,21 +259,23 @@ class _Rounds:
     def _round(self, look: bool) -> _Certificate:
         self.looked_at[:] = self.now.y
         before = replace(self.now, y=self.looked_at)
-        self._pull[:] = 0.0
+        self._gradient[:] = 0.0
         found, moved = _Certificate(), 0.0
         self.count += 1
         mark = self.count % PERIOD == 0
-        admm.move(self._variables, self.now, self.eta, RELAXATION)
+        admm.x_update(self._variables, self.now, self.eta, RELAXATION)
         for k in range(len(self._pages)):
             page = self._pages.read(k)
-            rows = self._rows(page)
+            problem = self._problem(page)
             if look:
-                found = found.add(admm.tally(rows, replace(before, dual=page.dual), self._pull))
-            admm.answer(rows, replace(self.now, dual=page.dual), self.eta, RELAXATION)
+                found = found.add(
+                    admm.of_rows(problem, replace(before, dual=page.dual), self._gradient)
+                )
+            admm.dual_update(problem, replace(self.now, dual=page.dual), self.eta, RELAXATION)
             if mark:
                 change = page.dual - page.mark
                 moving = change != 0  # not in a row without variables, whose row_step is 0
-                moved += float(np.sum(change[moving] ** 2 / rows.row_step[moving]))
+                moved += float(np.sum(change[moving] ** 2 / problem.row_step[moving]))
                 page.mark[:] = page.dual
             self._pages.keep(k, with_mark=mark)
         if mark:
@@ -271,8 +284,8 @@ class _Rounds:
         return self._certificate(found, before)
 
     def _certificate(self, rows: _Certificate, now: admm.Iterate) -> _Certificate:
-        """Return the certificate, given the part that the rows have."""
-        energy, bound = admm.ends(self._variables, now, self._pull)
+        """Add the part of the variables to a certificate."""
+        energy, bound = admm.of_variables(self._variables, now, self._gradient)
         return rows.add((energy, bound, 0.0, 0.0))
 
     def _balance(self, dual: float) -> None:
@@ -284,10 +297,10 @@ class _Rounds:
         primal = float(np.sum(change**2 * self._variables.degree))
         self.eta = balanced(primal, dual, self.eta)
 
-    def _rows(self, page: Page) -> admm.Rows:
+    def _problem(self, page: Page) -> admm.Problem:
         """Return a page as ADMM's kernels read it."""
         low, high, curvature, row_step = self._memory[:, : len(page.dual)]
-        rows = replace(
+        problem = replace(
             self._variables,
             start=page.rows.start,
             variable=page.rows.variable,
@@ -298,5 +311,5 @@ class _Rounds:
             curvature=curvature,
             row_step=row_step,
         )
-        kernel.expand(page.rows, self._pulls, rows)
-        return rows
+        kernel.expand(page.rows, self._weight_sums, problem)
+        return problem

@@ -8,10 +8,10 @@ import numpy as np
 
 from onlinesrl.arrays import Floats, Ints
 from onlinesrl.ground.hinges import AT_MOST, HINGE, HingeModel, Micrographs
-from onlinesrl.infer.dual import conjugates, lower_bound, weighted_rows
+from onlinesrl.infer.dual import dual_at, weighted_rows
 from onlinesrl.infer.hinge_engine import HingeSolution
-from onlinesrl.kernels import potentials
 from onlinesrl.kernels import tron as kernel
+from onlinesrl.kernels.potentials import Potentials
 
 CERTIFIED = 1e-6
 """How close energy and bound must be, relative to the energy (absolute below 1)."""
@@ -43,8 +43,7 @@ class Tron:
         y, steps = self.solve_each(Micrographs(model, *whole), weights, bonus=bonus, start=first)
         energy = model.energy(y, weights) + self.ridge * float(y @ y)
         energy -= 0.0 if bonus is None else float(bonus @ y)
-        dual = conjugates(model, weights).slope(model.forms(y))
-        bound = lower_bound(model, weights, dual, bonus, self.ridge)
+        dual, bound = dual_at(model, weights, y, bonus, self.ridge)
         close = energy - bound <= CERTIFIED * max(1.0, abs(energy))
         return HingeSolution(y, energy, dual, bound, 0.0, int(steps[0]), "tron", certified=close)
 
@@ -78,7 +77,7 @@ class Tron:
 
 def potential_rows(
     model: HingeModel, weights: Floats, bonus: Floats | None, ridge: float
-) -> potentials.Rows:
+) -> Potentials:
     """Return a model without constraints as the kernels read it; ValueError where it has some."""
     if np.any(model.kind >= AT_MOST):
         raise ValueError("the engine takes no constraints: use ADMM")

@@ -21,12 +21,13 @@ import numpy as np
 from onlinesrl.arrays import Floats, Ints, Ints32
 from onlinesrl.kernels.frames import Frame
 from onlinesrl.kernels.jit import kernel
+from onlinesrl.kernels.potentials import clip
 
 
-class Rows(Frame):
-    """The problem: linear forms, their functions' conjugates, and a linear term.
+class Problem(Frame):
+    """Linear forms, the conjugates of their functions, and what a variable adds by itself.
 
-    Row i adds max over low <= u <= high of u l - curvature u^2 / 2.
+    Row i adds max over low <= u <= high of u l - curvature u^2 / 2 (``infer.dual``).
     """
 
     start: Ints | Ints32  # [row + 1]
@@ -47,104 +48,101 @@ class Iterate(Frame):
 
     y: Floats  # [variable] outside of [0, 1] by over-relaxation only
     dual: Floats  # [row]
-    pull: Floats  # [variable] Q' dual - bonus
+    gradient: Floats  # [variable] of the Lagrangian's linear part: Q' dual - bonus
     ahead: Floats  # [variable] 2 ybar' - ybar
 
 
 @kernel
-def _within(x: float, low: float, high: float) -> float:
-    return min(max(x, low), high)
+def add_gradient(problem: Problem, i: int, u: float, gradient: Floats) -> None:
+    """Add u q_i to the gradient."""
+    for e in range(problem.start[i], problem.start[i + 1]):
+        gradient[problem.variable[e]] += u * problem.coefficient[e]
 
 
 @kernel
-def _spread(rows: Rows, i: int, u: float, pull: Floats) -> None:
-    """Add u q_i to the pull."""
-    for e in range(rows.start[i], rows.start[i + 1]):
-        pull[rows.variable[e]] += u * rows.coefficient[e]
-
-
-@kernel
-def move(rows: Rows, now: Iterate, eta: float, relaxation: float) -> None:
-    """Do the variables' half of a round; the pull is then -bonus, and wants the rows' half."""
+def x_update(problem: Problem, now: Iterate, eta: float, relaxation: float) -> None:
+    """Do the first half of a round; leaves the gradient at -bonus, for the second half to add to."""
     for j in range(len(now.y)):
-        weight = eta * rows.degree[j]
-        moved = (weight * now.y[j] - now.pull[j]) / (weight + 2.0 * rows.ridge[j])
-        step = _within(moved, 0.0, 1.0) - now.y[j]
+        weight = eta * problem.degree[j]
+        moved = (weight * now.y[j] - now.gradient[j]) / (weight + 2.0 * problem.ridge[j])
+        step = clip(moved, 0.0, 1.0) - now.y[j]
         now.ahead[j] = now.y[j] + 2.0 * step
         now.y[j] += relaxation * step
-        now.pull[j] = -rows.bonus[j]
+        now.gradient[j] = -problem.bonus[j]
 
 
 @kernel
-def answer(rows: Rows, now: Iterate, eta: float, relaxation: float) -> None:
-    """Do the rows' half of a round, for all rows or for some: their duals, and their pull."""
-    for i in range(len(rows.constant)):
-        form = rows.constant[i]
-        for e in range(rows.start[i], rows.start[i + 1]):
-            form += rows.coefficient[e] * now.ahead[rows.variable[e]]
-        sigma = eta * rows.row_step[i]
-        u = (now.dual[i] + sigma * form) / (1.0 + sigma * rows.curvature[i])
-        u = _within(u, rows.low[i], rows.high[i])
+def dual_update(problem: Problem, now: Iterate, eta: float, relaxation: float) -> None:
+    """Do the second half of a round, for all rows or a page of them: their duals and gradient."""
+    for i in range(len(problem.constant)):
+        form = problem.constant[i]
+        for e in range(problem.start[i], problem.start[i + 1]):
+            form += problem.coefficient[e] * now.ahead[problem.variable[e]]
+        sigma = eta * problem.row_step[i]
+        u = (now.dual[i] + sigma * form) / (1.0 + sigma * problem.curvature[i])
+        u = clip(u, problem.low[i], problem.high[i])
         now.dual[i] += relaxation * (u - now.dual[i])
-        _spread(rows, i, now.dual[i], now.pull)
+        add_gradient(problem, i, now.dual[i], now.gradient)
 
 
 @kernel
-def rounds(rows: Rows, now: Iterate, eta: float, relaxation: float, n: int) -> None:
+def rounds(problem: Problem, now: Iterate, eta: float, relaxation: float, n: int) -> None:
     """Do n rounds with step size eta."""
     for _ in range(n):
-        move(rows, now, eta, relaxation)
-        answer(rows, now, eta, relaxation)
+        x_update(problem, now, eta, relaxation)
+        dual_update(problem, now, eta, relaxation)
 
 
 @kernel
-def certificate(rows: Rows, now: Iterate, pull: Floats) -> tuple[float, float, float, float]:
-    """Return of y clipped to [0, 1] and the dual: energy, lower bound, worst violation, and a price.
+def certificate(
+    problem: Problem, now: Iterate, gradient: Floats
+) -> tuple[float, float, float, float]:
+    """Return energy, lower bound, worst violation and complementarity of y in the box and the dual.
 
-    The price is the sum over constraints of |u_i l_i|: what a violation may gain, and what a slack
-    constraint's multiplier loses; ``energy + price - bound`` is never below 0.
-    ``pull`` is memory, [variable].
+    Complementarity is the sum over constraints of |u_i l_i|: what a violation may gain, and what the
+    multiplier of a slack constraint loses; ``energy + complementarity - bound`` is never below 0.
+    ``gradient`` [variable] is memory, and Q' dual - bonus in the end.
     """
-    for j in range(len(pull)):
-        pull[j] = -rows.bonus[j]
-    energy, bound, violation, price = tally(rows, now, pull)
-    linear, least = ends(rows, now, pull)
-    return energy + linear, bound + least, violation, price
+    for j in range(len(gradient)):
+        gradient[j] = -problem.bonus[j]
+    energy, bound, violation, complementarity = of_rows(problem, now, gradient)
+    linear, least = of_variables(problem, now, gradient)
+    return energy + linear, bound + least, violation, complementarity
 
 
 @kernel
-def ends(rows: Rows, now: Iterate, pull: Floats) -> tuple[float, float]:
-    """Return the energy of bonus and ridge, and the least of pull . y and the ridge on [0, 1]^n."""
+def of_variables(problem: Problem, now: Iterate, gradient: Floats) -> tuple[float, float]:
+    """Return the energy of bonus and ridge, and the minimum of gradient . y + ridge y^2 on the box."""
     energy, least = 0.0, 0.0
-    for j in range(len(pull)):
-        y, ridge = _within(now.y[j], 0.0, 1.0), rows.ridge[j]
-        energy += (ridge * y - rows.bonus[j]) * y
-        y = 1.0 if pull[j] < 0.0 else 0.0
+    for j in range(len(gradient)):
+        y, ridge = clip(now.y[j], 0.0, 1.0), problem.ridge[j]
+        energy += (ridge * y - problem.bonus[j]) * y
+        y = 1.0 if gradient[j] < 0.0 else 0.0
         if ridge > 0.0:
-            y = _within(-pull[j] / (2.0 * ridge), 0.0, 1.0)
-        least += (pull[j] + ridge * y) * y
+            y = clip(-gradient[j] / (2.0 * ridge), 0.0, 1.0)
+        least += (gradient[j] + ridge * y) * y
     return energy, least
 
 
 @kernel
-def tally(rows: Rows, now: Iterate, pull: Floats) -> tuple[float, float, float, float]:
-    """Return the parts of the certificate that the rows, all or some, have; add theirs to the pull."""
-    energy, bound, violation, price = 0.0, 0.0, 0.0, 0.0
-    for i in range(len(rows.constant)):
-        form = rows.constant[i]
-        for e in range(rows.start[i], rows.start[i + 1]):
-            form += rows.coefficient[e] * _within(now.y[rows.variable[e]], 0.0, 1.0)
-        curvature = rows.curvature[i]
-        slope = rows.high[i] if form > 0.0 else rows.low[i]
+def of_rows(problem: Problem, now: Iterate, gradient: Floats) -> tuple[float, float, float, float]:
+    """Return what rows, all or a page of them, add to the certificate; add theirs to the gradient."""
+    energy, bound, violation, complementarity = 0.0, 0.0, 0.0, 0.0
+    for i in range(len(problem.constant)):
+        form = problem.constant[i]
+        for e in range(problem.start[i], problem.start[i + 1]):
+            form += problem.coefficient[e] * clip(now.y[problem.variable[e]], 0.0, 1.0)
+        curvature = problem.curvature[i]
+        slope = problem.high[i] if form > 0.0 else problem.low[i]
         if curvature > 0.0:
-            slope = _within(form / curvature, rows.low[i], rows.high[i])
-        u = _within(now.dual[i], rows.low[i], rows.high[i])
-        if curvature == 0.0 and np.isinf(rows.high[i]):
+            slope = clip(form / curvature, problem.low[i], problem.high[i])
+        u = clip(now.dual[i], problem.low[i], problem.high[i])
+        if curvature == 0.0 and np.isinf(problem.high[i]):
             excess = abs(form) if np.isinf(slope) else 0.0
             violation = max(violation, excess)
-            price += abs(u * form)
+            complementarity += abs(u * form)
         else:
             energy += slope * form - 0.5 * curvature * slope * slope
-        bound += u * rows.constant[i] - 0.5 * curvature * u * u
-        _spread(rows, i, u, pull)
-    return energy, bound, violation, price
+        bound += u * problem.constant[i] - 0.5 * curvature * u * u
+        add_gradient(problem, i, u, gradient)
+    return energy, bound, violation, complementarity

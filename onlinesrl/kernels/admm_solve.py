@@ -3,17 +3,19 @@
 import numpy as np
 
 from onlinesrl.arrays import Floats
-from onlinesrl.kernels.admm import Iterate, Rows, certificate, rounds
+from onlinesrl.kernels.admm import Iterate, Problem, certificate, rounds
+from onlinesrl.kernels.admm_rows import duals
 from onlinesrl.kernels.jit import kernel
+from onlinesrl.kernels.potentials import Potentials
 
-CERTIFIED, LIMIT, INFEASIBLE = 0, 1, 2
-"""How it ended: with a proof, after its last round, or with a bound that nothing can be above."""
+CERTIFIED, OPEN, INFEASIBLE = 0, 1, 2
+"""What a certificate proves: the answer good enough, nothing yet, or the constraints infeasible."""
 
 RELAXATION = 1.6
-"""Of Boyd et al. 2011, section 3.4.3: 1.5 to 1.8."""
+"""Over-relaxation; Boyd et al. 2011, section 3.4.3, have 1.5 to 1.8."""
 
 PERIOD = 10
-"""Rounds between two looks at the certificate."""
+"""Rounds from one certificate to the next."""
 
 CHANGE = 5.0
 """The most that the step size grows or shrinks at once."""
@@ -22,7 +24,7 @@ GROWTH = 1.5
 """The rounds from one change of the step size to the next grow by this, so that it settles."""
 
 ETA, ROUNDS, NEXT = 0, 1, 2
-"""What a control holds: the step size, the rounds so far, those at which it changes next."""
+"""What ``control`` holds: the step size, the rounds done, and the round at which it next changes."""
 
 
 @kernel
@@ -39,8 +41,10 @@ def balanced(values: float, duals: float, eta: float) -> float:
 
 
 @kernel
-def advance(rows: Rows, now: Iterate, y: Floats, dual: Floats, control: Floats, n: int) -> None:
-    """Do n rounds, and set the step size anew where it is time to; ``y`` and ``dual`` are memory."""
+def advance(
+    problem: Problem, now: Iterate, y: Floats, dual: Floats, control: Floats, n: int
+) -> None:
+    """Do n rounds and adapt the step size where that is due; ``y`` and ``dual`` are working memory."""
     control[ROUNDS] += n
     due = control[ROUNDS] >= control[NEXT]
     if due:
@@ -48,21 +52,42 @@ def advance(rows: Rows, now: Iterate, y: Floats, dual: Floats, control: Floats, 
             y[j] = now.y[j]
         for i in range(len(dual)):
             dual[i] = now.dual[i]
-    rounds(rows, now, control[ETA], RELAXATION, n)
+    rounds(problem, now, control[ETA], RELAXATION, n)
     if due:
         control[NEXT] = np.floor(GROWTH * control[ROUNDS])
         primal, moved = 0.0, 0.0
         for j in range(len(y)):
-            primal += (now.y[j] - y[j]) ** 2 * rows.degree[j]
+            primal += (now.y[j] - y[j]) ** 2 * problem.degree[j]
         for i in range(len(dual)):
             if now.dual[i] != dual[i]:  # not in a row without variables, whose row_step is 0
-                moved += (now.dual[i] - dual[i]) ** 2 / rows.row_step[i]
+                moved += (now.dual[i] - dual[i]) ** 2 / problem.row_step[i]
         control[ETA] = balanced(primal, moved, control[ETA])
 
 
 @kernel
+def verdict(
+    energy: float,
+    bound: float,
+    violation: float,
+    complementarity: float,
+    highest: float,
+    tolerance: float,
+    most_violation: float,
+) -> int:
+    """Return what a certificate proves; ``highest`` is an upper bound of the least energy.
+
+    A lower bound above it, by more than the tolerance, shows that no values are feasible.
+    """
+    if bound > highest + tolerance * max(1.0, abs(highest)):
+        return INFEASIBLE
+    close = abs(energy - bound) + complementarity <= tolerance * max(1.0, abs(energy))
+    return CERTIFIED if close and violation <= most_violation else OPEN
+
+
+@kernel
 def solve(
-    rows: Rows,
+    rows: Potentials,
+    problem: Problem,
     now: Iterate,
     y: Floats,
     dual: Floats,
@@ -74,16 +99,13 @@ def solve(
 ) -> tuple[int, float, float, float]:
     """Do rounds until the answer is certified, or cannot be, or there have been ``most_rounds``.
 
-    ``y`` and ``dual`` are memory. Returns how it ended, energy, bound and violation.
+    ``y`` and ``dual`` are working memory; ``dual`` ends as that of the answer. Returns the verdict,
+    energy, bound and violation.
     """
-    highest += tolerance * max(1.0, abs(highest))
     while True:
-        advance(rows, now, y, dual, control, PERIOD)
-        energy, bound, violation, price = certificate(rows, now, now.ahead)
-        if bound > highest:
-            return INFEASIBLE, energy, bound, violation
-        close = abs(energy - bound) + price <= tolerance * max(1.0, abs(energy))
-        if close and violation <= most_violation:
-            return CERTIFIED, energy, bound, violation
-        if control[ROUNDS] >= most_rounds:
-            return LIMIT, energy, bound, violation
+        advance(problem, now, y, dual, control, PERIOD)
+        energy, bound, violation, rest = certificate(problem, now, now.ahead)
+        found = verdict(energy, bound, violation, rest, highest, tolerance, most_violation)
+        if found != OPEN or control[ROUNDS] >= most_rounds:
+            duals(rows, problem, now, dual)
+            return found, energy, bound, violation

@@ -70,7 +70,7 @@ def _swap(p: Partition, a: int, b: int) -> None:
 
 
 @kernel
-def _sink(p: Partition, low: int, root: int, n: int) -> None:
+def _sift_down(p: Partition, low: int, root: int, n: int) -> None:
     """Restore the heap of n nodes from place low on, largest sum first, below one of them."""
     while 2 * root + 1 < n:
         child = 2 * root + 1
@@ -91,10 +91,10 @@ def _sort(p: Partition, low: int, n: int) -> None:
     if equal:
         return
     for root in range(n // 2 - 1, -1, -1):
-        _sink(p, low, root, n)
+        _sift_down(p, low, root, n)
     for end in range(n - 1, 0, -1):
         _swap(p, low, low + end)
-        _sink(p, low, 0, end)
+        _sift_down(p, low, 0, end)
 
 
 @kernel

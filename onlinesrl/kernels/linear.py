@@ -8,7 +8,7 @@ ACTIVE = 1e-7
 """A hinge or inequality whose form can be no larger is never active."""
 
 
-class Rows(Frame):
+class GroundRows(Frame):
     """Ground rows; of atom -1 the value is 0."""
 
     start: Ints  # [row + 1]
@@ -29,8 +29,46 @@ class Forms(Frame):
 
 
 @kernel
+def _substitute(
+    rows: GroundRows, i: int, value: Floats, variable: Ints32, place: Ints, out: Forms, first: int
+) -> tuple[int, float]:
+    """Write the variables of row i, each once, from entry ``first``; return the end and the constant."""
+    end, rest = first, rows.constant[i]
+    for e in range(rows.start[i], rows.start[i + 1]):
+        a, q = rows.atom[e], rows.coefficient[e]
+        if a < 0:
+            continue
+        v = variable[a]
+        if v < 0:
+            rest += q * value[a]
+        elif place[v] >= 0:
+            out.coefficient[place[v]] += q
+        else:
+            place[v] = end
+            out.variable[end] = v
+            out.coefficient[end] = q
+            end += 1
+    for e in range(first, end):
+        place[out.variable[e]] = -1
+    return end, rest
+
+
+@kernel
+def _drop_zeros(out: Forms, first: int, end: int, most: float) -> tuple[int, float]:
+    """Keep the entries that are not 0; return their end, and the most that the form can be."""
+    kept = first
+    for e in range(first, end):
+        if out.coefficient[e] != 0.0:
+            out.variable[kept] = out.variable[e]
+            out.coefficient[kept] = out.coefficient[e]
+            most += max(out.coefficient[e], 0.0)
+            kept += 1
+    return kept, most
+
+
+@kernel
 def assemble(
-    rows: Rows,
+    rows: GroundRows,
     value: Floats,
     variable: Ints32,
     equality: bool,
@@ -49,29 +87,8 @@ def assemble(
     n = 0
     for i in range(len(rows.constant)):
         first = out.start[n]
-        end, rest = first, rows.constant[i]
-        for e in range(rows.start[i], rows.start[i + 1]):
-            a, q = rows.atom[e], rows.coefficient[e]
-            if a < 0:
-                continue
-            v = variable[a]
-            if v < 0:
-                rest += q * value[a]
-            elif place[v] >= 0:
-                out.coefficient[place[v]] += q
-            else:
-                place[v] = end
-                out.variable[end] = v
-                out.coefficient[end] = q
-                end += 1
-        most, kept = rest, first
-        for e in range(first, end):
-            place[out.variable[e]] = -1
-            if out.coefficient[e] != 0.0:
-                out.variable[kept] = out.variable[e]
-                out.coefficient[kept] = out.coefficient[e]
-                most += max(out.coefficient[e], 0.0)
-                kept += 1
+        end, rest = _substitute(rows, i, value, variable, place, out, first)
+        kept, most = _drop_zeros(out, first, end, rest)
         w = rows.world[i]
         if kept == first:
             wrong = abs(rest) if equality else rest
@@ -85,16 +102,3 @@ def assemble(
         else:
             inactive[w] += 1
     return n
-
-
-@kernel
-def reorder(
-    start: Ints, variable: Ints32, coefficient: Floats, order: Ints, out: Ints32, values: Floats
-) -> None:
-    """Write the variables and coefficients of rows in another order."""
-    at = 0
-    for i in order:
-        for e in range(start[i], start[i + 1]):
-            out[at] = variable[e]
-            values[at] = coefficient[e]
-            at += 1

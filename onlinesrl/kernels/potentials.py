@@ -1,4 +1,4 @@
-"""The energy of potentials that have a slope: what TRON and SGD read of a hinge-loss model."""
+"""The potentials of a hinge-loss model, weighted: what TRON, SGD and ADMM read of it."""
 
 from typing import NamedTuple
 
@@ -10,8 +10,11 @@ HINGE, PLAIN, AT_MOST, EQUAL = 0, 1, 2, 3
 """The kinds of a row: potentials max(l, 0)^p and l^p, constraints l <= 0 and l = 0."""
 
 
-class Rows(Frame):
-    """The energy; row i adds w max(l, 0)^p, or w l^p without hinge."""
+class Potentials(Frame):
+    """The energy; row i adds w max(l, 0)^p, or w l^p without hinge.
+
+    A row of infinite weight is a constraint: l <= 0 with a hinge, l = 0 without.
+    """
 
     start: Ints | Ints32  # [row + 1]
     variable: Ints32  # [entry]
@@ -43,7 +46,7 @@ def dot(a: Floats, b: Floats, g: Range) -> float:
 
 
 @kernel
-def form(rows: Rows, i: int, y: Floats) -> float:
+def form(rows: Potentials, i: int, y: Floats) -> float:
     """Return the linear part q . y of row i."""
     total = 0.0
     for e in range(rows.start[i], rows.start[i + 1]):
@@ -52,13 +55,21 @@ def form(rows: Rows, i: int, y: Floats) -> float:
 
 
 @kernel
-def within(x: float) -> float:
-    """Return the nearest number in [0, 1]."""
-    return min(max(x, 0.0), 1.0)
+def clip(x: float, low: float, high: float) -> float:
+    """Return the nearest number in [low, high]."""
+    return min(max(x, low), high)
 
 
 @kernel
-def slope(rows: Rows, i: int, at: float) -> float:
+def potential(rows: Potentials, i: int, at: float) -> float:
+    """Return w phi(l) of row i at l."""
+    if at <= 0.0 and rows.hinge[i] != 0:
+        return 0.0
+    return rows.weight[i] * (at * at if rows.square[i] else at)
+
+
+@kernel
+def slope(rows: Potentials, i: int, at: float) -> float:
     """Return w phi'(l) of row i at l; 0 at the kink of a hinge."""
     if at <= 0.0 and rows.hinge[i] != 0:
         return 0.0
@@ -66,11 +77,9 @@ def slope(rows: Rows, i: int, at: float) -> float:
 
 
 @kernel
-def energy(rows: Rows, g: Range, y: Floats) -> float:
+def energy(rows: Potentials, g: Range, y: Floats) -> float:
     """Return f(y)."""
     total = rows.ridge * dot(y, y, g) - dot(rows.bonus, y, g)
     for i in range(g.first, g.last):
-        at = rows.constant[i] + form(rows, i, y)
-        if at > 0.0 or rows.hinge[i] == 0:
-            total += rows.weight[i] * (at * at if rows.square[i] else at)
+        total += potential(rows, i, rows.constant[i] + form(rows, i, y))
     return total

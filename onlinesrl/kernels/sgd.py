@@ -8,7 +8,7 @@ import numpy as np
 from onlinesrl.arrays import Floats, Ints
 from onlinesrl.kernels.frames import Frame
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.potentials import Rows, form, slope, within
+from onlinesrl.kernels.potentials import Potentials, clip, form, slope
 
 FIRST_DECAY, SECOND_DECAY, SMALL = 0.9, 0.999, 1e-8
 """beta_1, beta_2 and epsilon of Adam (Kingma & Ba 2014, Algorithm 1)."""
@@ -23,33 +23,35 @@ class Moments(Frame):
 
 
 @kernel
-def descend(rows: Rows, order: Ints, y: Floats, rate: float) -> None:
+def descend(rows: Potentials, order: Ints, y: Floats, rate: float) -> None:
     """Take one step for each of the rows in ``order``."""
     for i in order:
-        pull = rate * slope(rows, i, rows.constant[i] + form(rows, i, y))
-        if pull != 0.0:
+        grow = rate * slope(rows, i, rows.constant[i] + form(rows, i, y))
+        if grow != 0.0:
             for e in range(rows.start[i], rows.start[i + 1]):
                 j = rows.variable[e]
-                y[j] = within(y[j] - pull * rows.coefficient[e])
+                y[j] = clip(y[j] - grow * rows.coefficient[e], 0.0, 1.0)
 
 
 @kernel
-def descend_adam(rows: Rows, order: Ints, y: Floats, rate: float, m: Moments) -> None:
+def descend_adam(rows: Potentials, order: Ints, y: Floats, rate: float, m: Moments) -> None:
     """Take one step of Adam for each of the rows in ``order``."""
     for i in order:
-        pull = slope(rows, i, rows.constant[i] + form(rows, i, y))
+        grow = slope(rows, i, rows.constant[i] + form(rows, i, y))
         for e in range(rows.start[i], rows.start[i + 1]):
-            j, g = rows.variable[e], pull * rows.coefficient[e]
+            j, g = rows.variable[e], grow * rows.coefficient[e]
             m.visits[j] += 1
             m.first[j] += (1.0 - FIRST_DECAY) * (g - m.first[j])
             m.second[j] += (1.0 - SECOND_DECAY) * (g * g - m.second[j])
             first = m.first[j] / (1.0 - FIRST_DECAY ** m.visits[j])
             second = m.second[j] / (1.0 - SECOND_DECAY ** m.visits[j])
-            y[j] = within(y[j] - rate * first / (np.sqrt(second) + SMALL))
+            y[j] = clip(y[j] - rate * first / (np.sqrt(second) + SMALL), 0.0, 1.0)
 
 
 @kernel
-def descend_adagrad(rows: Rows, order: Ints, y: Floats, rate: float, squares: Floats) -> float:
+def descend_adagrad(
+    rows: Potentials, order: Ints, y: Floats, rate: float, squares: Floats
+) -> float:
     """Take one step of AdaGrad (Duchi et al. 2011, figure 1) for each of the rows in ``order``.
 
     A variable's rate is ``rate`` over the root of its entry in ``squares``, to which its steps add. A
@@ -61,31 +63,24 @@ def descend_adagrad(rows: Rows, order: Ints, y: Floats, rate: float, squares: Fl
         at = rows.constant[i] + form(rows, i, y)
         if at <= 0.0 and rows.hinge[i] != 0:
             continue
-        pull = slope(rows, i, at)
-        if np.isinf(pull):
+        grow = slope(rows, i, at)
+        if np.isinf(grow):
             _project(rows, i, at, y)
             continue
-        energy += 0.5 * pull * at if rows.square[i] else pull * at
+        energy += 0.5 * grow * at if rows.square[i] else grow * at
         for e in range(rows.start[i], rows.start[i + 1]):
-            j, g = rows.variable[e], pull * rows.coefficient[e]
+            j, g = rows.variable[e], grow * rows.coefficient[e]
             squares[j] += g * g
-            y[j] = within(y[j] - rate * g / (np.sqrt(squares[j]) + SMALL))
+            y[j] = clip(y[j] - rate * g / (np.sqrt(squares[j]) + SMALL), 0.0, 1.0)
     return energy
 
 
 @kernel
-def _project(rows: Rows, i: int, at: float, y: Floats) -> None:
+def _project(rows: Potentials, i: int, at: float, y: Floats) -> None:
     """Move to the nearest values for which row i is 0, where the box lets them."""
     norm = SMALL
     for e in range(rows.start[i], rows.start[i + 1]):
         norm += rows.coefficient[e] ** 2
     for e in range(rows.start[i], rows.start[i + 1]):
         j = rows.variable[e]
-        y[j] = within(y[j] - at / norm * rows.coefficient[e])
-
-
-@kernel
-def gain(bonus: Floats, y: Floats, rate: float) -> None:
-    """Take one step for the bonus, whose energy is -bonus . y."""
-    for j in range(len(y)):
-        y[j] = within(y[j] + rate * bonus[j])
+        y[j] = clip(y[j] - at / norm * rows.coefficient[e], 0.0, 1.0)

@@ -12,7 +12,7 @@ import numpy as np
 from onlinesrl.arrays import Bytes, Floats, Ints
 from onlinesrl.kernels.frames import Frame
 from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.potentials import Range, Rows, dot, energy, form, slope, within
+from onlinesrl.kernels.potentials import Potentials, Range, clip, dot, energy, form, slope
 
 DECREASE = 0.01
 """The share of the gradient's promise that the model must keep at the Cauchy point and after."""
@@ -48,7 +48,7 @@ def memory(n_variables: int, n_rows: int) -> Memory:
 
 
 @kernel
-def differentiate(rows: Rows, m: Memory, g: Range, y: Floats) -> None:
+def differentiate(rows: Potentials, m: Memory, g: Range, y: Floats) -> None:
     """Set the gradient (5.15) at y, and the rows that are active in the Hessian."""
     for j in range(g.low, g.high):
         m.gradient[j] = 2.0 * rows.ridge * y[j] - rows.bonus[j]
@@ -62,7 +62,7 @@ def differentiate(rows: Rows, m: Memory, g: Range, y: Floats) -> None:
 
 
 @kernel
-def multiply(rows: Rows, m: Memory, g: Range, x: Floats, out: Floats) -> None:
+def multiply(rows: Potentials, m: Memory, g: Range, x: Floats, out: Floats) -> None:
     """Set out to H x (5.16)."""
     for j in range(g.low, g.high):
         out[j] = 2.0 * rows.ridge * x[j]
@@ -78,12 +78,12 @@ def _optimality(m: Memory, g: Range, y: Floats) -> float:
     """Return the largest move of the projected gradient step."""
     worst = 0.0
     for j in range(g.low, g.high):
-        worst = max(worst, abs(within(y[j] - m.gradient[j]) - y[j]))
+        worst = max(worst, abs(clip(y[j] - m.gradient[j], 0.0, 1.0) - y[j]))
     return worst
 
 
 @kernel
-def _cauchy(rows: Rows, m: Memory, g: Range, y: Floats, radius: float) -> None:
+def _cauchy(rows: Potentials, m: Memory, g: Range, y: Floats, radius: float) -> None:
     """Set the step to P(y - alpha gradient) - y, alpha halved until the model decreases enough.
 
     The first alpha is the model's minimiser along the gradient.
@@ -93,7 +93,7 @@ def _cauchy(rows: Rows, m: Memory, g: Range, y: Floats, radius: float) -> None:
     alpha = squared / curvature if curvature > 0.0 else 1.0 / np.sqrt(squared)
     while True:
         for j in range(g.low, g.high):
-            m.step[j] = within(y[j] - alpha * m.gradient[j]) - y[j]
+            m.step[j] = clip(y[j] - alpha * m.gradient[j], 0.0, 1.0) - y[j]
         multiply(rows, m, g, m.step, m.curved)
         promise = dot(m.gradient, m.step, g)
         inside = dot(m.step, m.step, g) <= radius * radius
@@ -115,7 +115,7 @@ def _to_radius(m: Memory, g: Range, radius: float) -> float:
 
 
 @kernel
-def _conjugate_gradients(rows: Rows, m: Memory, g: Range, y: Floats, radius: float) -> None:
+def _conjugate_gradients(rows: Potentials, m: Memory, g: Range, y: Floats, radius: float) -> None:
     """Set inner to a minimiser of the model from the step on, in the free variables and the radius."""
     for j in range(g.low, g.high):
         m.free[j] = 0.0 < y[j] + m.step[j] < 1.0
@@ -142,11 +142,11 @@ def _conjugate_gradients(rows: Rows, m: Memory, g: Range, y: Floats, radius: flo
 
 
 @kernel
-def _search(rows: Rows, m: Memory, g: Range, y: Floats) -> None:
+def _search(rows: Potentials, m: Memory, g: Range, y: Floats) -> None:
     """Add inner to the step, halved until its projection decreases the model enough; else nothing."""
     for _ in range(30):
         for j in range(g.low, g.high):
-            m.direction[j] = within(y[j] + m.step[j] + m.inner[j]) - y[j] - m.step[j]
+            m.direction[j] = clip(y[j] + m.step[j] + m.inner[j], 0.0, 1.0) - y[j] - m.step[j]
         multiply(rows, m, g, m.direction, m.product)
         promise = dot(m.gradient, m.direction, g) + dot(m.curved, m.direction, g)
         if promise + 0.5 * dot(m.direction, m.product, g) <= DECREASE * min(promise, 0.0):
@@ -159,7 +159,9 @@ def _search(rows: Rows, m: Memory, g: Range, y: Floats) -> None:
 
 
 @kernel
-def minimise(rows: Rows, m: Memory, g: Range, y: Floats, tolerance: float, iterations: int) -> int:
+def minimise(
+    rows: Potentials, m: Memory, g: Range, y: Floats, tolerance: float, iterations: int
+) -> int:
     """Minimise from y on, in place; return the steps tried, ``iterations`` where it did not end."""
     radius = np.sqrt(float(g.high - g.low))  # the box's diagonal
     now = energy(rows, g, y)
@@ -174,7 +176,7 @@ def minimise(rows: Rows, m: Memory, g: Range, y: Floats, tolerance: float, itera
         length = np.sqrt(dot(m.step, m.step, g))
         for j in range(g.low, g.high):
             m.inner[j] = y[j]
-            y[j] = within(y[j] + m.step[j])
+            y[j] = clip(y[j] + m.step[j], 0.0, 1.0)
         new = energy(rows, g, y)
         ratio = (now - new) / predicted if predicted > 0.0 else 0.0
         rounding = ROUNDING * max(1.0, abs(now))
@@ -191,7 +193,7 @@ def minimise(rows: Rows, m: Memory, g: Range, y: Floats, tolerance: float, itera
 
 @kernel
 def minimise_each(
-    rows: Rows,
+    rows: Potentials,
     m: Memory,
     first_variable: Ints,
     first_row: Ints,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onlinesrl.lang.formulas import position
+from onlinesrl.lang.parsing import position
 from onlinesrl.lang.source import Source
 
 if TYPE_CHECKING:

@@ -1,25 +1,8 @@
-"""What to say about a text that the grammar does not accept."""
+"""What to say about a text that is not in the syntax of MLN files."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence, Set
-from typing import NamedTuple, TypeAlias
-
-from onlinesrl.lang.text import NAME
-
-
-class Complaint(NamedTuple):
-    """A message for a place: the line before it ends as `before`, the text goes on as `at`."""
-
-    before: str
-    at: str
-    message: str
-    hint: str
-
-
-Words: TypeAlias = tuple[tuple[set[str], set[str], str], ...]
-"""For terminals that must all be accepted, and others that come with them: one word for both."""
+from onlinesrl.lang.parsing import Complaint, Words
 
 _LATER = "are not supported yet"
 _START = r"^\s*"
@@ -84,7 +67,7 @@ MLN = (
 
 _INSIDE = {"EQUAL", "COMPARISON", "PLUS", "MINUS", "STAR", "SLASH", "PERCENT", "STEP", "LPAR"}
 
-_MLN_WORDS: Words = (
+MLN_WORDS: Words = (
     (
         {"QUANTIFIER"},
         {"BANG", "LPAR", "STAR", "NAME", "NUMBER", "STRING", "PLUS", "WEIGHT", "_INCLUDE"},
@@ -110,39 +93,3 @@ _MLN_WORDS: Words = (
     ({"PLUS", "MINUS"}, {"STAR", "SLASH", "PERCENT"}, "an operator (+, -, *, /, %)"),
     ({"$END"}, {"_NEWLINE"}, "the end of the line"),
 )
-
-
-def complaint(
-    code: str,
-    offset: int,
-    accepted: Set[str],
-    complaints: Sequence[Complaint] = MLN,
-    words: Words = _MLN_WORDS,
-) -> tuple[str, str | None]:
-    """Return the message and the hint for the first place that does not parse.
-
-    ``accepted`` are the terminals of the grammar that could stand at ``offset``; ``complaints`` and
-    ``words`` are the language's, Alchemy's unless given.
-    """
-    before = code[code.rfind("\n", 0, offset) + 1 : offset]
-    for each in complaints:
-        if re.search(f"(?:{each.before})$", before) and re.compile(each.at).match(code, offset):
-            return each.message, each.hint or None
-    return f"expected {_alternatives(accepted, words)}, not {_found(code, offset)}", None
-
-
-def _alternatives(accepted: Set[str], known: Words) -> str:
-    words, left = [], set(accepted)
-    for needed, implied, word in known:
-        if needed <= left:
-            words.append(word)
-            left -= needed | implied
-    return " or ".join(filter(None, (", ".join(words[:-1]), *words[-1:]))) or "something else"
-
-
-def _found(code: str, offset: int) -> str:
-    if not code[offset:].strip():
-        return "the end of the file"
-    token = re.compile(rf"{NAME}|[0-9.]+|<=>|=>|!=|\n|.").match(code, offset)
-    assert token is not None
-    return "the end of the line" if token[0] == "\n" else f"`{token[0]}`"

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from onlinesrl.errors import UsageError
-from onlinesrl.lang.complaints import COMMON, MLN, Complaint
+from onlinesrl.lang.complaints import COMMON, MLN
+from onlinesrl.lang.parsing import Complaint
 from onlinesrl.lang.text import STRING
 
 if TYPE_CHECKING:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from onlinesrl.lang.ast import (
     And,
@@ -29,13 +29,14 @@ from onlinesrl.lang.ast import (
     Variable,
 )
 from onlinesrl.lang.dialect import ALCHEMY, Dialect
+from onlinesrl.lang.parsing import position, tokens
 from onlinesrl.lang.source import Source
 from onlinesrl.lang.text import WHOLE, show_term, unquote
 
 if TYPE_CHECKING:
     from lark import Token, Tree
 
-    Node: TypeAlias = Tree[Token] | Token
+    from onlinesrl.lang.parsing import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,19 +129,19 @@ class Converter:
         return Not(compared) if sign in _UNEQUAL else compared
 
     def _quantified(self, node: Tree[Token], bound: Mapping[str, str]) -> Formula:
-        word = next(_tokens(node))
+        word = next(tokens(node))
         names, body = node.children[1:]
         assert not isinstance(names, str)
         inner = _names(node)
         scope = dict(bound)
-        for name in _tokens(names):
+        for name in tokens(names):
             if self._dialect.variable(name) is None:
                 message = f"a quantifier binds variables, and {name} is a constant"
                 raise self._source.error(message, position(name))
             used_elsewhere = inner[name] < self._uses[name]
             own = self._named(name)
             scope[str(name)] = self._fresh(own) if used_elsewhere else own
-        variables = tuple(dict.fromkeys(scope[name] for name in _tokens(names)))
+        variables = tuple(dict.fromkeys(scope[name] for name in tokens(names)))
         self.binders.append(Binder(variables, position(word)))
         quantifier = Exists if word.lower() == "exist" else Forall
         return quantifier(variables, self.formula(body, scope))
@@ -168,7 +169,7 @@ class Converter:
                 return self._arithmetic(node, bound)
 
     def _plus(self, node: Tree[Token], bound: Mapping[str, str]) -> Argument:
-        _, name = _tokens(node)
+        _, name = tokens(node)
         variable = self._dialect.variable(name)
         if variable is None:
             message = f"`+` needs a variable, and {name} is a constant"
@@ -233,13 +234,6 @@ def leaf(
     return Constant(unquote(token))
 
 
-def position(node: Node) -> Position:
-    """Return where a tree or token starts."""
-    if isinstance(node, str):
-        return Position(node.line or 1, node.column or 1)
-    return Position(node.meta.line, node.meta.column)
-
-
 def _declared(node: Tree[Token]) -> Argument:
     """Convert an argument that only a declaration has: a type with a mark, or a name after it."""
     name, *rest = node.children
@@ -254,7 +248,3 @@ def _names(tree: Tree[Token]) -> Counter[Token]:
     """Count the occurrences of each name in a tree."""
     kinds = {"NAME", "VARIABLE"}
     return Counter(tree.scan_values(lambda each: getattr(each, "type", None) in kinds))
-
-
-def _tokens(node: Tree[Token]) -> Iterator[Token]:
-    return (child for child in node.children if isinstance(child, str))

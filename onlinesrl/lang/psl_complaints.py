@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onlinesrl.lang.complaints import Complaint, Words
+from onlinesrl.lang.parsing import Complaint, Words
 
 COMPLAINTS = (
     Complaint(

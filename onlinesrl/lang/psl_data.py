@@ -14,7 +14,7 @@ from onlinesrl.lang.source import Source, read_text, source
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class AtomTable:
     """Atoms of one predicate, each listed once, in the order of the data.
 
     ``columns`` (arity, n) are numbers of constants, ``values`` (n,) truth values in [0, 1]; NaN is
@@ -36,9 +36,9 @@ class Relation:
     that are none. A predicate without targets is closed: an atom that is not observed is 0.
     """
 
-    observed: Table
-    targets: Table
-    truth: Table
+    observed: AtomTable
+    targets: AtomTable
+    truth: AtomTable
 
     @property
     def closed(self) -> bool:
@@ -103,7 +103,7 @@ def _relation(name: str, files: Files, constants: dict[str, int]) -> Relation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _FileRows:
     """The rows of one file; ``lines`` (n,) are their numbers from 1."""
 
     text: Source
@@ -119,7 +119,9 @@ class _Rows:
         return f"{self.text.file}:{self.lines[row]}"
 
 
-def _read(path: Path, name: str, arity: int, missing: float, constants: dict[str, int]) -> _Rows:
+def _read(
+    path: Path, name: str, arity: int, missing: float, constants: dict[str, int]
+) -> _FileRows:
     text = source(read_text(path), str(path), DatabaseError)
     listed = text.text.split("\n")
     numbers = [number for number, line in enumerate(listed, 1) if line and not line.isspace()]
@@ -145,7 +147,7 @@ def _read(path: Path, name: str, arity: int, missing: float, constants: dict[str
     values = np.full(len(lines), missing)
     if width > arity:
         values[:] = _values(cells[arity::width], missing, text, numbers, arity)
-    return _Rows(text, columns, values, np.array(numbers, np.int64))
+    return _FileRows(text, columns, values, np.array(numbers, np.int64))
 
 
 def _interned(names: Sequence[str], constants: dict[str, int]) -> Ints32:
@@ -191,16 +193,16 @@ def _error(text: Source, line: int, field: int, message: str) -> LocatedError:
     return text.error(message, start)
 
 
-def _united(files: Sequence[_Rows], arity: int) -> Table:
+def _united(files: Sequence[_FileRows], arity: int) -> AtomTable:
     """Join the rows of files, each atom once; DatabaseError where one has two values."""
     if not files:
-        return Table(np.empty((arity, 0), np.int32), np.empty(0))
+        return AtomTable(np.empty((arity, 0), np.int32), np.empty(0))
     columns = np.concatenate([each.columns for each in files], axis=1)
     values = np.concatenate([each.values for each in files])
     first = _first(columns)
     again = np.flatnonzero(first != np.arange(len(first)))
     if not len(again):
-        return Table(columns, values)
+        return AtomTable(columns, values)
     known, new = values[first[again]], values[again]
     differ = np.flatnonzero((known != new) & ~(np.isnan(known) & np.isnan(new)))
     if len(differ):
@@ -209,7 +211,7 @@ def _united(files: Sequence[_Rows], arity: int) -> Table:
         message = f"this atom has another value, {other.values[before]:g}, in {other.place(before)}"
         raise file.error(index, message)
     kept = np.delete(np.arange(len(first)), again)
-    return Table(columns[:, kept], values[kept])
+    return AtomTable(columns[:, kept], values[kept])
 
 
 def _first(columns: Ints32) -> Ints:
@@ -223,7 +225,9 @@ def _first(columns: Ints32) -> Ints:
     return first
 
 
-def _check_disjoint(observed: Sequence[_Rows], targets: Sequence[_Rows], arity: int) -> None:
+def _check_disjoint(
+    observed: Sequence[_FileRows], targets: Sequence[_FileRows], arity: int
+) -> None:
     """Refuse a target that is observed."""
     files = [*observed, *targets]
     count = sum(len(each.values) for each in observed)
@@ -235,7 +239,7 @@ def _check_disjoint(observed: Sequence[_Rows], targets: Sequence[_Rows], arity: 
         raise file.error(index, f"this target is observed in {other.place(before)}")
 
 
-def _located(files: Iterable[_Rows], row: int) -> tuple[_Rows, int]:
+def _located(files: Iterable[_FileRows], row: int) -> tuple[_FileRows, int]:
     """Return the file of a row of joined files, and the row's index in it."""
     for each in files:
         if row < len(each.values):

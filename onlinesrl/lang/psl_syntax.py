@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from onlinesrl.errors import LocatedError
 from onlinesrl.lang.ast import (
     And,
     Atom,
@@ -25,8 +22,7 @@ from onlinesrl.lang.ast import (
     Variable,
 )
 from onlinesrl.lang.bounds import MAX_DEPTH, check_bounds
-from onlinesrl.lang.complaints import complaint
-from onlinesrl.lang.formulas import position
+from onlinesrl.lang.parsing import parse, position, trees
 from onlinesrl.lang.psl_ast import (
     LARGEST,
     ArithmeticRule,
@@ -45,9 +41,9 @@ from onlinesrl.lang.psl_text import unquote_constant
 from onlinesrl.lang.source import Source
 
 if TYPE_CHECKING:
-    from lark import Lark, Token, Tree, UnexpectedInput
+    from lark import Token, Tree
 
-    from onlinesrl.lang.formulas import Node
+    from onlinesrl.lang.parsing import Node
 
 _STRING = r'"(?:[^"\\\n]|\\.)*"' + r"|'(?:[^'\\\n]|\\.)*'"
 COMMENT = re.compile(rf"({_STRING})|//[^\n]*|#[^\n]*|/\*.*?\*/|(/\*)", re.DOTALL)
@@ -90,37 +86,12 @@ def readings(code: str, source: Source, spell: Callable[[str], str]) -> list[Rea
 
     Raises the source's error at the first place that is not PSL's syntax.
     """
-    from lark import UnexpectedInput
-
-    try:
-        tree = _parser().parse(code)
-    except UnexpectedInput as error:
-        raise _located(error, code, source) from None
+    tree = parse(code, source, ("psl",), COMPLAINTS, WORDS)
     found = []
-    for node in _trees(tree):
+    for node in trees(tree):
         check_bounds(node, source)
         found.append(_Converter(source, spell).rule(node, code))
     return found
-
-
-@cache
-def _parser() -> Lark:
-    from lark import Lark
-
-    grammar = files("onlinesrl.lang").joinpath("psl.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", propagate_positions=True, maybe_placeholders=False)
-
-
-def _located(error: UnexpectedInput, code: str, source: Source) -> LocatedError:
-    """Turn the parser's error into one for people."""
-    token = getattr(error, "token", None)
-    at_end = token is not None and token.type == "$END"
-    offset = len(code.rstrip()) if at_end else error.pos_in_stream or 0
-    state = _parser().parse_interactive(f"{code[:offset]} ")
-    list(state.exhaust_lexer())
-    accepted: set[str] = state.accepts()  # type: ignore[no-untyped-call]
-    message, hint = complaint(code, offset, accepted, COMPLAINTS, WORDS)
-    return source.error(message, offset, hint)
 
 
 class _Converter:
@@ -133,15 +104,15 @@ class _Converter:
         self._places: dict[str, Position] = {}
 
     def rule(self, node: Tree[Token], code: str) -> Reading:
-        parts = {each.data: each for each in _trees(node) if each.data in {"weight", "power"}}
+        parts = {each.data: each for each in trees(node) if each.data in {"weight", "power"}}
         hard = any(isinstance(each, str) for each in node.children)
         weight = self._weight(node, parts.get("weight"), hard)
         power = int(str(parts["power"].children[0])[-1]) if "power" in parts else 1
         if hard and "power" in parts:
             message = "a hard rule has no exponent: it must hold"
             raise self._source.error(message, position(parts["power"]))
-        body = next(each for each in _trees(node) if each.data not in {*parts, "filter"})
-        filters = [each for each in _trees(node) if each.data == "filter"]
+        body = next(each for each in trees(node) if each.data not in {*parts, "filter"})
+        filters = [each for each in trees(node) if each.data == "filter"]
         where = position(node)
         text = " ".join(code[node.meta.start_pos : node.meta.end_pos].split())
         rule: PslRule
@@ -311,7 +282,3 @@ class _Converter:
 def _scaled(factor: Coefficient, summands: list[Summand]) -> list[Summand]:
     """Multiply summands by a factor."""
     return [replace(x, coefficient=operation("*", factor, x.coefficient)) for x in summands]
-
-
-def _trees(node: Tree[Token]) -> Iterator[Tree[Token]]:
-    return (child for child in node.children if not isinstance(child, str))

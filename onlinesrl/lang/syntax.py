@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib.resources import files
 from itertools import product
 from math import isfinite
 from typing import TYPE_CHECKING, TypeAlias
 
-from onlinesrl.errors import LocatedError
 from onlinesrl.lang.arithmetic import evaluate
 from onlinesrl.lang.ast import Atom, Formula, Implies, Position, Variable
 from onlinesrl.lang.bounds import check_bounds
-from onlinesrl.lang.complaints import complaint
+from onlinesrl.lang.complaints import MLN_WORDS
 from onlinesrl.lang.dialect import ALCHEMY, Dialect
-from onlinesrl.lang.formulas import Binder, Converter, Mention, leaf, position
+from onlinesrl.lang.formulas import Binder, Converter, Mention, leaf
+from onlinesrl.lang.parsing import parse, position, tokens, trees
 from onlinesrl.lang.source import Source
 from onlinesrl.lang.text import WHOLE, show, unquote
 
 if TYPE_CHECKING:
-    from lark import Lark, Token, Tree, UnexpectedInput
+    from lark import Token, Tree
 
-    from onlinesrl.lang.formulas import Node
+    from onlinesrl.lang.parsing import Node
 
 MAX_STARS = 10
 """More atoms than these cannot be marked `*` in one formula."""
@@ -109,36 +107,10 @@ def statements(code: str, source: Source, dialect: Dialect = ALCHEMY) -> list[St
 
     Raises the source's error at the first place that is not the dialect's syntax or not supported.
     """
-    from lark import UnexpectedInput
-
-    try:
-        tree = _parser(dialect.grammar).parse(code)
-    except UnexpectedInput as error:
-        raise _located(error, code, source, dialect) from None
+    grammars = ("mln", *dialect.grammar)
+    tree = parse(code, source, grammars, dialect.complaints, MLN_WORDS)
     reader = _Statements(code, source, dialect)
-    return [each for node in _trees(tree) for each in reader.read(node)]
-
-
-@cache
-def _parser(overrides: tuple[str, ...]) -> Lark:
-    from lark import Lark
-
-    folder = files("onlinesrl.lang")
-    texts = (folder.joinpath(f"{name}.lark").read_text("utf-8") for name in ("mln", *overrides))
-    return Lark("\n".join(texts), parser="lalr", propagate_positions=True, maybe_placeholders=False)
-
-
-def _located(error: UnexpectedInput, code: str, source: Source, dialect: Dialect) -> LocatedError:
-    """Turn the parser's error into one for people."""
-    token = getattr(error, "token", None)
-    at_end = token is not None and token.type == "$END"
-    offset = len(code.rstrip()) if at_end else error.pos_in_stream or 0
-    state = _parser(dialect.grammar).parse_interactive(f"{code[:offset]} ")
-    list(state.exhaust_lexer())
-    accepted: set[str] = state.accepts()  # type: ignore[no-untyped-call]
-    message, hint = complaint(code, offset, accepted, dialect.complaints)
-    line_ends = code.startswith("\n", offset)
-    return source.error(message, len(code[:offset].rstrip()) if line_ends else offset, hint)
+    return [each for node in trees(tree) for each in reader.read(node)]
 
 
 class _Statements:
@@ -159,11 +131,11 @@ class _Statements:
             case "function":
                 yield _function(node, self._source)
             case "include":
-                (path,) = _tokens(node)
+                (path,) = tokens(node)
                 around = slice(node.meta.column - 1), slice(node.meta.end_column - 1, None)
                 yield Include(unquote(path), around, position(path), node.meta.end_line)
             case "fixed":
-                (sentence,) = _trees(node)
+                (sentence,) = trees(node)
                 yield from (replace(each, fixed=True) for each in self._sentences(sentence))
             case "closed":
                 yield from (replace(each, closed=True) for each in self._sentences(node))
@@ -173,7 +145,7 @@ class _Statements:
                 yield from self._sentences(node)
 
     def _sentences(self, node: Tree[Token]) -> Iterator[Sentence]:
-        marks = {each.type: each for each in _tokens(node) if each.type in _MARKS}
+        marks = {each.type: each for each in tokens(node) if each.type in _MARKS}
         if {"WEIGHT", "PERIOD"} <= marks.keys():
             raise self._source.error(
                 "a rule has a weight or a final period, not both",
@@ -222,13 +194,13 @@ class _Statements:
         return weight
 
     def _weight_variable(self, node: Tree[Token]) -> str | None:
-        names = [name for each in node.find_data("weight") for name in _tokens(each)]
+        names = [name for each in node.find_data("weight") for name in tokens(each)]
         return next(map(self._dialect.variable, names), None)
 
     def _cardinality(self, node: Tree[Token]) -> Sentence:
         over, formula, op, bound = node.children
         assert not isinstance(over, str)
-        names = map(self._dialect.variable, _tokens(over))
+        names = map(self._dialect.variable, tokens(over))
         cardinality = Cardinality(tuple(filter(None, names)), str(op), int(str(bound)[:18]))
         return replace(self._sentence(node, formula, ()), hard=True, cardinality=cardinality)
 
@@ -265,7 +237,7 @@ def _is_definite(node: Node) -> bool:
 
 def _stars(node: Tree[Token]) -> list[Token]:
     """Return the ``*`` marks of a sentence in their order."""
-    marks = (next(_tokens(each)) for each in node.find_data("starred"))
+    marks = (next(tokens(each)) for each in node.find_data("starred"))
     return sorted(marks, key=lambda mark: mark.start_pos or 0)
 
 
@@ -277,8 +249,8 @@ def _written(node: Tree[Token], code: str, marks: Mapping[str, Token]) -> str:
 
 
 def _function(node: Tree[Token], source: Source) -> FunctionDeclaration:
-    result, name, *types = map(str, _tokens(node))
-    place = position(list(_tokens(node))[1])
+    result, name, *types = map(str, tokens(node))
+    place = position(list(tokens(node))[1])
     if result == "v":
         hint = "a line may break after a connective, not before it"
         raise source.error("a formula cannot start with `v`", place, hint)
@@ -286,7 +258,7 @@ def _function(node: Tree[Token], source: Source) -> FunctionDeclaration:
 
 
 def _enumeration(node: Tree[Token], source: Source, dialect: Dialect) -> Enumeration:
-    name, *constants = _tokens(node)
+    name, *constants = tokens(node)
     for token in constants:
         if isinstance(leaf(token, source, dialect), Variable):
             raise source.error(
@@ -320,11 +292,3 @@ def _range(tokens: list[Token], dots: Token, source: Source) -> tuple[str, ...]:
         message = f"an integer type has at most {MAX_RANGE} constants"
         raise source.error(message, position(tokens[2]))
     return tuple(map(str, range(first, last + 1)))
-
-
-def _trees(node: Tree[Token]) -> Iterator[Tree[Token]]:
-    return (child for child in node.children if not isinstance(child, str))
-
-
-def _tokens(node: Tree[Token]) -> Iterator[Token]:
-    return (child for child in node.children if isinstance(child, str))

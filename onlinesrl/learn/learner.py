@@ -160,7 +160,7 @@ class Weights(Protocol):
 
 
 class Learner(Protocol):
-    """What a run asks of a learner: Markov logic's is ``online``, PSL's is ``soft``."""
+    """What a run asks of a learner: Markov logic's is ``online``, PSL's is ``psl_learner``."""
 
     update: Update
     slowest: Slowest

@@ -22,6 +22,7 @@ from onlinesrl.kernels import outcome as k
 from onlinesrl.kernels import plans
 from onlinesrl.kernels.plans import INFEASIBLE
 from onlinesrl.lang.example import Constant, ValuedAtom, arguments
+from onlinesrl.learn.counts import BEYOND_RANGE
 from onlinesrl.learn.learner import Outcome, Prediction, Tally
 from onlinesrl.learn.marks import SAID, Marks
 from onlinesrl.ranking import Ranking
@@ -32,10 +33,7 @@ OVERFLOW, UNSOLVED = 24, 32
 """The status of a world whose update is beyond the range of numbers; whose search ended at its limit."""
 _REASONS = {
     INFEASIBLE: "no state satisfies the hard rules",
-    OVERFLOW: (
-        "its update is beyond the range of numbers: learner.sigma is too small, or the weights are too "
-        "large"
-    ),
+    OVERFLOW: BEYOND_RANGE,
     UNSOLVED: (
         "the search ended at its limit (inference.max_work, max_nodes) without a proven answer"
     ),

@@ -27,6 +27,7 @@ import numpy as np
 from onlinesrl.arrays import Floats
 from onlinesrl.lang.psl_ast import LARGEST, PslProgram, PslRule
 from onlinesrl.lang.psl_text import show_unweighted
+from onlinesrl.learn.counts import certificate
 from onlinesrl.learn.update import Update
 
 T, ALPHA_RHO, PRIMAL, LOSS = 0, 1, 2, 3
@@ -114,15 +115,15 @@ class RuleWeights:
         CDA2, subgradient: an upper bound on the regret. CDA1: on the excess of the summed loss over
         the least regularised one. None for MIRA and the perceptron.
         """
-        loss = float(self.scalar[LOSS]) / self.updates if self.updates else None
+        loss, primal = float(self.scalar[LOSS]), float(self.scalar[PRIMAL])
         if not self.update.dual or not self.updates:
-            return {"loss": loss, "dual": None, "regret_bound": None}
+            return certificate(self.updates, loss, primal, None)
         sigma, weights = self.update.sigma, self.current()
         strength = sigma * (self.updates if self.update.shrinks else 1)
-        dual = float(self.scalar[ALPHA_RHO]) - sigma * float(weights @ self.dual)
         metric = self.update.metric(self.kept, np.zeros(len(self.base)))
+        dual = float(self.scalar[ALPHA_RHO]) - sigma * float(weights @ self.dual)
         dual += 0.5 * strength * float(np.sum(metric * (weights - self.base) ** 2))
-        return {"loss": loss, "dual": dual, "regret_bound": float(self.scalar[PRIMAL]) - dual}
+        return certificate(self.updates, loss, primal, dual)
 
     # names ---------------------------------------------------------------------------------------
 
@@ -150,7 +151,7 @@ class RuleWeights:
         )
 
     def start(self, other: PslProgram) -> list[PslRule]:
-        """Start with the weights of another program; returns its rules that are none of these.
+        """Start with the weights of another program; return its rules that this one does not have.
 
         A rule is known by what it says but for its weight; of equal ones the first is the first's.
         """
@@ -174,7 +175,7 @@ class RuleWeights:
         return arrays | {name: column.copy() for name, column in self.kept.items()}
 
     def restore(self, arrays: Mapping[str, Any]) -> None:
-        """Take over the state that ``save`` returned, exactly."""
+        """Restore the state that ``save`` returned, bit for bit."""
         for name in _SAVED:
             setattr(self, name, np.array(arrays[name]))
         self.kept = {name: np.array(arrays[name]) for name in self.kept}

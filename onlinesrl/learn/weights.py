@@ -22,6 +22,7 @@ from onlinesrl.kernels.jit import ready
 from onlinesrl.kernels.network import ROWS, Network
 from onlinesrl.lang.example import Constant
 from onlinesrl.lang.normal import Clause
+from onlinesrl.learn.counts import certificate
 from onlinesrl.learn.update import Update
 from onlinesrl.learn.updates import Cda2
 
@@ -218,10 +219,10 @@ class WeightTable:
         """
         t, _, length, dual, primal, loss = self.scalar.tolist()
         if not self.update.dual or self.dropped or not t:
-            return {"loss": loss / t if t else None, "dual": None, "regret_bound": None}
+            return certificate(self.updates, loss, primal, None)
         sigma = self.update.sigma
         dual -= (sigma / (2.0 * t) if self.update.shrinks else sigma / 2.0) * length
-        return {"loss": loss / t, "dual": dual, "regret_bound": primal - dual}
+        return certificate(self.updates, loss, primal, dual)
 
     def drop_least(self, most: int) -> int:
         """Drop the least influential blocks until at most 0.9 ``most`` weights are left.

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from onlinesrl.ground.hinges import Micrographs
 from onlinesrl.ground.model import Floats
 from onlinesrl.ground.psl import Grounder
-from onlinesrl.ground.worlds import SoftPacker
+from onlinesrl.ground.worlds import PslPacker
 from onlinesrl.infer.admm import Admm
 from onlinesrl.infer.tron import Tron
 from onlinesrl.lang import psl
@@ -77,7 +77,7 @@ def grounded(weights: Sequence[float], queries: Sequence[Example]) -> tuple[Micr
     pairs = zip(whole.rules, weights, strict=True)
     rules = tuple(replace(rule, weight=float(weight)) for rule, weight in pairs if weight)
     program = replace(whole, rules=rules)
-    packer = SoftPacker(whole.predicates, ("Mismatch", "StrongMismatch"), 1000)
+    packer = PslPacker(whole.predicates, ("Mismatch", "StrongMismatch"), 1000)
     worlds = [packer.world(query) for query in queries]
     found = Grounder(program).ground_worlds(packer.database(worlds), len(worlds), packer.query)
     assert not found.problems

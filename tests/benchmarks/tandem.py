@@ -16,7 +16,7 @@ from onlinesrl.ground.psl_duckdb import DuckDb
 from onlinesrl.ground.psl_rows import Listing
 from onlinesrl.infer.tandem import Tandem
 from onlinesrl.lang.psl import parse
-from onlinesrl.lang.psl_data import Database, Relation, Table
+from onlinesrl.lang.psl_data import AtomTable, Database, Relation
 
 PEOPLE = 1080
 MEMORY = 400_000_000
@@ -38,11 +38,11 @@ def database(blocks: int) -> Database:
     n = pairs.shape[1]
     similar = np.where(random.random(n) < 0.3, random.random(n), 0.0)
     block = PEOPLE + random.permutation(people) % blocks
-    none = Table(np.empty((2, 0), np.int32), np.empty(0))
+    none = AtomTable(np.empty((2, 0), np.int32), np.empty(0))
     relations = {
-        "Block": Relation(Table(np.stack((people, block)), np.ones(PEOPLE)), none, none),
-        "Similar": Relation(Table(pairs, similar), none, none),
-        "Friends": Relation(none, Table(pairs, np.full(n, np.nan)), none),
+        "Block": Relation(AtomTable(np.stack((people, block)), np.ones(PEOPLE)), none, none),
+        "Similar": Relation(AtomTable(pairs, similar), none, none),
+        "Friends": Relation(none, AtomTable(pairs, np.full(n, np.nan)), none),
     }
     return Database(tuple(map(str, range(PEOPLE + blocks))), relations)
 

@@ -12,7 +12,7 @@ from onlinesrl.ground.psl import Grounder
 from onlinesrl.infer.admm import Admm
 from onlinesrl.infer.lifting import lift
 from onlinesrl.lang.psl import parse
-from onlinesrl.lang.psl_data import Database, Relation, Table
+from onlinesrl.lang.psl_data import AtomTable, Database, Relation
 from tests.benchmarks.measure import show
 from tests.infer.hinge_models import PSL, psl_case
 
@@ -36,11 +36,11 @@ def friendship(edges: int, decimals: int):
     people = random.permutation(PEOPLE).astype(np.int32)
     known, hidden = people[None, : PEOPLE // 2], people[None, PEOPLE // 2 :]
     labels = random.integers(2, size=known.shape[1]).astype(float)
-    none = {arity: Table(np.empty((arity, 0), np.int32), np.empty(0)) for arity in (1, 2)}
+    none = {arity: AtomTable(np.empty((arity, 0), np.int32), np.empty(0)) for arity in (1, 2)}
     relations = {
-        "Friend": Relation(Table(pairs, values), none[2], none[2]),
+        "Friend": Relation(AtomTable(pairs, values), none[2], none[2]),
         "Smokes": Relation(
-            Table(known, labels), Table(hidden, np.full(hidden.shape[1], np.nan)), none[1]
+            AtomTable(known, labels), AtomTable(hidden, np.full(hidden.shape[1], np.nan)), none[1]
         ),
     }
     database = Database(tuple(map(str, range(PEOPLE))), relations)

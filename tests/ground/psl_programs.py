@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from onlinesrl.errors import ModelError
 from onlinesrl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE
 from onlinesrl.lang.psl import parse
-from onlinesrl.lang.psl_data import Database, Relation, Table
+from onlinesrl.lang.psl_data import AtomTable, Database, Relation
 from onlinesrl.lang.psl_normal import normal_rules
 from tests.lang import psl_grounding
 
@@ -103,7 +103,7 @@ def databases(draw):
 
 def table(rows, values, arity):
     columns = np.array(rows, np.int32).reshape(-1, arity).T
-    return Table(
+    return AtomTable(
         columns, np.array(values, float) if values is not None else np.full(len(rows), np.nan)
     )
 
@@ -116,7 +116,7 @@ def side_by_side(databases):
             np.concatenate((np.full((1, len(each)), w, np.int32), each.columns))
             for w, each in enumerate(tables)
         ]
-        return Table(
+        return AtomTable(
             np.concatenate([np.empty((arity + 1, 0), np.int32), *columns], axis=1),
             np.concatenate([np.empty(0), *(each.values for each in tables)]),
         )

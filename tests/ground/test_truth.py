@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from onlinesrl.ground.plan import compile_program
 from onlinesrl.ground.psl import Grounder
-from onlinesrl.ground.worlds import SoftPacker
+from onlinesrl.ground.worlds import PslPacker
 from onlinesrl.kernels import plans
 from onlinesrl.lang import mln, psl
 from onlinesrl.lang.example import Example, ValuedAtom, arguments
@@ -307,7 +307,7 @@ def test_truth_is_about_open_atoms(truth, query, reason):
 
 def test_the_truth_of_a_psl_example_is_no_part_of_its_world():
     program = psl.parse("1: Knows(A, B) & Trusts(B, C) -> Trusts(A, C) ^2\n")
-    packer = SoftPacker(program.predicates, ("Trusts",), 100)
+    packer = PslPacker(program.predicates, ("Trusts",), 100)
     example = Example(
         id=1,
         evidence={"Knows": [["a", "b"], ["b", "a"]]},

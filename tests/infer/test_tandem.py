@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from onlinesrl.errors import Infeasible, StorageError, UsageError
 from onlinesrl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE, PLAIN, HingeModel
 from onlinesrl.infer.admm import AdmmState
-from onlinesrl.infer.dual import conjugates
+from onlinesrl.infer.dual import conjugates, weighted_rows
 from onlinesrl.infer.hinge_engine import HingeSolution
 from onlinesrl.infer.pages import Pages
 from onlinesrl.infer.qp import Qp
-from onlinesrl.infer.tandem import Tandem, _Descent, _Rounds
+from onlinesrl.infer.tandem import Tandem, _Descent, _PagedAdmm
 from onlinesrl.infer.tron import Tron, potential_rows
 from onlinesrl.kernels import sgd
 from tests.infer.hinge_models import Rows, friendship, hinge_problems
@@ -132,10 +132,10 @@ def test_the_rounds_of_admm_are_those_in_memory(folder, problem):
         for page in pages.fill(chunks(model, 3), weights):
             descent.weigh(page)
         assume(not np.any(descent.ridge))
-        dual = conjugates(model, weights).slope(model.forms(descent.y))
+        dual = conjugates(weighted_rows(model, weights)).slope(model.forms(descent.y))
         start = HingeSolution(descent.y, 0.0, dual, 0.0, 0.0, 0, "", certified=False)
         state = AdmmState(model, weights, None, start)
-        rounds = _Rounds(pages, descent)
+        rounds = _PagedAdmm(pages, descent)
         found = rounds.start()
         np.testing.assert_allclose(found, state.certificate()[:4], atol=1e-9)
         for _ in range(3):

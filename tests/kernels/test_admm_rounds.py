@@ -63,25 +63,25 @@ def test_the_same_values_as_with_copies(problem):
     model, weights, bonus = problem
     bonus = np.zeros(model.n_variables) if bonus is None else bonus
     state = AdmmState(model, weights, bonus)
-    assume(not np.any(state.rows.ridge))
+    assume(not np.any(state.problem.ridge))
     y = state.now.y.copy()
     rows = [slice(a, b) for a, b in zip(model.start[:-1], model.start[1:], strict=True)]
     empty = np.diff(model.start) == 0
     state.now.dual[~empty] = 0.0
     # One half round: the textbook's local step sees y itself where the kernel sees 2 y' - y.
-    sigma = ETA * state.rows.row_step
-    dual = (state.now.dual + sigma * model.forms(y)) / (1 + sigma * state.rows.curvature)
+    sigma = ETA * state.problem.row_step
+    dual = (state.now.dual + sigma * model.forms(y)) / (1 + sigma * state.problem.curvature)
     state.now.dual[:] = np.where(
-        empty, state.now.dual, np.clip(dual, state.rows.low, state.rows.high)
+        empty, state.now.dual, np.clip(dual, state.problem.low, state.problem.high)
     )
     pull = np.bincount(
         model.variable, model.coefficient * state.now.dual[model.row], model.n_variables
     )
-    state.now.pull[:] = pull - bonus
+    state.now.gradient[:] = pull - bonus
     alpha = [np.zeros(r.stop - r.start) for r in rows]
 
     for rounds in (1, 2, 7):
-        kernel.rounds(state.rows, state.now, ETA, 1.0, rounds)
+        kernel.rounds(state.problem, state.now, ETA, 1.0, rounds)
         y = textbook((model, weights, bonus), y, alpha, rounds)
         np.testing.assert_allclose(state.now.y, y, atol=1e-10)
 

@@ -39,13 +39,13 @@ def ridges(model):
 @given(hinge_problems())
 def test_what_is_prepared_is_the_models(problem):
     model, weights, bonus = problem
-    state, rows, ridge = AdmmState(*problem), AdmmState(*problem).rows, ridges(model)
+    state, rows, ridge = AdmmState(*problem), AdmmState(*problem).problem, ridges(model)
     n, m = model.n_variables, model.n_rows
     weight = model.row_weights(weights)
     of_ridge = np.where(ridge, weight, 0.0)[model.row] * model.coefficient**2
     np.testing.assert_allclose(rows.ridge, np.bincount(model.variable, of_ridge, n), atol=1e-12)
 
-    conjugate = conjugates(model, weights)
+    conjugate = conjugates(weighted_rows(model, weights))
     for name in ("low", "high", "curvature"):
         expected = np.where(ridge, 0.0, getattr(conjugate, name))
         np.testing.assert_allclose(getattr(rows, name), expected, rtol=1e-12)
@@ -61,7 +61,7 @@ def test_what_is_prepared_is_the_models(problem):
     np.testing.assert_allclose(state.now.dual, dual, atol=1e-12)
     pull = np.bincount(model.variable, model.coefficient * dual[model.row], n)
     pull = pull - (0.0 if bonus is None else bonus)
-    np.testing.assert_allclose(state.now.pull, pull, atol=1e-9)
+    np.testing.assert_allclose(state.now.gradient, pull, atol=1e-9)
 
 
 @given(hinge_problems(), st.lists(st.floats(0, 1), min_size=6, max_size=6))
@@ -94,8 +94,8 @@ def test_the_step_size_balances_the_last_movement(problem):
             due = int(kernel.GROWTH * state.n_rounds)
             dy, du = state.now.y - y, state.now.dual - dual
             moving = du != 0
-            primal = np.sqrt(np.sum(dy**2 * state.rows.degree))
-            moved = np.sqrt(np.sum(du[moving] ** 2 / state.rows.row_step[moving]))
+            primal = np.sqrt(np.sum(dy**2 * state.problem.degree))
+            moved = np.sqrt(np.sum(du[moving] ** 2 / state.problem.row_step[moving]))
             if primal > 0 and moved > 0:
                 eta = np.clip(moved / primal, eta / kernel.CHANGE, eta * kernel.CHANGE)
         assert state.eta == pytest.approx(eta, rel=1e-6)
@@ -144,7 +144,7 @@ def test_given_duals_are_brought_within_their_ends():
             found = Admm().solve(model, zero, bonus=bonus, start=start)
         except Infeasible:
             return
-        rows = conjugates(model, zero)
+        rows = conjugates(weighted_rows(model, zero))
         assert np.all((found.dual >= rows.low) & (found.dual <= rows.high))
         assert np.all(np.isfinite(found.y))
         collected.append(found.certified)

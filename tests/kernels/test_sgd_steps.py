@@ -6,7 +6,7 @@ from hypothesis import given
 from onlinesrl.ground.hinges import AT_MOST, EQUAL, HINGE
 from onlinesrl.infer.tron import potential_rows
 from onlinesrl.kernels import sgd
-from onlinesrl.kernels.potentials import Rows
+from onlinesrl.kernels.potentials import Potentials
 from tests.infer.hinge_models import hinge_problems
 
 RATE = 0.05
@@ -63,7 +63,7 @@ def test_a_round_of_adam(problem):
 def test_a_round_of_adagrad(problem):
     model, weights, _ = problem
     hard = model.kind >= AT_MOST
-    rows = Rows(
+    rows = Potentials(
         model.start,
         model.variable,
         model.coefficient,

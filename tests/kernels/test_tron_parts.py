@@ -19,7 +19,7 @@ def test_energy_gradient_and_hessian(problem):
     hinge, square = (model.kind == HINGE).astype(np.uint8), (model.power == 2).astype(np.uint8)
     w, y = model.row_weights(weights), np.linspace(0.1, 0.9, n)
     parts = (model.start, model.variable, model.coefficient, model.constant, w, hinge, square)
-    rows = potentials.Rows(*parts, bonus, RIDGE)
+    rows = potentials.Potentials(*parts, bonus, RIDGE)
     memory, whole = tron.memory(n, model.n_rows), potentials.Range(0, n, 0, model.n_rows)
     tron.differentiate(rows, memory, whole, y)
     product, x = np.empty(n), np.cos(np.arange(n))

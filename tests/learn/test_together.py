@@ -12,7 +12,7 @@ from onlinesrl.infer.ilp import Ilp
 from onlinesrl.infer.mpe import Mpe
 from onlinesrl.kernels import plans
 from onlinesrl.lang.example import Example
-from onlinesrl.learn import soft
+from onlinesrl.learn import psl_learner
 from onlinesrl.learn.learner import Item, Outcome, Tally
 from onlinesrl.learn.online import OnlineLearner
 from onlinesrl.learn.together import Apart, Together
@@ -207,10 +207,10 @@ def test_what_was_learned_and_cannot_be_told_ends_the_process(
 
 # values in [0, 1] ------------------------------------------------------------------------------------
 
-SOFT = ["world", "database", "ground_worlds", "predict", "rival"]
+PSL_STAGES = ["world", "database", "ground_worlds", "predict", "rival"]
 
 
-def soft_stream() -> list[Item]:
+def psl_stream() -> list[Item]:
     seen: list[Item] = [*trust.examples(24)]
     [large] = trust.examples(1, seed=5, people=7)
     seen[9:9] = [
@@ -221,11 +221,11 @@ def soft_stream() -> list[Item]:
 
 
 @pytest.mark.parametrize("alone", [True, False])
-@pytest.mark.parametrize("stage", SOFT)
-def test_soft_examples_that_take_too_much(
+@pytest.mark.parametrize("stage", PSL_STAGES)
+def test_psl_examples_that_take_too_much(
     stage: str, alone: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    items = soft_stream()
+    items = psl_stream()
     learner, other = trust.new_learner(), trust.new_learner()
     failures: list[int] = []
     packed: list[bool] = []
@@ -283,7 +283,7 @@ def test_soft_examples_that_take_too_much(
 def test_how_many_are_ground_together_changes_nothing(
     rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    items = soft_stream()
+    items = psl_stream()
     learner, other = trust.new_learner(), trust.new_learner()
     expected = taken(other, items, 64)
     sizes: list[int] = []
@@ -295,7 +295,7 @@ def test_how_many_are_ground_together_changes_nothing(
         return grounded
 
     monkeypatch.setattr(learner.grounder, "ground_worlds", grounding)
-    monkeypatch.setattr(soft, "ROWS_TOGETHER", rows)
+    monkeypatch.setattr(psl_learner, "ROWS_TOGETHER", rows)
     found = taken(learner, items, 64)
     assert found[0] == expected[0]
     assert told(found) == told(expected)

@@ -8,7 +8,7 @@ from onlinesrl.infer.admm import Admm
 from onlinesrl.lang import psl
 from onlinesrl.lang.example import Constant, Example, ValuedAtom
 from onlinesrl.lang.psl_ast import PslProgram
-from onlinesrl.learn.soft import SoftInference, SoftLearner
+from onlinesrl.learn.psl_learner import PslInference, PslLearner
 from onlinesrl.learn.update import Update
 from onlinesrl.learn.updates import UPDATES
 from onlinesrl.learn.weights import STANDARD
@@ -27,17 +27,17 @@ def soft(
     program: PslProgram,
     query: Sequence[str],
     update: Update = STANDARD,
-    inference: SoftInference | None = None,
+    inference: PslInference | None = None,
     **keys: Any,
-) -> SoftLearner:
+) -> PslLearner:
     """A learner of a PSL program; all that tests have are made here."""
-    return SoftLearner(program, query, update, inference or SoftInference(Admm()), **keys)
+    return PslLearner(program, query, update, inference or PslInference(Admm()), **keys)
 
 
-def new_learner(update: str = "cda2", rounds: int = 25_000, **settings: Any) -> SoftLearner:
+def new_learner(update: str = "cda2", rounds: int = 25_000, **settings: Any) -> PslLearner:
     loss = "ml" if update in ("cda1", "cda2", "subgradient") else "pl"
     made = UPDATES[update](settings.pop("loss", loss), sigma=0.1)
-    inference = SoftInference(Admm(rounds=rounds), **settings)
+    inference = PslInference(Admm(rounds=rounds), **settings)
     return soft(psl.parse(MODEL), ["Trusts"], made, inference, by=("Trusts", 1))
 
 
@@ -68,13 +68,13 @@ def examples(count: int, seed: int = 0, people: int = 4) -> list[Example]:
     return made
 
 
-def state(learner: SoftLearner) -> tuple[Any, ...]:
+def state(learner: PslLearner) -> tuple[Any, ...]:
     """All that is saved, the bytes of the arrays included."""
     header, arrays = learner.save()
     return header, {name: (a.dtype, a.shape, a.tobytes()) for name, a in arrays.items()}
 
 
-def learn(learner: SoftLearner, seen: Sequence[Any], batch: int = 8) -> list[Any]:
+def learn(learner: PslLearner, seen: Sequence[Any], batch: int = 8) -> list[Any]:
     outcomes = []
     for first in range(0, len(seen), batch):
         outcomes += learner.step(seen[first : first + batch])[0]

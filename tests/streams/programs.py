@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 from onlinesrl.ground.psl import Grounded, Grounder
-from onlinesrl.ground.worlds import SoftPacker
+from onlinesrl.ground.worlds import PslPacker
 from onlinesrl.lang import psl
 from onlinesrl.lang.example import Example
 
@@ -28,6 +28,6 @@ def generator(stream: str) -> ModuleType:
 def ground(model: Path, query: Sequence[str], examples: Sequence[Example]) -> Grounded:
     """Ground all examples in one call."""
     program = psl.load(model)
-    packer = SoftPacker(program.predicates, query, 10_000)
+    packer = PslPacker(program.predicates, query, 10_000)
     worlds = [packer.world(example) for example in examples]
     return Grounder(program).ground_worlds(packer.database(worlds), len(worlds), query)

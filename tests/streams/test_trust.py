@@ -14,7 +14,7 @@ from onlinesrl.ground.hinges import validate
 from onlinesrl.lang import psl
 from onlinesrl.lang.example import Example, decode
 from onlinesrl.lang.psl_normal import normal_rules
-from onlinesrl.learn.soft import SoftLearner
+from onlinesrl.learn.psl_learner import PslLearner
 from onlinesrl.metrics import Metrics
 from onlinesrl.session import make_learner
 from tests.lang import psl_grounding
@@ -154,7 +154,7 @@ def test_check_finds_nothing_wrong() -> None:
     assert "100 of the first 100 are good" in done.stdout
 
 
-def accuracy(learner: SoftLearner, examples: list[Example]) -> float:
+def accuracy(learner: PslLearner, examples: list[Example]) -> float:
     metrics = Metrics()
     metrics.add(learner.step(examples, learning=False)[1], len(examples))
     return metrics.snapshot()["accuracy"] or 0.0

@@ -1,4 +1,4 @@
-"""The online learner of PSL programs: as ``online``, with values in [0, 1] for truth values.
+"""The online learner of PSL programs: as ``online``, but truth values are numbers in [0, 1].
 
 The score of values y is minus their energy, its features are -Phi(y) (Bach et al. 2015, equation 1),
 and the label loss is L1. The rival maximises score, with loss ``ml`` loss + score. Where the truth t
@@ -11,44 +11,41 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
-from onlinesrl.arrays import Bools, Floats, Ints
-from onlinesrl.confusion import Confusion, pairs
+from onlinesrl.arrays import Floats
 from onlinesrl.errors import ExampleError, Infeasible, ModelError
 from onlinesrl.ground.background import Background
 from onlinesrl.ground.hinges import HINGE, HingeModel
 from onlinesrl.ground.psl import Grounder
 from onlinesrl.ground.psl_rows import Problem, TooManyRows
-from onlinesrl.ground.worlds import SoftPacker, World
+from onlinesrl.ground.worlds import CheckedExample, PslPacker
 from onlinesrl.infer.hinge_engine import HingeEngine, HingeSolution
 from onlinesrl.kernels.features import measure
-from onlinesrl.lang.example import Atoms, Example, ValuedAtom, show_ground_atom
+from onlinesrl.lang.example import Atoms, Example, show_ground_atom
 from onlinesrl.lang.psl_ast import PslProgram
 from onlinesrl.lang.psl_text import show_program
+from onlinesrl.learn.counts import BEYOND_RANGE
 from onlinesrl.learn.learner import Answered, Item, Outcome, Prediction, Tally
+from onlinesrl.learn.psl_outcomes import BatchCounts, repeated, spoken
 from onlinesrl.learn.rule_weights import RuleWeights
 from onlinesrl.learn.slowest import Slowest
 from onlinesrl.learn.together import Apart, Together
 from onlinesrl.learn.update import Update
-from onlinesrl.metrics import UNIT
-from onlinesrl.ranking import Ranking
 
 BROKEN = 1e-3
-"""How far the truth may be from satisfying a hard rule: it is often written with few digits."""
+"""How far the truth may violate a hard rule: true values are often rounded."""
 
 ROWS_TOGETHER = 1 << 19
-"""How many rows the joins of examples that are ground together may have; of one alone it may be more."""
+"""The most rows that the joins of examples ground together may have; one alone may have more."""
 
 UNSOLVED = "inference ended after its last round without a proven answer (inference.unsolved)"
 KEYS = {"limit": "inference.max_groundings", "not_open": "inference.targets"}
-"""What decides of a problem of the kind."""
+"""The setting that decides about a kind of problem."""
 _ONE_HINGE = HingeModel(
     1,
     np.array([0, 1]),
@@ -62,7 +59,7 @@ _ONE_HINGE = HingeModel(
 
 
 @dataclass(frozen=True)
-class SoftInference:
+class PslInference:
     """How energies are minimised, and how large examples may be.
 
     Where the engine ends without a certificate, the example is bad; or, with ``fallback``, it is
@@ -78,11 +75,6 @@ class SoftInference:
     max_atoms: int = 1_000_000
 
 
-def _outcomes(said: Bools, true: Bools) -> Ints:
-    """Return the numbers of hits, false alarms and misses."""
-    return np.array([np.sum(said & true), np.sum(said & ~true), np.sum(true & ~said)])
-
-
 class _Ground(NamedTuple):
     """The ground rules of a world, and how many were left out."""
 
@@ -90,48 +82,7 @@ class _Ground(NamedTuple):
     skipped: int
 
 
-@dataclass
-class _Batch:
-    """What a micro-batch comes to, for its tally."""
-
-    counts: Ints = field(default_factory=lambda: np.zeros(7, np.int64))
-    l1: int = 0
-    labelled: int = 0
-    certified: int = 0
-    unsolved: int = 0
-    skipped: int = 0
-    routes: Counter[str] = field(default_factory=Counter)
-    by: dict[str, Ints] = field(default_factory=dict)
-    pairs: Confusion = field(default_factory=Confusion)
-    predicates: dict[str, Ints] = field(default_factory=dict)
-    scored: dict[str, list[tuple[Ints, Bools]]] = field(default_factory=dict)
-    bad: Counter[str] = field(default_factory=Counter)
-
-    def tally(self) -> Tally:
-        ranking = {}
-        for name, parts in self.scored.items():
-            units, true = (np.concatenate(each) for each in zip(*parts, strict=True))
-            ranking[name] = Ranking()
-            ranking[name].add(units / UNIT, true)
-        return Tally(
-            counts=self.counts,
-            labelled=self.labelled,
-            predicted=self.routes.total(),
-            certified=self.certified,
-            audited=0,
-            unsolved=self.unsolved,
-            skipped=self.skipped,
-            routes=self.routes,
-            by_class=self.by,
-            predicates=self.predicates,
-            ranking=ranking,
-            pairs=self.pairs.counts,
-            errors=self.bad,
-            l1=self.l1,
-        )
-
-
-class SoftLearner:
+class PslLearner:
     """Owns the weights of a PSL program's rules; ``step`` takes a micro-batch.
 
     ``query`` are the predicates that have targets; ``by`` is the one of them, and the place of the
@@ -143,7 +94,7 @@ class SoftLearner:
         program: PslProgram,
         query: Sequence[str],
         update: Update,
-        inference: SoftInference,
+        inference: PslInference,
         by: tuple[str, int] | None = None,
         background: Background | None = None,
     ):
@@ -153,13 +104,13 @@ class SoftLearner:
         self.inference = inference
         self.by = by
         self.weights = RuleWeights(program, update)
-        self.packer = SoftPacker(program.predicates, query, inference.max_atoms, background)
+        self.packer = PslPacker(program.predicates, query, inference.max_atoms, background)
         self.grounder = Grounder(program, most=inference.max_groundings, skip=inference.skip)
         self.together = Together()
 
     @property
     def model_text(self) -> str:
-        """The program as text that reads back as the same."""
+        """The program as text; parsing it gives the same program."""
         return show_program(self.program)
 
     def describe(self) -> str:
@@ -178,23 +129,23 @@ class SoftLearner:
         return time.perf_counter() - started
 
     def predict(self, items: Sequence[Item]) -> list[Outcome]:
-        """Predict between two steps; learning goes on as if nothing had been asked."""
+        """Predict between two steps; this does not change what is learned."""
         return self.step(items, learning=False)[0]
 
     # the step ------------------------------------------------------------------------------------
 
     def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:
         """Predict, and learn from, each example in turn; one that is Answered is not predicted again."""
-        batch = _Batch()
+        batch = BatchCounts(self.by)
         outcomes = self.together.take(
             items, lambda some: self._attempt(some, batch, learning), self.weights
         )
         return outcomes, batch.tally()
 
-    def _attempt(self, items: Sequence[Item], batch: _Batch, learning: bool) -> list[Outcome]:
-        """Take examples in turn, grounded together, as far as memory allows; see ``Together``."""
+    def _attempt(self, items: Sequence[Item], batch: BatchCounts, learning: bool) -> list[Outcome]:
+        """Take examples in turn, ground together, as far as memory allows; see ``Together``."""
         found = [self._checked(item) for item in items]
-        graphs = iter(self._ground([world for world in found if isinstance(world, World)]))
+        graphs = iter(self._ground([world for world in found if isinstance(world, CheckedExample)]))
         outcomes: list[Outcome] = []
         for item, world in zip(items, found, strict=True):
             served = item.prediction if isinstance(item, Answered) else None
@@ -212,7 +163,7 @@ class SoftLearner:
                 break
         return outcomes
 
-    def _checked(self, item: Item) -> World | ExampleError:
+    def _checked(self, item: Item) -> CheckedExample | ExampleError:
         if isinstance(item, ExampleError):
             return item
         try:
@@ -220,7 +171,7 @@ class SoftLearner:
         except ExampleError as error:
             return error
 
-    def _ground(self, worlds: Sequence[World]) -> list[_Ground | ExampleError]:
+    def _ground(self, worlds: Sequence[CheckedExample]) -> list[_Ground | ExampleError]:
         """Ground worlds together; returns their models, or what is wrong with them. Raises Apart."""
         if not worlds:
             return []
@@ -245,9 +196,9 @@ class SoftLearner:
 
     def _take(
         self,
-        world: World,
+        checked: CheckedExample,
         ground: _Ground | ExampleError,
-        batch: _Batch,
+        batch: BatchCounts,
         learning: bool,
         served: Prediction | None,
     ) -> Outcome:
@@ -259,14 +210,14 @@ class SoftLearner:
         if isinstance(ground, ExampleError):
             raise ground
         graph, skipped = ground
-        truth = world.truth
-        target = None if truth is None else self._true_features(world, graph, truth)
+        truth = checked.truth
+        target = None if truth is None else self._true_features(checked, graph, truth)
         predicted = self._solve(graph, self.weights.averaged(), None, None)
         unsolved = served is None and not predicted.certified
         if unsolved and not self.inference.fallback:
             batch.unsolved += 1
             raise ExampleError(UNSOLVED, "unsolved")
-        prediction, units = self._given(world, predicted, served)
+        prediction, units = spoken(checked, predicted) if served is None else repeated(served)
         if learning and truth is not None and target is not None:
             unsolved |= not self._learn(graph, truth, target, predicted, batch)
         batch.unsolved += unsolved and (served is None or served.certified)
@@ -274,7 +225,7 @@ class SoftLearner:
             batch.skipped += skipped
             batch.routes[predicted.route] += 1
             batch.certified += predicted.certified
-        return Outcome(self._scored(world, prediction, units, batch))
+        return Outcome(batch.score(checked, prediction, units))
 
     def _solve(
         self, graph: HingeModel, weights: Floats, bonus: Floats | None, start: HingeSolution | None
@@ -290,7 +241,7 @@ class SoftLearner:
         truth: Floats,
         target: Floats,
         predicted: HingeSolution,
-        batch: _Batch,
+        batch: BatchCounts,
     ) -> bool:
         """Find the rival and make the update; ``target`` is Phi(truth).
 
@@ -306,21 +257,17 @@ class SoftLearner:
         delta = self._measured(graph, rival.y)[0] - target
         loss = self.weights.learn(float(np.sum(np.abs(rival.y - truth))), delta)
         if math.isnan(loss):
-            raise ExampleError(
-                "its update is beyond the range of numbers: learner.sigma is too small, or the "
-                "weights are too large",
-                "overflow",
-            )
+            raise ExampleError(BEYOND_RANGE, "overflow")
         return True
 
-    def _true_features(self, world: World, graph: HingeModel, truth: Floats) -> Floats:
+    def _true_features(self, checked: CheckedExample, graph: HingeModel, truth: Floats) -> Floats:
         """Phi(truth); raises ExampleError where the truth breaks a hard rule."""
         features, violation, row = self._measured(graph, truth)
         if violation <= BROKEN:
             return features
         names = [
             show_ground_atom(name, args)
-            for name, rows in world.targets.items()
+            for name, rows in checked.targets.items()
             for args in rows.values()
         ]
         atoms = graph.variable[graph.start[row] : graph.start[row + 1]].tolist()
@@ -345,73 +292,6 @@ class SoftLearner:
         )
         return features, violation, row
 
-    # outcomes ------------------------------------------------------------------------------------
-
-    def _given(
-        self, world: World, found: HingeSolution, served: Prediction | None
-    ) -> tuple[Prediction, Ints]:
-        """Return what is said, and its values as they are counted: with six decimal places."""
-        if served is not None:
-            said = [atom.value for rows in served.predicted.values() for atom in rows]  # type: ignore[union-attr]
-            units = np.rint(UNIT * np.array(said, np.float64)).astype(np.int64)
-            return msgspec.structs.replace(served), units
-        units = np.rint(found.y * UNIT).astype(np.int64)
-        prediction = Prediction(
-            world.example.id,
-            self._predicted(world, units),
-            0.0 - found.energy,  # no -0.0
-            found.certified,
-            world.example.group,
-        )
-        return prediction, units
-
-    def _scored(
-        self, world: World, prediction: Prediction, units: Ints, batch: _Batch
-    ) -> Prediction:
-        """Count how right a prediction is, and say it in it, where the truth is there."""
-        if world.truth is not None:
-            true_units = np.rint(world.truth * UNIT).astype(np.int64)
-            l1 = int(np.abs(units - true_units).sum())
-            said, true = 2 * units > UNIT, 2 * true_units > UNIT
-            hits, alarms, misses = _outcomes(said, true).tolist()
-            n, wrong = len(units), alarms + misses
-            batch.counts += [hits, alarms, misses, n, n - wrong, wrong, wrong == 0]
-            batch.l1 += l1
-            batch.labelled += 1
-            self._count_predicates(world, units, said, true, batch)
-            prediction.hamming, prediction.l1 = wrong, l1 / UNIT
-        return prediction
-
-    def _predicted(self, world: World, units: Ints) -> Atoms:
-        values = iter((units / UNIT).tolist())
-        return {
-            name: [ValuedAtom(args, next(values)) for args in rows.values()]
-            for name, rows in world.targets.items()
-        }
-
-    def _count_predicates(
-        self, world: World, units: Ints, said: Bools, true: Bools, batch: _Batch
-    ) -> None:
-        """Count hits, false alarms, misses and scores of each predicate's atoms, and by class."""
-        first = 0
-        for name, targets in world.targets.items():
-            mine = slice(first, first := first + len(targets))
-            batch.scored.setdefault(name, []).append((units[mine], true[mine]))
-            counts = batch.predicates.setdefault(name, np.zeros(3, np.int64))
-            counts += _outcomes(said[mine], true[mine])
-            if self.by is not None and self.by[0] == name:
-                atoms = list(zip(targets, true[mine].tolist(), said[mine].tolist(), strict=True))
-                self._count_values(atoms, self.by[1], batch)
-
-    def _count_values(
-        self, atoms: list[tuple[tuple[str, ...], bool, bool]], argument: int, batch: _Batch
-    ) -> None:
-        """Count by the value of the chosen argument: constants, whether true, whether predicted."""
-        for constants, true, said in atoms:
-            counts = batch.by.setdefault(constants[argument], np.zeros(3, np.int64))
-            counts += [said and true, said and not true, true and not said]
-        batch.pairs.add(pairs((atom for atom in atoms if atom[1] or atom[2]), argument))
-
     # certificate and checkpoint ------------------------------------------------------------------
 
     def certificate(self) -> dict[str, float | None]:
@@ -423,5 +303,5 @@ class SoftLearner:
         return {"language": "psl"}, self.weights.save()
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """Go on from what ``save`` returned, bit for bit."""
+        """Restore what ``save`` returned, bit for bit."""
         self.weights.restore(arrays)

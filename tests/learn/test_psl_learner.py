@@ -16,8 +16,8 @@ from onlinesrl.infer.admm import Admm
 from onlinesrl.lang import psl
 from onlinesrl.lang.example import Example, ValuedAtom, decode
 from onlinesrl.learn.learner import Prediction
+from onlinesrl.learn.psl_learner import PslInference, PslLearner
 from onlinesrl.learn.rule_weights import RuleWeights
-from onlinesrl.learn.soft import SoftInference, SoftLearner
 from onlinesrl.learn.updates import Cda1, Cda2
 from onlinesrl.metrics import Metrics
 from onlinesrl.results import weights_text
@@ -155,7 +155,7 @@ def test_a_restored_learner_goes_on_bit_for_bit(update: str) -> None:
 
 
 def test_learning_beats_the_weights_it_starts_with() -> None:
-    def error(learner: SoftLearner) -> float:
+    def error(learner: PslLearner) -> float:
         metrics = Metrics()
         metrics.add(learner.step(examples(60, seed=1), learning=False)[1], 60)
         return float(metrics.snapshot()["mae"])
@@ -190,7 +190,7 @@ def test_the_step_is_from_the_truth_to_the_rival(loss: str) -> None:
     """Prediction by averaged, rival by current weights; features and losses as in the definitions."""
     engine = Watched()
     program = psl.parse(MODEL)
-    learner = soft(program, ["Trusts"], Cda1(loss, 0.1), SoftInference(engine))
+    learner = soft(program, ["Trusts"], Cda1(loss, 0.1), PslInference(engine))
     other = RuleWeights(program, Cda1(loss, 0.1))
     for example in examples(8):
         engine.seen.clear()
@@ -250,7 +250,7 @@ def test_the_rival_is_the_worst_of_all_values() -> None:
     program = psl.parse(
         "2: P(X) -> Q(X)\n1: Q(X) -> R(X) ^2\n0.3: !Q(X) ^2\nQ('a') + R('a') <= 1.5 ."
     )
-    learner = soft(program, ["Q", "R"], inference=SoftInference(engine))
+    learner = soft(program, ["Q", "R"], inference=PslInference(engine))
     text = (
         b'{"id": 1, "evidence": {"P": [{"args": ["a"], "value": 0.6}]}, '
         b'"query": {"Q": [["a"]], "R": [["a"]]}, "truth": {"R": [["a"]]}}'
