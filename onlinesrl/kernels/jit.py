@@ -31,15 +31,16 @@ def _wide(kind: Any) -> Any:
     return kind
 
 
-def _compiled(function: Callable[..., Any], **options: Any) -> Any:
-    """Return numba's dispatcher of a function, which knows frames once it compiles."""
+def _compiled(function: Callable[..., Any], compiler: str, **options: Any) -> Any:
+    """Return numba's dispatcher of a function, which gets its compiler once it compiles."""
     njit: Any = numba.njit  # its types do not know _nrt
     dispatcher = njit(error_model="numpy", _nrt=False, **options)(function)
     either, anew = dispatcher.compile, dispatcher._compiler.compile
 
     def compile_anew(kinds: Any, returned: Any) -> Any:
-        import onlinesrl.kernels.lowering  # noqa: F401 - for what it registers
+        from onlinesrl.kernels import lowering
 
+        dispatcher._compiler.pipeline_class = getattr(lowering, compiler)
         return anew(kinds, returned)
 
     dispatcher.compile = lambda kinds: either(tuple(map(_wide, kinds)))
@@ -59,12 +60,10 @@ def kernel(function: F) -> F:
 
     @cache
     def part() -> Any:
-        from onlinesrl.kernels.lowering import PartCompiler
-
         wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-        return _compiled(function, pipeline_class=PartCompiler, **wrappers)
+        return _compiled(function, "PartCompiler", **wrappers)
 
-    compiled = _compiled(function, cache=True)
+    compiled = _compiled(function, "KernelCompiler", cache=True)
     file = compiled._cache._cache_file
     file._source_stamp = file._source_stamp, _sources()
     compiled.get_call_template = lambda kinds, names: part().get_call_template(kinds, names)

@@ -6,16 +6,22 @@ not need.
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import ir
+from llvmlite.binding import Linkage
 from numba import types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
 from numba.core.datamodel import models
-from numba.core.typed_passes import NativeLowering
+from numba.core.targetconfig import ConfigStack
+from numba.core.typed_passes import InlineOverloads, NativeLowering, NopythonRewrites
 from numba.core.typing.templates import AttributeTemplate
+from numba.core.untyped_passes import InlineClosureLikes
 from numba.extending import (
     NativeValue,
     infer_getattr,
@@ -84,18 +90,21 @@ def _read(context: Any, builder: Any, kind: FrameType, table: Any, name: str) ->
 
 
 class _Part(JITCodeLibrary):
-    """The code of a function as it is to be linked into kernels."""
+    """The code of a function as it is to be linked into kernels, without what it calls itself."""
 
     def _optimize_functions(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout
 
-    def _optimize_final_module(self) -> None:
-        pass
-
-    def _finalize_final_module(self) -> None:
+    def finalize(self) -> None:
+        for function in self.get_defined_functions():
+            if function.linkage == Linkage.external:
+                function.linkage = "linkonce_odr"
         self._finalize_dynamic_globals()
-        self._verify_declare_only_symbols()
         self._finalized = True
+
+    def _get_module_for_linking(self) -> Any:
+        self._ensure_finalized()
+        return self._final_module
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -105,12 +114,13 @@ class _Lower(NativeLowering):
     _name = "onlinesrl_part"
 
     def run_pass(self, state: Any) -> bool:
-        state.library = _Part(state.targetctx.codegen(), state.func_id.func_qualname)
+        part = state.library = _Part(state.targetctx.codegen(), state.func_id.func_qualname)
         state.flags.no_compile = True
         super().run_pass(state)
         lowered = state["cr"]
-        key = state.library.__format__  # numba asks for a builtin, as a name for the function
-        state.targetctx.insert_user_function(key, lowered.fndesc, [state.library])
+        key = part.__format__  # numba asks for a builtin, as a name for the function
+        linked = list(dict.fromkeys([part, *part._linking_libraries]))
+        state.targetctx.insert_user_function(key, lowered.fndesc, linked)
         state["cr"] = lowered._replace(cfunc=key)
         return True
 
@@ -118,11 +128,57 @@ class _Lower(NativeLowering):
 class PartCompiler(CompilerBase):
     """Compiles functions for other kernels only."""
 
+    lower: type = _Lower
+
     def define_pipelines(self) -> list[Any]:
-        """Return the usual passes with ``_Lower`` in the place of the last but one."""
+        """Return the usual passes but those for closures, array expressions and inlining."""
         manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
         manager.passes = [
-            (_Lower if step is NativeLowering else step, what) for step, what in manager.passes
+            (self.lower if step is NativeLowering else step, what)
+            for step, what in manager.passes
+            if step not in (InlineClosureLikes, InlineOverloads, NopythonRewrites)
         ]
         manager.finalize()
         return [manager]
+
+
+class KernelCompiler(PartCompiler):
+    """Compiles what Python calls, and with it the parts."""
+
+    lower = NativeLowering
+
+    def compile_extra(self, function: Any) -> Any:
+        """Compile a function."""
+        with _hurried():
+            return super().compile_extra(function)
+
+
+_KNOWN: dict[tuple[Any, ...], Any] = {}
+
+
+@contextmanager
+def _hurried() -> Iterator[None]:
+    """Make numba quicker: a kernel is many functions, all alike, which are millions of objects.
+
+    Nothing is collected meanwhile, and a builtin function is asked once what it returns for some types.
+    """
+    builtin = types.functions.BaseFunction
+    resolve = builtin.get_call_type
+
+    def resolve_once(function: Any, context: Any, args: Any, named: Any) -> Any:
+        flags = ConfigStack.top_or_none()
+        how = flags.nrt, flags.error_model, frozenset(flags.fastmath.flags)
+        asked = function, tuple(args), *dict(named).items(), how
+        if asked not in _KNOWN:
+            _KNOWN[asked] = resolve(function, context, args, named)
+        return _KNOWN[asked]
+
+    collecting = gc.isenabled()
+    gc.disable()
+    builtin.get_call_type = resolve_once
+    try:
+        yield
+    finally:
+        builtin.get_call_type = resolve
+        if collecting:
+            gc.enable()
