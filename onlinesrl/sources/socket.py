@@ -42,14 +42,16 @@ _LONGEST_PATH = 107
 def place_of(address: str) -> tuple[str, int] | str:
     """Return the host and port, or the path, of an address. Raises ValueError."""
     scheme, _, rest = address.partition(":")
-    if scheme == "unix" and rest:
+    if scheme == "unix" and rest and "\0" not in rest:
         path = rest.removeprefix("//")
         if len(os.fsencode(path)) > _LONGEST_PATH:
             raise ValueError(f"expected a path of at most {_LONGEST_PATH} bytes")
         return path
-    with suppress(ValueError):  # of a port that is none
+    with suppress(ValueError):  # of a port that is none, and of a name that can be none
         parts = urlsplit(address)
-        if scheme == "tcp" and parts.hostname and parts.port and not parts.path:
+        plain = address == f"tcp://{parts.netloc}" and "@" not in address
+        if plain and parts.hostname and parts.port:
+            parts.hostname.encode("idna")
             return parts.hostname, parts.port
     raise ValueError("expected tcp://host:port or unix:/path")
 

@@ -240,6 +240,8 @@ def test_what_does_not_learn_does_not_read_it(job: Make, sender: Sender) -> None
         ("tcp://localhost", "expected tcp://host:port or unix:/path, found 'tcp://localhost'"),
         ("tcp://h:99999", "expected tcp://host:port or unix:/path, found 'tcp://h:99999'"),
         ("tcp://h:9/x", "expected tcp://host:port or unix:/path, found 'tcp://h:9/x'"),
+        ("tcp://me@h:9", "expected tcp://host:port or unix:/path, found 'tcp://me@h:9'"),
+        ("tcp://a..b:9", "expected tcp://host:port or unix:/path, found 'tcp://a..b:9'"),
         ("unix:", "expected tcp://host:port or unix:/path, found 'unix:'"),
         ("unix:/" + "x" * 107, "expected a path of at most 107 bytes, found 'unix:/xxx"),
         ("", "expected some text, found ''"),
