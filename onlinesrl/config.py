@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from onlinesrl.errors import ConfigError, LocatedError, shortened
 from onlinesrl.fingerprint import mismatch, show
 from onlinesrl.schema import MARKOV_LOGIC_ONLY, PSL_ONLY, Config
-from onlinesrl.section import kind_of, sections_of
+from onlinesrl.section import kind_of, sections_of, tag_of
 from onlinesrl.values import STDIN
 from onlinesrl.yamltree import Key, Place, Tree, secretive, spelled
 
@@ -153,9 +153,10 @@ def _explain(tree: Tree, detail: Any) -> LocatedError:
         return tree.key_place(key[:-1]).problem(f"{name}: missing; expected {what}")
     if detail["type"] == "union_tag_invalid":
         expected = " or ".join(context["expected_tags"].rsplit(", ", 1))
-        key, found = (*key, "kind"), show(detail["input"]["kind"])
+        tag = context["discriminator"].strip("'")
+        key, found = (*key, tag), show(detail["input"][tag])
         found = "" if secretive(found) else f", found {found}"
-        return tree.value_place(key).problem(f"{name}.kind: expected {expected}{found}")
+        return tree.value_place(key).problem(f"{name}.{tag}: expected {expected}{found}")
     words = _WORDS[detail["type"]].format(**context) if detail["type"] in _WORDS else detail["msg"]
     reason = context.get("error", words)
     if (
@@ -172,7 +173,8 @@ def _unknown(key: Key, section: type[BaseModel]) -> str:
     kinds = _kinds(key[:-1])
     others = [kind_of(kind) for kind in kinds if name in kind.model_fields]
     if others:
-        of = f"not for kind {kind_of(section)}, but for kind {' or '.join(others)}"
+        tag = tag_of(section)
+        of = f"not for {tag} {kind_of(section)}, but for {tag} {' or '.join(others)}"
         return f"{of}; known here: {', '.join(known)}"
     possible = dict.fromkeys(key for kind in (section, *kinds) for key in kind.model_fields)
     near = difflib.get_close_matches(name, possible, n=1)

@@ -35,8 +35,10 @@ _ALWAYS = {
     "source.order": "journal",
     "source.start": "beginning",
     "sink.topic": None,
+    "learner.eta": 1.0,
+    "inference.audit_every": 0,
 }
-"""What stands for keys that a source or sink of this kind has not: once all kinds had them."""
+"""What stands for keys that a section of this kind has not: once all kinds had them."""
 
 _FACTS = "source.background"
 _CONTENTS = ("model", "learner.start", _FACTS)

@@ -131,7 +131,7 @@ def weights_text(learner: Learner) -> str:
 
     That of Markov logic has its weights by influence, that of PSL has the rules in their order.
     """
-    updates, update = learner.weights.updates, learner.update.name
+    updates, update = learner.weights.updates, learner.update.update
     averaged = f"Averaged weights after {updates} updates ({update})"
     if isinstance(learner.weights, RuleWeights):
         header = f"// {averaged}; written by onlinesrl {__version__}.\n\n"

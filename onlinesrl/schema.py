@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from onlinesrl.errors import ConfigError
 from onlinesrl.fingerprint import LABEL_BYTES, fingerprint
+from onlinesrl.infer.sections import AnyEngine, MpeSection
+from onlinesrl.learn.updates import AnyUpdate, Cda2
 from onlinesrl.section import Section as _Section
 from onlinesrl.sinks import AnySink
 from onlinesrl.sinks.file import FileSinkSection
@@ -16,25 +17,13 @@ from onlinesrl.sources import AnySource
 from onlinesrl.values import (
     AnyPath,
     Count,
-    Existing,
     File,
     Name,
     Names,
     Natural,
-    Positive,
     duration,
 )
 from onlinesrl.yamltree import Place, Tree
-
-LOSSES: Mapping[str, tuple[Literal["ml", "pl"], ...]] = {
-    "cda1": ("ml", "pl"),
-    "cda2": ("ml", "pl"),
-    "mira": ("pl",),
-    "subgradient": ("ml",),
-    "perceptron": ("pl",),
-    "adagrad": ("ml", "pl"),
-}
-"""The losses each update takes; the first is its default."""
 
 MARKOV_LOGIC_ONLY: tuple[tuple[str, ...], ...] = (
     ("dialect",),
@@ -64,88 +53,6 @@ class Labels(_Section):
     """how many examples may wait for their truth; past it the oldest are given up."""
     max_bytes: Count = LABEL_BYTES
     """how many bytes of JSON these may take, with their predictions; past it the oldest are given up."""
-
-
-class Learner(_Section):
-    """The online update, its loss and its constants (Huynh & Mooney 2010, Algorithm 3)."""
-
-    update: Literal["cda1", "cda2", "mira", "subgradient", "perceptron", "adagrad"] = "cda2"
-    """the online update."""
-    loss: Literal["ml", "pl"] = "ml"
-    """the rival of the truth is the loss-augmented (ml) or the plain (pl) prediction; the default
-    is the first that the update takes."""
-    sigma: Positive = 0.01
-    """strength of the regularisation; larger values make smaller steps."""
-    eta: Positive = 1.0
-    """perceptron: the size of a step."""
-    max_weights: Count | None = None
-    """past so many weights the least influential are dropped; null: never."""
-    start: Existing | None = None
-    """what to start from: a file of weights, .mln or .psl, or a run folder or checkpoint, whose
-    learning goes on whole; null: the weights of the rules."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _default_loss(cls, values: object) -> object:
-        if not isinstance(values, dict) or "loss" in values:
-            return values
-        losses = LOSSES.get(str(values.get("update", "cda2")), ("ml",))
-        return {**values, "loss": losses[0]}
-
-    @field_validator("loss")
-    @classmethod
-    def _fits(cls, loss: str, info: ValidationInfo) -> str:
-        update = info.data.get("update")
-        if update is not None and loss not in LOSSES[update]:
-            raise ValueError(f"{update} takes {' or '.join(LOSSES[update])}")
-        return loss
-
-    @field_validator("eta")
-    @classmethod
-    def _perceptron(cls, eta: float, info: ValidationInfo) -> float:
-        if info.data.get("update", "perceptron") != "perceptron":
-            raise ValueError("only the perceptron has an eta")
-        return eta
-
-
-class Inference(_Section):
-    """How the most probable state is found, and how far a search may go."""
-
-    engine: Literal["mpe", "walksat", "lp", "mcsat"] = "mpe"
-    """how examples are predicted. mpe: by the most probable state, proven (certified: true). walksat
-    (local search) and lp (the relaxation, rounded): by a good state, where elimination is too wide, and
-    learned from against rivals found the same way, proven or not: no bound on the regret. mcsat: by
-    each atom's probability (exact where narrow, else sampled; with AUC and the like), and learned from
-    against proven rivals, as with mpe."""
-    presolve: Literal["exact", "none"] = "exact"
-    """exact reductions before a search, or everything whole through the engine."""
-    solver: Literal["highs", "cbc"] = "highs"
-    """the solver of the integer linear program."""
-    audit_every: Natural = 0
-    """every n-th example is also solved whole, and the two answers are compared; 0: none."""
-    max_groundings: Count = 1_000_000
-    """the most ground clauses (PSL: rows of joins) of an example; one with more is bad."""
-    max_nodes: Count | None = None
-    """the nodes of branch and bound after which a search ends, the same on every replay; null: any
-    number."""
-    max_work: Count | None = 1_000_000
-    """the work after which a search ends, the same on every replay: the steps of HiGHS (LPs and
-    nodes) times the entries of its matrix. A million take 1 to 15 seconds; null: the search goes on to
-    the proof, for hours on dense examples of a hundred atoms. cbc counts nodes only."""
-    unsolved: Literal["fallback", "skip", "stop"] = "fallback"
-    """what becomes of an example whose search ended without proof: predicted by the best state
-    found, put aside as bad, or the end of the run."""
-    targets: Literal["stop", "skip"] = "stop"
-    """what becomes of a ground rule that reaches an atom, of a predicate with targets, that is
-    neither observed nor a target: its example is bad, or the ground rule is left out and
-    counted."""
-
-    @field_validator("audit_every")
-    @classmethod
-    def _proven(cls, audit_every: int, info: ValidationInfo) -> int:
-        if audit_every and info.data.get("engine", "mpe") != "mpe":
-            raise ValueError("only the answers of engine mpe can be audited")
-        return audit_every
 
 
 class Checkpoint(_Section):
@@ -216,8 +123,8 @@ class Config(_Section):
     """the run folder; the default is runs/ and the name of the configuration."""
     labels: Labels | None = None
     sink: AnySink = FileSinkSection()
-    learner: Learner = Learner()
-    inference: Inference = Inference()
+    learner: AnyUpdate = Cda2()
+    inference: AnyEngine = MpeSection()
     checkpoint: Checkpoint = Checkpoint()
     metrics: Metrics = Metrics()
     limits: Limits = Limits()

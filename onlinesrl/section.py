@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from collections.abc import Callable
+from typing import Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -11,6 +12,8 @@ class Section(BaseModel):
     """A frozen section of the configuration; an empty one has its defaults."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
+    tag: ClassVar[str] = "kind"
+    """The key that says which of several sections it is."""
 
     @model_validator(mode="before")
     @classmethod
@@ -18,15 +21,25 @@ class Section(BaseModel):
         return {} if values is None else values
 
 
-def of_a_file(values: object) -> object:
-    """Let a section that does not say its kind be of kind file."""
-    values = {} if values is None else values
-    return {"kind": "file", **values} if isinstance(values, dict) else values
+def standard(tag: str, kind: str) -> Callable[[object], object]:
+    """Let a section that does not say which of several it is be this one."""
+
+    def filled(values: object) -> object:
+        values = {} if values is None else values
+        return {tag: kind, **values} if isinstance(values, dict) else values
+
+    return filled
+
+
+def tag_of(section: type[BaseModel]) -> str:
+    """Return the key that says which of several a section is."""
+    return section.tag if issubclass(section, Section) else ""
 
 
 def kind_of(section: type[BaseModel]) -> str:
-    """Return the kind of a section that is one of several, else an empty text."""
-    return str(section.model_fields["kind"].default) if "kind" in section.model_fields else ""
+    """Return which of several a section is, an empty text where it is the only one."""
+    field = section.model_fields.get(tag_of(section))
+    return "" if field is None else str(field.default)
 
 
 def sections_of(annotation: Any) -> list[type[BaseModel]]:

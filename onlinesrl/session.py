@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Any
 from onlinesrl.config import Config, mismatch
 from onlinesrl.errors import ModelError, StorageError
 from onlinesrl.fingerprint import check_fingerprint
-from onlinesrl.ground.grounder import Limits
 from onlinesrl.ground.plan import compile_program
-from onlinesrl.infer.engine import MapEngine, MarginalEngine
-from onlinesrl.infer.ilp import Ilp
-from onlinesrl.infer.mpe import Mpe
-from onlinesrl.infer.walksat import WalkSat
 from onlinesrl.inputs import background, check_apart, make_reader
 from onlinesrl.interrupt import Interrupted, leavable, polled
 from onlinesrl.kernels.jit import told_of_compiling
@@ -30,9 +25,6 @@ from onlinesrl.lang.weights import alchemy_text
 from onlinesrl.learn.learner import Learner
 from onlinesrl.learn.online import OnlineLearner
 from onlinesrl.learn.rule_weights import RuleWeights
-from onlinesrl.learn.update import Update
-from onlinesrl.learn.updates import UPDATES
-from onlinesrl.learn.worlds import Inference
 from onlinesrl.progress import Progress, Warn, acknowledge, warn
 from onlinesrl.results import read_summary, write_results
 from onlinesrl.stream import checkpoint
@@ -86,59 +78,20 @@ def make_learner(
         if name not in program.predicates:
             known = ", ".join(sorted(program.predicates))
             raise config.error("query", f"{name} is not declared in the model, which has {known}")
-    update = _update(config)
-    by, inference = _counted(config, program), config.inference
+    by = _counted(config, program)
     if isinstance(program, PslProgram):
-        return _soft_learner(config, program, update, by)
-    facts = background(config, program)
-    limits = {"max_nodes": inference.max_nodes, "max_work": inference.max_work}
-    core: MapEngine = Ilp(inference.solver, **limits)
-    if inference.engine == "walksat":
-        core = WalkSat(seed=config.seed)
-    elif inference.engine == "lp":
-        from onlinesrl.infer.lp import Lp
-
-        core = Lp()
-    presolve = inference.presolve == "exact"
+        return _psl_learner(config, program, by)
     return OnlineLearner(
         compile_program(program, config.query),
-        update,
-        Inference(
-            whole=Ilp(inference.solver, **limits),
-            exact=Mpe(core) if presolve else core,
-            marginals=_marginals(config),
-            proven=inference.engine in ("mpe", "mcsat"),
-            fallback=WalkSat(seed=config.seed) if inference.unsolved == "fallback" else None,
-            presolve=presolve,
-            audit_every=inference.audit_every,
-            limits=Limits(config.limits.max_atoms, inference.max_groundings),
-        ),
+        config.learner,
+        config.inference.make(config.seed, config.limits.max_atoms),
         by,
         margins,
-        facts,
+        background(config, program),
     )
 
 
-def _update(config: Config) -> Update:
-    learner = config.learner
-    made = UPDATES[learner.update]
-    return made(learner.loss, learner.sigma, learner.eta, learner.max_weights)
-
-
-def _marginals(config: Config) -> MarginalEngine | None:
-    """Return what gives atoms their probabilities, where these are predicted."""
-    if config.inference.engine != "mcsat":
-        return None
-    from onlinesrl.infer.marginals import Narrow
-    from onlinesrl.infer.mcsat import McSat
-
-    sampled = McSat(seed=config.seed)
-    return Narrow(sampled) if config.inference.presolve == "exact" else sampled
-
-
-def _soft_learner(
-    config: Config, program: PslProgram, update: Update, by: tuple[str, int] | None
-) -> Learner:
+def _psl_learner(config: Config, program: PslProgram, by: tuple[str, int] | None) -> Learner:
     from onlinesrl.infer.admm import Admm
     from onlinesrl.learn.psl_learner import PslInference, PslLearner
 
@@ -150,7 +103,7 @@ def _soft_learner(
         max_atoms=config.limits.max_atoms,
     )
     facts = background(config, program)
-    return PslLearner(program, config.query, update, inference, by, facts)
+    return PslLearner(program, config.query, config.learner, inference, by, facts)
 
 
 def _counted(config: Config, program: Program | PslProgram) -> tuple[str, int] | None:

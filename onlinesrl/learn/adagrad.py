@@ -13,21 +13,25 @@ of all fixed weights: the bound is on the excess of the summed loss over the lea
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from onlinesrl.arrays import Floats
 from onlinesrl.kernels.jit import kernel, ready
 from onlinesrl.kernels.weights import HUGE, Weights
 from onlinesrl.learn.update import Gap, Kept, Update
+from onlinesrl.values import Positive
 
 
 class AdaGradCda(Update):
     """Coordinate dual ascent, each weight's step divided by ``delta`` + the norm of its gaps so far."""
 
-    name = "adagrad"
-    losses = ("ml", "pl")
     columns = ("square",)
-    delta = 1.0
+    update: Literal["adagrad"] = "adagrad"
+    loss: Literal["ml", "pl"] = "ml"
+    delta: Positive = 1.0
+    """what is added to the norm of a weight's gaps; smaller values make larger first steps."""
 
     def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
         """See ``Update.step``."""

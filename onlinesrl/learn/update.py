@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onlinesrl.kernels import weights as kernels
 from onlinesrl.kernels.jit import ready
+from onlinesrl.section import Section
+from onlinesrl.values import Count, Existing, Positive
 
 Floats = NDArray[np.float64]
 Kept = Mapping[str, Floats]
@@ -33,22 +34,28 @@ class Gap(NamedTuple):
     rescaled: float = 0.0  # what that metric makes of ||u||^2, less what it was
 
 
-@dataclass(frozen=True)
-class Update(ABC):
-    """An online update. ``sigma`` is the strength of the regularisation, ``eta`` the size of a step."""
+class Update(Section, ABC):
+    """The online update, its loss and its constants (Huynh & Mooney 2010, Algorithm 3)."""
 
-    loss: str = "ml"
-    sigma: float = 0.01
-    eta: float = 1.0
-    max_weights: int | None = None
-    name: ClassVar[str]
-    losses: ClassVar[tuple[str, ...]]
-    """The losses that it takes; the first is its default."""
+    tag = "update"
     shrinks: ClassVar[bool] = False
     """Whether each step shrinks all weights by (t - 1) / t."""
     dual: ClassVar[bool] = True
     """Whether its steps ascend a dual, whose value bounds the regret."""
     columns: ClassVar[tuple[str, ...]] = ()
+
+    update: str
+    """the online update."""
+    loss: Literal["ml", "pl"]
+    """the rival of the truth is the loss-augmented (ml) or the plain (pl) prediction; the default
+    is the first that the update takes."""
+    sigma: Positive = 0.01
+    """strength of the regularisation; larger values make smaller steps."""
+    max_weights: Count | None = None
+    """past so many weights the least influential are dropped; null: never."""
+    start: Existing | None = None
+    """what to start from: a file of weights, .mln or .psl, or a run folder or checkpoint, whose
+    learning goes on whole; null: the weights of the rules."""
 
     def scale(self, t: int) -> float:
         """Return s_t: w_t = base + s_t u_t."""
@@ -84,5 +91,5 @@ class Update(ABC):
         """Return what each weight's step is divided by, once ``delta`` is taken."""
         return 1.0
 
-    def keep(self, kept: Kept, delta: Floats) -> None:  # noqa: B027 - most keep nothing
+    def keep(self, kept: Kept, delta: Floats) -> None:
         """Take note of a step along ``delta``, float64[weights]."""

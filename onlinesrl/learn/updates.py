@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field
+
 from onlinesrl.learn.adagrad import AdaGradCda
 from onlinesrl.learn.update import Update
+from onlinesrl.section import kind_of, sections_of, standard
+from onlinesrl.values import Positive
 
 
 class Cda1(Update):
     """Coordinate dual ascent, regularised once."""
 
-    name = "cda1"
-    losses = ("ml", "pl")
+    update: Literal["cda1"] = "cda1"
+    loss: Literal["ml", "pl"] = "ml"
 
     def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
         """See ``Update.step``."""
@@ -22,8 +28,8 @@ class Cda1(Update):
 class Cda2(Update):
     """Coordinate dual ascent, regularised at every step."""
 
-    name = "cda2"
-    losses = ("ml", "pl")
+    update: Literal["cda2"] = "cda2"
+    loss: Literal["ml", "pl"] = "ml"
     shrinks = True
 
     def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
@@ -36,8 +42,8 @@ class Cda2(Update):
 class Mira(Update):
     """The 1-best margin infused relaxed algorithm (Crammer et al. 2005)."""
 
-    name = "mira"
-    losses = ("pl",)
+    update: Literal["mira"] = "mira"
+    loss: Literal["pl"] = "pl"
     dual = False
 
     def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
@@ -48,8 +54,8 @@ class Mira(Update):
 class Subgradient(Update):
     """The subgradient method with the step 1 / (sigma t) (Ratliff, Bagnell & Zinkevich 2007)."""
 
-    name = "subgradient"
-    losses = ("ml",)
+    update: Literal["subgradient"] = "subgradient"
+    loss: Literal["ml"] = "ml"
     shrinks = True
 
     def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
@@ -60,8 +66,10 @@ class Subgradient(Update):
 class Perceptron(Update):
     """The structured perceptron (Collins 2002)."""
 
-    name = "perceptron"
-    losses = ("pl",)
+    update: Literal["perceptron"] = "perceptron"
+    loss: Literal["pl"] = "pl"
+    eta: Positive = 1.0
+    """the size of a step."""
     dual = False
 
     def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
@@ -69,6 +77,15 @@ class Perceptron(Update):
         return self.eta, 0.0
 
 
-UPDATES: dict[str, type[Update]] = {
-    update.name: update for update in (Cda1, Cda2, Mira, Subgradient, Perceptron, AdaGradCda)
-}
+AnyUpdate: TypeAlias = Annotated[
+    Cda1  # one line an update
+    | Cda2
+    | Mira
+    | Subgradient
+    | Perceptron
+    | AdaGradCda,
+    Field(discriminator="update"),
+    BeforeValidator(standard("update", "cda2")),
+]
+UPDATES: dict[str, type[Any]] = {kind_of(each): each for each in sections_of(AnyUpdate)}
+"""The updates by name."""

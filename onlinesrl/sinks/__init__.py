@@ -4,7 +4,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from onlinesrl.section import of_a_file
+from onlinesrl.section import standard
 from onlinesrl.sinks.file import FileSinkSection
 from onlinesrl.sinks.kafka import KafkaSinkSection
 
@@ -12,5 +12,5 @@ AnySink: TypeAlias = Annotated[
     FileSinkSection  # one line a kind
     | KafkaSinkSection,
     Field(discriminator="kind"),
-    BeforeValidator(of_a_file),
+    BeforeValidator(standard("kind", "file")),
 ]

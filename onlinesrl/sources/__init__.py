@@ -4,7 +4,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from onlinesrl.section import of_a_file
+from onlinesrl.section import standard
 from onlinesrl.sources.file import FileSection
 from onlinesrl.sources.kafka import KafkaSection
 from onlinesrl.sources.socket import SocketSection
@@ -14,5 +14,5 @@ AnySource: TypeAlias = Annotated[
     | KafkaSection
     | SocketSection,
     Field(discriminator="kind"),
-    BeforeValidator(of_a_file),
+    BeforeValidator(standard("kind", "file")),
 ]

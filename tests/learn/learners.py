@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_args
 
 from onlinesrl.ground.plan import Plan, compile_program
 from onlinesrl.infer.brute import Brute
@@ -33,6 +33,16 @@ InField(i, +f) ^ Next(i, j) ^ InField(j, +g)
 """
 
 
+def update_of(name: str, **keys: Any) -> Update:
+    """An update by name; keys that it does not have are left out, and losses that it does not take."""
+    made = UPDATES[name]
+    known = {key: value for key, value in keys.items() if key in made.model_fields}
+    if known.get("loss") not in get_args(made.model_fields["loss"].annotation):
+        known.pop("loss", None)
+    update: Update = made(**known)
+    return update
+
+
 def exact(engine: Ilp | Brute | None = None, **keys: Any) -> Inference:
     """One engine for what is given to it whole, and for what is too wide for elimination."""
     engine = engine or Ilp()
@@ -50,8 +60,7 @@ def new_learner(
     update: str = "cda2", max_weights: int | None = None, inference: Inference | None = None
 ) -> OnlineLearner:
     plan = compile_program(mln.parse(MODEL, "model.mln"), ["InField"])
-    loss = "ml" if update in ("cda1", "cda2", "subgradient") else "pl"
-    made = UPDATES[update](loss, sigma=0.1, max_weights=max_weights)
+    made = update_of(update, sigma=0.1, max_weights=max_weights)
     return online(plan, made, inference)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import MODEL
-from learners import examples, learn, named, new_learner, state
+from learners import examples, learn, named, new_learner, state, update_of
 from textbook import CERTIFIED, Round, textbook
 
 from onlinesrl.errors import ExampleError, Infeasible
@@ -24,7 +24,7 @@ from onlinesrl.lang import mln
 from onlinesrl.lang.example import Example, ValuedAtom, decode
 from onlinesrl.learn.learner import Tally
 from onlinesrl.learn.online import OnlineLearner
-from onlinesrl.learn.updates import UPDATES, Cda2
+from onlinesrl.learn.updates import Cda2
 from onlinesrl.learn.worlds import AuditError, Inference
 from onlinesrl.metrics import Metrics
 from tests.kernels.networks import features, ground_weights
@@ -42,7 +42,7 @@ LEARNERS = [
 
 def with_engines(inference: Inference, update: str = "cda2", loss: str = "ml") -> OnlineLearner:
     plan = new_learner().layout.plan
-    return OnlineLearner(plan, UPDATES[update](loss, sigma=0.1), inference, ("InField", 1))
+    return OnlineLearner(plan, update_of(update, loss=loss, sigma=0.1), inference, ("InField", 1))
 
 
 def segmenter(**inference: Any) -> OnlineLearner:

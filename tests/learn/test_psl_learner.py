@@ -190,8 +190,8 @@ def test_the_step_is_from_the_truth_to_the_rival(loss: str) -> None:
     """Prediction by averaged, rival by current weights; features and losses as in the definitions."""
     engine = Watched()
     program = psl.parse(MODEL)
-    learner = soft(program, ["Trusts"], Cda1(loss, 0.1), PslInference(engine))
-    other = RuleWeights(program, Cda1(loss, 0.1))
+    learner = soft(program, ["Trusts"], Cda1(loss=loss, sigma=0.1), PslInference(engine))
+    other = RuleWeights(program, Cda1(loss=loss, sigma=0.1))
     for example in examples(8):
         engine.seen.clear()
         average, current = other.averaged().copy(), other.current().copy()

@@ -12,7 +12,8 @@ from textbook import CERTIFIED, RULES, SHRINKING, Round, Vector, length
 
 from onlinesrl.lang import psl
 from onlinesrl.learn.rule_weights import RuleWeights
-from onlinesrl.learn.updates import UPDATES, Cda2
+from onlinesrl.learn.updates import Cda2
+from tests.learn.learners import update_of
 
 RULE_TEXTS = ["P(X) -> Q(X)", "Q(X) -> P(X) ^2", "!Q(X)"]
 NUMBERS = st.floats(-3, 3).map(lambda x: round(x, 3))
@@ -60,7 +61,7 @@ def projected(seen: list[Round], rule: str, sigma: float, eta: float, base: Vect
 def rule_weights(rule: str, base: Vector, sigma: float = 0.1) -> RuleWeights:
     lines = [f"{weight}: {text}\n" for weight, text in zip(base, RULE_TEXTS, strict=True)]
     return RuleWeights(
-        psl.parse("".join([*lines, "P(X) + Q(X) <= 1 ."])), UPDATES[rule](sigma=sigma)
+        psl.parse("".join([*lines, "P(X) + Q(X) <= 1 ."])), update_of(rule, sigma=sigma)
     )
 
 

@@ -9,6 +9,7 @@ from onlinesrl.ground.plan import compile_program
 from onlinesrl.lang import mln
 from onlinesrl.learn.updates import UPDATES
 from onlinesrl.learn.weights import WeightTable
+from tests.learn.learners import update_of
 
 rho = st.integers(1, 20).map(float)
 product = st.floats(-30, 30)
@@ -25,7 +26,7 @@ def test_every_step_is_its_formula(rho, products, norm, sigma, t):
     margin = rho - base
 
     def step(rule: str) -> tuple[float, float]:
-        return UPDATES[rule](sigma=sigma, eta=0.25).step(t, margin, dot, norm)
+        return update_of(rule, sigma=sigma, eta=0.25).step(t, margin, dot, norm)
 
     loss = max(0.0, margin - dot)
     tau = min(1 / sigma, loss / norm)
@@ -45,7 +46,7 @@ def test_every_step_is_its_formula(rho, products, norm, sigma, t):
 def test_equal_counts_change_nothing_and_have_multiplier_one(rule):
     """A gap that touches no weight, with the loss 2: the dual gets all of it, where there is one."""
     plan = compile_program(mln.parse("P(x)\n0.5 P(x)\n"), ["P"])
-    table = WeightTable(Layout(plan), UPDATES[rule](sigma=0.01))
+    table = WeightTable(Layout(plan), update_of(rule, sigma=0.01))
     before = table.arrays.value.tobytes()
 
     assert table.learn(0, 2.0) == 2.0
@@ -58,7 +59,7 @@ def test_equal_counts_change_nothing_and_have_multiplier_one(rule):
 @pytest.mark.parametrize("rule", UPDATES)
 def test_the_scale_turns_u_into_w(rule):
     """CDA2 and subgradient: u_t = (t - 1) w_t, and w_1 = 0."""
-    shrinks, update = rule in {"cda2", "subgradient"}, UPDATES[rule]()
+    shrinks, update = rule in {"cda2", "subgradient"}, update_of(rule)
 
     assert update.shrinks == shrinks
     assert [update.scale(t) for t in (1, 2, 5)] == ([0, 1, 0.25] if shrinks else [1, 1, 1])

@@ -23,6 +23,7 @@ from onlinesrl.learn.weights import WeightTable
 from onlinesrl.learn.worlds import Inference
 from tests.infer.models import clause_model
 from tests.kernels.networks import true
+from tests.learn.learners import update_of
 
 WEIGHTS, ATOMS = 5, 4
 
@@ -81,7 +82,7 @@ def new_table(rule: str, sigma: float, eta: float, base: Vector) -> WeightTable:
     """A table whose weights 0 .. WEIGHTS-1 are those of rules without a template."""
     text = "P(x)\n" + "".join(f'{weight!r} P("{n}")\n' for n, weight in enumerate(base.tolist()))
     plan = compile_program(mln.parse(text, "rules.mln"), ["P"])
-    return WeightTable(Layout(plan), UPDATES[rule]("pl", sigma, eta))
+    return WeightTable(Layout(plan), update_of(rule, sigma=sigma, eta=eta))
 
 
 def take(table: WeightTable, each: Pair) -> float:
@@ -159,7 +160,7 @@ def test_no_update_makes_a_weight_that_is_not_finite(
 def test_an_update_out_of_range_is_a_bad_example(presolve: bool) -> None:
     plan = compile_program(mln.parse("Q(x)\nP(x)\nQ(x) => P(x)\n", "rules.mln"), ["P"])
     engines = Inference(Brute(), Brute(), Brute(), presolve=presolve)
-    learner = OnlineLearner(plan, UPDATES["subgradient"]("ml", 5e-324), engines)
+    learner = OnlineLearner(plan, update_of("subgradient", sigma=5e-324), engines)
     bad = decode(b'{"id": 1, "evidence": {"Q": [["a"]]}, "truth": {"P": [["a"]]}}')
     outcomes, tally = learner.step([bad, bad])
     assert [o.error for o in outcomes] == [

@@ -10,8 +10,8 @@ from onlinesrl.lang.example import Constant, Example, ValuedAtom
 from onlinesrl.lang.psl_ast import PslProgram
 from onlinesrl.learn.psl_learner import PslInference, PslLearner
 from onlinesrl.learn.update import Update
-from onlinesrl.learn.updates import UPDATES
 from onlinesrl.learn.weights import STANDARD
+from tests.learn.learners import update_of
 
 MODEL = """\
 // Who trusts whom: of those that people know the fair ones, and nobody more than two.
@@ -35,8 +35,7 @@ def soft(
 
 
 def new_learner(update: str = "cda2", rounds: int = 25_000, **settings: Any) -> PslLearner:
-    loss = "ml" if update in ("cda1", "cda2", "subgradient") else "pl"
-    made = UPDATES[update](settings.pop("loss", loss), sigma=0.1)
+    made = update_of(update, loss=settings.pop("loss", None), sigma=0.1)
     inference = PslInference(Admm(rounds=rounds), **settings)
     return soft(psl.parse(MODEL), ["Trusts"], made, inference, by=("Trusts", 1))
 
