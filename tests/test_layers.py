@@ -18,7 +18,7 @@ LAYERS = [
     {"stream"},
     {"progress", "report"},
     {"results", "sources"},
-    {"session", "held_out", "inspect", "inference", "psl_inference", "replay"},
+    {"session", "held_out", "inspect", "inference", "answers", "psl_inference", "replay"},
     {"operate", "serve"},
     {"cli"},
 ]
