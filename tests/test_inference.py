@@ -509,7 +509,7 @@ def test_a_search_that_ended_at_its_limit_is_said(tmp_path, monkeypatch):
     )
     rules = [f"{1 + rng.random()} {' v '.join(f'{s}S({a})' for a, s in row)}" for row in clauses]
     path = write(tmp_path, "m.mln", "\n".join(["t = {0,...,39}", "S(t)", *rules]))
-    monkeypatch.setattr(inference, "Ilp", partial(Ilp, max_nodes=1))
+    monkeypatch.setattr(answers, "Ilp", partial(Ilp, max_nodes=1))
     found = CliRunner().invoke(app, ["infer", "--model", str(path), "--query", "S"])
     assert found.exit_code == 0
     assert found.stderr == "warning: this answer is not proven to be the best\n"

@@ -18,7 +18,7 @@ LAYERS = [
     {"schema", "fingerprint", "config", "guide", "sources", "sinks"},
     {"progress", "report"},
     {"results", "inputs"},
-    {"session", "held_out", "inspect", "inference", "psl_inference", "replay"},
+    {"session", "held_out", "inspect", "inference", "answers", "psl_inference", "replay"},
     {"operate", "serve"},
     {"cli"},
 ]
