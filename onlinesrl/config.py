@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from onlinesrl.errors import ConfigError, LocatedError, shortened
 from onlinesrl.fingerprint import mismatch, show
-from onlinesrl.schema import MARKOV_LOGIC_ONLY, PSL_ONLY, Config
+from onlinesrl.schema import Config
 from onlinesrl.section import kind_of, sections_of, tag_of
 from onlinesrl.values import STDIN
 from onlinesrl.yamltree import Key, Place, Tree, secretive, spelled
@@ -110,11 +110,11 @@ def _validate(tree: Tree, values: Any) -> Config | None:
         tree.problems += [p for p in found if (p.file, p.line, p.column) not in said]
         return None
     config._tree = tree
-    keys, of = (MARKOV_LOGIC_ONLY, "a PSL program") if config.soft else (PSL_ONLY, "Markov logic")
-    for *sections, name in keys:
+    language = config.language
+    for *sections, name in language.foreign:
         if name in reduce(getattr, sections, config).model_fields_set:
             key = ".".join([*sections, name])
-            reason = f"{key}: not for {of}; leave it out"
+            reason = f"{key}: not for {language.name}; leave it out"
             tree.problems.append(tree.key_place((*sections, name)).problem(reason))
     return config
 

@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from onlinesrl import schema
+from onlinesrl.language import languages
 from onlinesrl.section import Section, kind_of, sections_of
 
 _HEADINGS = ("key", "default", "[what it may be] what it means")
@@ -99,8 +100,9 @@ def _row(dotted: str, having: Sequence[type[BaseModel]], some: bool) -> Row:
         allowed = [_kind(_properties(kind)[key]) for kind in having]
     said = f"{', '.join(map(kind_of, having))}: " if some else ""
     said += meaning(having[0], key)
-    for language, keys in (("Markov logic", schema.MARKOV_LOGIC_ONLY), ("PSL", schema.PSL_ONLY)):
-        said += f"; {language} only" if place in keys else ""
+    knowing = [language.name for language in languages() if place not in language.foreign]
+    if len(knowing) < len(languages()):
+        said += f"; {' and '.join(knowing)} only"
     return Row(dotted, _default(field), " | ".join(dict.fromkeys(allowed)), said)
 
 

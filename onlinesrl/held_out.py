@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from onlinesrl.arrays import Ints
 from onlinesrl.config import Config
 from onlinesrl.errors import DataError, ExampleError
-from onlinesrl.ground.advice import largest
-from onlinesrl.ground.domains import undeclared
 from onlinesrl.inputs import make_reader
 from onlinesrl.lang.example import Example, Label
 from onlinesrl.learn.learner import Learner, Outcome
-from onlinesrl.learn.online import OnlineLearner
 from onlinesrl.metrics import Metrics
 from onlinesrl.progress import say, warn
 from onlinesrl.session import compile_kernels, new_learner, trained_learner
@@ -123,21 +119,8 @@ def check(config: Config, most: int) -> tuple[list[str], bool]:
     outcomes, tally = learner.step(examples, learning=False)
     bad = list(_alike((p, o.error) for p, o in zip(places, outcomes, strict=True) if o.error))
     found.append(f"examples: {tally.predicted} of the first {len(examples)} are good")
-    if isinstance(learner, OnlineLearner):
-        facts = learner.packer.background
-        whole = [e for e in examples if isinstance(e, Example)]
-        found += undeclared(learner.layout, whole, facts)
-        return [*found, *bad, *largest(learner.layout.plan, _rule_sizes(learner, whole))], not bad
-    return found + bad, not bad
-
-
-def _rule_sizes(learner: OnlineLearner, examples: Iterable[Example]) -> list[Ints]:
-    """Return the ground clauses of each rule in each example that can be ground."""
-    sizes = []
-    for example in examples:
-        with suppress(ExampleError):
-            sizes.append(learner.grounder.rule_sizes(example))
-    return sizes
+    whole = [example for example in examples if isinstance(example, Example)]
+    return [*found, *bad, *learner.advice(whole)], not bad
 
 
 def _first(config: Config, most: int) -> list[tuple[Record, Example | ExampleError]]:

@@ -9,11 +9,10 @@ from typing import TypeAlias
 from onlinesrl.config import Config
 from onlinesrl.errors import DatabaseError
 from onlinesrl.ground.background import Background
-from onlinesrl.lang.ast import Program
 from onlinesrl.lang.database import GroundAtom, load_db
 from onlinesrl.lang.dialect import dialect_of
 from onlinesrl.lang.example import show_ground_atom
-from onlinesrl.lang.psl_ast import PslProgram
+from onlinesrl.language import Program
 from onlinesrl.progress import warn
 from onlinesrl.stream.examples import Reader
 from onlinesrl.stream.folder import RunFolder
@@ -48,7 +47,7 @@ def make_reader(
     )
 
 
-def background(config: Config, program: Program | PslProgram) -> Background:
+def background(config: Config, program: Program) -> Background:
     """Return the facts that every example has.
 
     Raises DatabaseError for one that is unknown to the model, is not true (for PSL: has no value), or
@@ -59,7 +58,7 @@ def background(config: Config, program: Program | PslProgram) -> Background:
         for atom in load_db(path, program, dialect_of(config.dialect)):
             name = show_ground_atom(atom.predicate, atom.arguments)
             message = None
-            if atom.value is None or (atom.value is not True and not config.soft):
+            if atom.value is None or (atom.value is not True and config.language.true_facts):
                 message = f"a background fact is true, and {name} is not"
             first = found.setdefault(atom[:2], atom)
             if first.value != atom.value:

@@ -2,85 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from onlinesrl.errors import UsageError
-from onlinesrl.ground.encode import Layout
-from onlinesrl.ground.plan import compile_program
-from onlinesrl.lang import mln, psl
-from onlinesrl.lang.ast import Constant, Formula, Leaf, Program, Variable, terms
-from onlinesrl.lang.normal import plus_variables
-from onlinesrl.lang.text import show, show_leaf
-from onlinesrl.lang.weights import written
-from onlinesrl.learn.rule_weights import RuleWeights
-from onlinesrl.learn.updates import Cda2
-from onlinesrl.learn.weights import WeightTable
+from onlinesrl.language import language_of, languages
+from onlinesrl.row import Row
 from onlinesrl.session import load_checkpoint
 
 SHOWN_RULES = 5
-
-
-@dataclass(frozen=True)
-class Row:
-    """A weight by name: the number of its rule, from 1, its text, and the constants of its template.
-
-    ``formula`` is None for PSL; ``updates`` is None where a file does not say them.
-    """
-
-    rule: int
-    text: str
-    formula: Formula | None
-    constants: Mapping[str, str]
-    weight: float
-    updates: int | None
-
-    def line(self) -> str:
-        """Return the rule with its constants, as a file of weights has it."""
-        if self.formula is None:
-            return " ".join([self.text, *self.constants])
-        return show(self.formula, self._spelled)
-
-    def shape(self) -> str:
-        """Return the rule without its constants, which is the same wherever its weights stand."""
-        if self.formula is None:
-            return self.text
-        return show(self.formula, lambda leaf: show_leaf(leaf) if _varies(leaf) else "_")
-
-    def shown(self) -> str:
-        """Return the rule, with the constants of its variables."""
-        if self.updates is None:
-            return self.line()
-        instance = [
-            f"{name} = {value}" if value else name for name, value in self.constants.items()
-        ]
-        return f"{self.text}  [{', '.join(instance)}]" if instance else self.text
-
-    def about(self) -> set[str]:
-        """Return the constants that the weight is about."""
-        own = () if self.formula is None else terms(self.formula)
-        return {*self.constants.values(), *(t.name for t in own if isinstance(t, Constant))}
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return what is said of it, for JSON."""
-        return {
-            "rule": self.rule,
-            "text": self.text,
-            "constants": self.constants,
-            "weight": self.weight,
-            "updates": self.updates,
-        }
-
-    def _spelled(self, leaf: Leaf) -> str:
-        return show_leaf(
-            leaf if _varies(leaf) else Constant(self.constants.get(leaf.name, leaf.name))
-        )
-
-
-def _varies(leaf: Leaf) -> bool:
-    return isinstance(leaf, Variable) and not leaf.plus
 
 
 # what holds weights --------------------------------------------------------------------------------
@@ -88,49 +20,22 @@ def _varies(leaf: Leaf) -> bool:
 
 def rows(path: Path) -> list[Row]:
     """Return the weights of a checkpoint or run folder, with its own model, or of a file of weights."""
-    if path.suffix == ".mln":
-        found = [*_of_file(mln.load(path))]
-    elif path.suffix == ".psl":
-        found = [*_of_psl(RuleWeights(psl.load(path), Cda2()), counted=False)]
-    else:
-        found = [*_of_checkpoint(path)]
+    found = [*(language_of(path.suffix).rows_of_file(path) if _is_file(path) else _saved(path))]
     if not found:
         raise UsageError(f"{path}: no rule here has a weight")
     return found
 
 
-def _of_checkpoint(path: Path) -> Iterator[Row]:
+def _is_file(path: Path) -> bool:
+    return path.suffix in {language.suffix for language in languages()}
+
+
+def _saved(path: Path) -> Iterator[Row]:
+    """Yield the weights of a checkpoint, whose learner names its language if that is not Markov logic."""
     saved = load_checkpoint(path)
-    query, name = saved.header["fingerprint"]["query"], f"model of {saved.path}"
-    if saved.header["learner"].get("language") == "psl":
-        rules = RuleWeights(psl.parse(saved.header["model"], name), Cda2())
-        rules.restore(saved.arrays)
-        yield from _of_psl(rules, counted=True)
-        return
-    program = mln.parse(saved.header["model"], name)
-    weights = WeightTable(Layout(compile_program(program, query)))
-    weights.restore(saved.header["learner"], saved.arrays)
-    formulas = {id(c): written(c, program.rules[c.rule]) for c in weights.clauses}
-    for e in weights.entries():
-        constants = dict(zip(e.clause.template, e.key, strict=True))
-        formula = formulas[id(e.clause)]
-        yield Row(e.clause.rule + 1, e.text, formula, constants, e.weight, e.uses)
-
-
-def _of_file(program: Program) -> Iterator[Row]:
-    for number, rule in enumerate(program.rules, 1):
-        template = plus_variables(rule.formula)
-        weighted = () if rule.weight is None else (((), rule.weight),)
-        for key, weight in weighted if rule.table is None else rule.table:
-            constants = dict(zip(template, key, strict=False))
-            yield Row(number, rule.text, rule.formula, constants, weight, None)
-
-
-def _of_psl(weights: RuleWeights, counted: bool) -> Iterator[Row]:
-    numbers = [n for n, rule in enumerate(weights.program.rules, 1) if rule.weight is not None]
-    for number, e in zip(numbers, weights.entries(), strict=True):
-        again = dict.fromkeys(e.key, "")
-        yield Row(number, e.text, None, again, e.weight, e.uses if counted else None)
+    suffix = f".{saved.header['learner'].get('language', 'mln')}"
+    name = f"model of {saved.path}"
+    return language_of(suffix).rows_of_checkpoint(name, saved.header, saved.arrays)
 
 
 # what is shown -------------------------------------------------------------------------------------

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from onlinesrl import __version__
 from onlinesrl.config import Config
-from onlinesrl.lang import weights as weight_files
-from onlinesrl.lang.example import Atoms, Constant, Example, ValuedAtom, show_ground_atom
-from onlinesrl.lang.psl_text import show_program
-from onlinesrl.learn.learner import Learner, Outcome, WeightEntry
-from onlinesrl.learn.online import OnlineLearner
-from onlinesrl.learn.rule_weights import RuleWeights
+from onlinesrl.lang.example import Constant, Example, ValuedAtom, show_ground_atom
+from onlinesrl.learn.learner import Learner, Outcome, WeightEntry, heaviest
 from onlinesrl.report import ExampleRow, WeightRow, write_report
 from onlinesrl.stream.folder import RunFolder, json_lines, storage_errors, write_atomic
 from onlinesrl.stream.loop import Run
@@ -117,37 +111,11 @@ def write_results(config: Config, run_: Run, timing: Mapping[str, float]) -> dic
     return summary
 
 
-def heaviest(entries: Iterable[E]) -> list[E]:
-    """Return the weights by |averaged weight| times the updates they took part in, largest first.
-
-    Weights that are zero and were never updated say nothing and are left out.
-    """
-    known = [e for e in entries if e.uses or e.weight != 0.0]
-    return sorted(known, key=lambda e: -abs(e.weight) * max(1, e.uses))
-
-
 def weights_text(learner: Learner) -> str:
-    """Return a weights file: a program in the language of the model.
-
-    That of Markov logic has its weights by influence, that of PSL has the rules in their order.
-    """
+    """Return a file of weights: a program in the language of the model."""
     updates, update = learner.weights.updates, learner.update.update
     averaged = f"Averaged weights after {updates} updates ({update})"
-    if isinstance(learner.weights, RuleWeights):
-        header = f"// {averaged}; written by onlinesrl {__version__}.\n\n"
-        return header + show_program(learner.weights.trained())
-    assert isinstance(learner, OnlineLearner)
-    entries = heaviest(learner.weights.entries())
-    header = (
-        f"{averaged}, most influential first."
-        f"\n{len(entries)} weights; written by onlinesrl {__version__}."
-    )
-    text = io.StringIO()
-    rows = ((e.clause, e.key, e.weight) for e in entries)
-    program, shown = learner.layout.plan.program, learner.packer.shown()
-    types = {t: (*names, *map(str, shown.get(t, ()))) for t, names in program.types.items()}
-    weight_files.write(dataclasses.replace(program, types=types), rows, text, header)
-    return text.getvalue()
+    return learner.weights_text(averaged, f"onlinesrl {__version__}")
 
 
 def weight_row(entry: WeightEntry) -> WeightRow:
@@ -164,10 +132,8 @@ def example_row(learner: Learner, example: Example, outcome: Outcome) -> Example
         example.group,
         [atom for atom, value in predicted.items() if value > 0.5],
         [atom for atom, value in truth.items() if value > 0.5],
-        _words(learner, example.evidence) if isinstance(learner, OnlineLearner) else {},
-        {}
-        if isinstance(learner, OnlineLearner)
-        else {a: _value(v, truth.get(a, 0.0)) for a, v in predicted.items()},
+        learner.words(example.evidence),
+        {a: _value(v, truth.get(a, 0.0)) for a, v in predicted.items()} if learner.valued else {},
     )
 
 
@@ -190,14 +156,3 @@ def _valued(atoms: Mapping[str, Sequence[list[Constant] | ValuedAtom]]) -> dict[
 def _spelled(constant: Constant) -> str:
     text = str(constant)
     return text if text.removeprefix("-").isdecimal() else f'"{text}"'
-
-
-def _words(learner: OnlineLearner, evidence: Atoms) -> dict[str, str]:
-    """Say what constants of query types stand for: by a relation to a type that only names things."""
-    plan = learner.layout.plan
-    queried = {t for q in plan.query for t in learner.layout.arguments(q)}
-    for name, atoms in evidence.items():
-        types = learner.layout.arguments(name)
-        if len(types) == 2 and types[0] not in plan.local and types[1] in queried:
-            return {str(row[1]): str(row[0]) for row in atoms if isinstance(row, list)}
-    return {}

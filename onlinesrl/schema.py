@@ -9,6 +9,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from onlinesrl.errors import ConfigError
 from onlinesrl.fingerprint import LABEL_BYTES, fingerprint
 from onlinesrl.infer.sections import AnyEngine, MpeSection
+from onlinesrl.language import Language, language_of
 from onlinesrl.learn.updates import AnyUpdate, Cda2
 from onlinesrl.section import Section as _Section
 from onlinesrl.sinks import AnySink
@@ -24,22 +25,6 @@ from onlinesrl.values import (
     duration,
 )
 from onlinesrl.yamltree import Place, Tree
-
-MARKOV_LOGIC_ONLY: tuple[tuple[str, ...], ...] = (
-    ("dialect",),
-    ("learner", "max_weights"),
-    ("inference", "engine"),
-    ("inference", "presolve"),
-    ("inference", "solver"),
-    ("inference", "audit_every"),
-    ("inference", "max_nodes"),
-    ("inference", "max_work"),
-)
-"""The keys that say nothing of a PSL program."""
-
-PSL_ONLY = (("inference", "targets"),)
-"""The keys that say nothing of a Markov logic network."""
-
 
 DialectName = Literal["alchemy", "tuffy", "rockit", "pracmln", "pracmln-standard", "lomrf"]
 
@@ -142,9 +127,9 @@ class Config(_Section):
         return self
 
     @property
-    def soft(self) -> bool:
-        """Whether the model is a PSL program."""
-        return self.model.suffix == ".psl"
+    def language(self) -> Language:
+        """The language of the model."""
+        return language_of(self.model.suffix)
 
     def as_dict(self) -> dict[str, Any]:
         """Return every key and its value, fit for JSON."""

@@ -10,21 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onlinesrl.config import Config, mismatch
-from onlinesrl.errors import ModelError, StorageError
+from onlinesrl.errors import StorageError
 from onlinesrl.fingerprint import check_fingerprint
-from onlinesrl.ground.plan import compile_program
 from onlinesrl.inputs import background, check_apart, make_reader
 from onlinesrl.interrupt import Interrupted, leavable, polled
 from onlinesrl.kernels.jit import told_of_compiling
-from onlinesrl.lang import mln
-from onlinesrl.lang import weights as weight_files
-from onlinesrl.lang.ast import Program
-from onlinesrl.lang.dialect import dialect_of
-from onlinesrl.lang.psl_ast import PslProgram
-from onlinesrl.lang.weights import alchemy_text
+from onlinesrl.language import Program, language_of
 from onlinesrl.learn.learner import Learner
-from onlinesrl.learn.online import OnlineLearner
-from onlinesrl.learn.rule_weights import RuleWeights
 from onlinesrl.progress import Progress, Warn, acknowledge, warn
 from onlinesrl.results import read_summary, write_results
 from onlinesrl.stream import checkpoint
@@ -40,6 +32,8 @@ from onlinesrl.stream.stopper import Stopper
 if TYPE_CHECKING:
     from onlinesrl.stream.exporter import Board
 
+ALCHEMY = "alchemy"
+"""The dialect of files of weights."""
 ENDLESS = 1000
 """After so many examples of a live source the groups that were not met yet are told."""
 
@@ -47,72 +41,27 @@ ENDLESS = 1000
 # learners ----------------------------------------------------------------------------------------
 
 
-def _load(path: Path, dialect: str = "alchemy") -> Program | PslProgram:
-    """Read a model; one in another dialect becomes a program as Alchemy's file would give it."""
-    if path.suffix == ".psl":
-        from onlinesrl.lang import psl
-
-        return psl.load(path)
-    program = mln.load(path, dialect_of(dialect))
-    if dialect == "alchemy":
-        return program
-    for rule in program.rules:
-        if rule.fixed or rule.weight_variable is not None:
-            raise ModelError(
-                "a weight that evidence says, or that is fixed, cannot be learned around: a run gives "
-                f"every soft rule weights of its own: {rule.text}",
-                file=str(path),
-                line=rule.position.line,
-                column=rule.position.column,
-                hint="leave the mark out; infer and ground take such rules as they are",
-            )
-    return mln.parse(alchemy_text(program), str(path))
-
-
-def make_learner(
-    config: Config, program: Program | PslProgram | None = None, margins: bool = False
-) -> Learner:
+def make_learner(config: Config, program: Program | None = None, margins: bool = False) -> Learner:
     """Return a learner of the configured model, or of another, with the weights in its file."""
-    program = _load(config.model, config.dialect) if program is None else program
+    language = config.language
+    program = language.load(config.model, config.dialect) if program is None else program
     for name in config.query:
         if name not in program.predicates:
             known = ", ".join(sorted(program.predicates))
             raise config.error("query", f"{name} is not declared in the model, which has {known}")
-    by = _counted(config, program)
-    if isinstance(program, PslProgram):
-        return _psl_learner(config, program, by)
-    return OnlineLearner(
-        compile_program(program, config.query),
-        config.learner,
-        config.inference.make(config.seed, config.limits.max_atoms),
-        by,
-        margins,
-        background(config, program),
-    )
+    by, facts = _counted(config, program), background(config, program)
+    return language.learner(config, program, by, margins, facts)
 
 
-def _psl_learner(config: Config, program: PslProgram, by: tuple[str, int] | None) -> Learner:
-    from onlinesrl.infer.admm import Admm
-    from onlinesrl.learn.psl_learner import PslInference, PslLearner
-
-    inference = PslInference(
-        Admm(),
-        fallback=config.inference.unsolved == "fallback",
-        skip=config.inference.targets == "skip",
-        max_groundings=config.inference.max_groundings,
-        max_atoms=config.limits.max_atoms,
-    )
-    facts = background(config, program)
-    return PslLearner(program, config.query, config.learner, inference, by, facts)
-
-
-def _counted(config: Config, program: Program | PslProgram) -> tuple[str, int] | None:
+def _counted(config: Config, program: Program) -> tuple[str, int] | None:
     """Resolve ``metrics.by``: ``Predicate.N`` (from 1) or the name of a query argument's type."""
     by = config.metrics.by
     if by is None:
         return None
     arguments = [
-        (name, n, kind) for name in config.query for n, kind in enumerate(_types(program, name))
+        (name, n, kind)
+        for name in config.query
+        for n, kind in enumerate(config.language.argument_types(program, name))
     ]
     for name, n, kind in arguments:
         if by in (f"{name}.{n + 1}", kind):
@@ -123,28 +72,15 @@ def _counted(config: Config, program: Program | PslProgram) -> tuple[str, int] |
     )
 
 
-def _types(program: Program | PslProgram, name: str) -> Sequence[str | None]:
-    """Return the types of a predicate's arguments; PSL has none."""
-    if isinstance(program, PslProgram):
-        return [None] * program.predicates[name]
-    return program.predicates[name].types
-
-
 def new_learner(config: Config) -> Learner:
     """Return a learner to be trained: with what it starts with, and room for more than that."""
-    learner = make_learner(config)
-    most, start = config.learner.max_weights, config.learner.start
-    if isinstance(learner, OnlineLearner) and most is not None:
-        fixed = learner.weights.reserved
-        if most < 2 * fixed:
-            reason = f"the rules alone have {fixed} weights; expected at least {2 * fixed}"
-            raise config.error("learner.max_weights", reason)
+    learner, start = make_learner(config), config.learner.start
     if start is not None and _has_state(start):
         _take_over(config, learner, start)
     elif start is not None:
-        if (start.suffix == ".psl") != config.soft:
+        if language_of(start.suffix) is not config.language:
             raise config.error("learner.start", f"expected weights for {config.model.name}")
-        for lost in set_weights(learner, _load(start)):
+        for lost in learner.start(config.language.load(start, ALCHEMY)):
             warn(f"{start}: {lost}")
     return learner
 
@@ -180,25 +116,6 @@ def _mismatch(
     return mismatch(old, new)
 
 
-def set_weights(learner: Learner, weights: Program | PslProgram) -> list[str]:
-    """Set starting weights from a weights file; returns what the model has no place for."""
-    if isinstance(weights, PslProgram):
-        assert isinstance(learner.weights, RuleWeights)
-        return [
-            f"line {lost.position.line}: no rule of the model fits `{lost.text}`"
-            for lost in learner.weights.start(weights)
-        ]
-    assert isinstance(learner, OnlineLearner)
-    matched = weight_files.read(learner.weights.clauses, weights)
-    for clause, key, weight in matched.entries:
-        learner.weights.set(clause, key, weight)
-    learner.packer.set_shown(weights.types)
-    return [
-        f"line {lost.position.line}: no rule of the model fits `{lost.text}` ({lost.rows} weights)"
-        for lost in matched.unmatched
-    ]
-
-
 def trained_learner(config: Config, trained: Path, margins: bool = False) -> Learner:
     """Return a learner with the weights of a checkpoint or of an MLN or PSL file.
 
@@ -207,25 +124,14 @@ def trained_learner(config: Config, trained: Path, margins: bool = False) -> Lea
     """
     if _has_state(trained):
         return _from_checkpoint(config, trained, margins)
-    program = _load(trained)
-    if isinstance(program, Program):
-        _check_weighted(trained, program)
-    if isinstance(program, PslProgram) == config.soft:
+    language = language_of(trained.suffix)
+    program = language.load(trained, ALCHEMY)
+    language.check_trained(trained, program)
+    if language is config.language:
         learner = make_learner(config, margins=margins)
-        if not set_weights(learner, program):
+        if not learner.start(program):
             return learner
     return make_learner(config, program, margins)
-
-
-def _check_weighted(path: Path, program: Program) -> None:
-    for rule in program.rules:
-        if rule.weight is None and not rule.hard:
-            raise ModelError(
-                f"this rule has no weight, so the file is not a trained model: {rule.text}",
-                file=str(path),
-                line=rule.position.line,
-                column=rule.position.column,
-            )
 
 
 def _from_checkpoint(config: Config, path: Path, margins: bool) -> Learner:
@@ -314,7 +220,7 @@ def _run(
 ) -> dict[str, Any]:
     learner, compile_seconds = new_learner(config), 0.0
     fingerprint = config.fingerprint(learner.model_text)
-    with RunFolder(config.output, ".psl" if config.soft else ".mln") as folder:
+    with RunFolder(config.output, config.language.suffix) as folder:
         requests = options.requests
         reader = make_reader(config, options.until, folder, lambda: stopper.asked, requests)
         check_apart(config, reader.source, folder)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from onlinesrl.arrays import Ints
 from onlinesrl.confusion import Confusion, Pair
 from onlinesrl.errors import ExampleError
-from onlinesrl.lang.example import Constant, Example, ValuedAtom
+from onlinesrl.lang.example import Atoms, Constant, Example, ValuedAtom
 from onlinesrl.learn.slowest import Slowest
 from onlinesrl.learn.update import Update
 from onlinesrl.ranking import Ranking
@@ -142,6 +142,18 @@ class WeightEntry(Protocol):
         ...
 
 
+E = TypeVar("E", bound=WeightEntry)
+
+
+def heaviest(entries: Iterable[E]) -> list[E]:
+    """Return the weights by |averaged weight| times the updates they took part in, largest first.
+
+    Weights that are zero and were never updated say nothing and are left out.
+    """
+    known = [e for e in entries if e.uses or e.weight != 0.0]
+    return sorted(known, key=lambda e: -abs(e.weight) * max(1, e.uses))
+
+
 class Weights(Protocol):
     """What a run asks of the weights; the length is how many there are."""
 
@@ -164,6 +176,8 @@ class Learner(Protocol):
 
     update: Update
     slowest: Slowest
+    valued: ClassVar[bool]
+    """Whether predictions are values between false and true."""
 
     @property
     def weights(self) -> Weights:
@@ -197,6 +211,25 @@ class Learner(Protocol):
 
     def certificate(self) -> dict[str, float | None]:
         """Return the mean loss, the dual value and the bound on the regret, as far as known."""
+        ...
+
+    def start(self, program: Any) -> list[str]:
+        """Set starting weights from a file of weights; returns what the model has no place for."""
+        ...
+
+    def weights_text(self, averaged: str, by: str) -> str:
+        """Return a file of weights: a program in the language of the model.
+
+        ``averaged`` says what the weights are, ``by`` who wrote them.
+        """
+        ...
+
+    def advice(self, examples: Sequence[Example]) -> list[str]:
+        """Say what of some examples is mostly a mistake, or costs much."""
+        ...
+
+    def words(self, evidence: Atoms) -> dict[str, str]:
+        """Say what constants of an example stand for, where they only number things."""
         ...
 
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -6,8 +6,11 @@ made. Micro-batches only share the overhead of a call: every size gives the same
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import reduce
 from operator import add
 from typing import Any
@@ -15,15 +18,19 @@ from typing import Any
 from msgspec.structs import replace
 
 from onlinesrl.errors import ExampleError
+from onlinesrl.ground.advice import largest
 from onlinesrl.ground.background import Background
+from onlinesrl.ground.domains import undeclared
 from onlinesrl.ground.encode import Layout
 from onlinesrl.ground.grounder import Grounder
 from onlinesrl.ground.pack import NO_NEWS, News, World
 from onlinesrl.ground.plan import Plan
 from onlinesrl.interrupt import Interrupted
 from onlinesrl.kernels import outcome
-from onlinesrl.lang.example import Example
-from onlinesrl.learn.learner import Answered, Item, Outcome, Prediction, Tally
+from onlinesrl.lang import weights as weight_files
+from onlinesrl.lang.ast import Program
+from onlinesrl.lang.example import Atoms, Example
+from onlinesrl.learn.learner import Answered, Item, Outcome, Prediction, Tally, heaviest
 from onlinesrl.learn.outcomes import Taken, Teller
 from onlinesrl.learn.together import TOO_LARGE, Together
 from onlinesrl.learn.update import Update
@@ -33,6 +40,8 @@ from onlinesrl.learn.worlds import Inference, Worlds, check_audits
 
 class OnlineLearner:
     """Owns the weights; ``step`` takes a micro-batch, all of which have the facts of ``background``."""
+
+    valued = False
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a learner is made of
         self,
@@ -83,6 +92,47 @@ class OnlineLearner:
         self.packer.clear()
         self.worlds.compile()
         return time.perf_counter() - started
+
+    def start(self, program: Program) -> list[str]:
+        """Set starting weights from a file of weights; returns what the model has no place for."""
+        matched = weight_files.read(self.weights.clauses, program)
+        for clause, key, weight in matched.entries:
+            self.weights.set(clause, key, weight)
+        self.packer.set_shown(program.types)
+        return [
+            f"line {lost.position.line}: no rule of the model fits `{lost.text}` ({lost.rows} weights)"
+            for lost in matched.unmatched
+        ]
+
+    def weights_text(self, averaged: str, by: str) -> str:
+        """Return a file of weights, the most influential first."""
+        entries = heaviest(self.weights.entries())
+        header = f"{averaged}, most influential first.\n{len(entries)} weights; written by {by}."
+        text = io.StringIO()
+        rows = ((e.clause, e.key, e.weight) for e in entries)
+        program, shown = self.layout.plan.program, self.packer.shown()
+        types = {t: (*names, *map(str, shown.get(t, ()))) for t, names in program.types.items()}
+        weight_files.write(dataclasses.replace(program, types=types), rows, text, header)
+        return text.getvalue()
+
+    def advice(self, examples: Sequence[Example]) -> list[str]:
+        """Say which types should be declared, and which rules have the most ground clauses."""
+        sizes = []
+        for example in examples:
+            with suppress(ExampleError):
+                sizes.append(self.grounder.rule_sizes(example))
+        found = undeclared(self.layout, examples, self.packer.background)
+        return [*found, *largest(self.layout.plan, sizes)]
+
+    def words(self, evidence: Atoms) -> dict[str, str]:
+        """Say what constants of query types stand for: by a relation to a type that only names things."""
+        plan = self.layout.plan
+        queried = {t for q in plan.query for t in self.layout.arguments(q)}
+        for name, atoms in evidence.items():
+            types = self.layout.arguments(name)
+            if len(types) == 2 and types[0] not in plan.local and types[1] in queried:
+                return {str(row[1]): str(row[0]) for row in atoms if isinstance(row, list)}
+        return {}
 
     def predict(self, items: Sequence[Item]) -> list[Outcome]:
         """Predict between two steps, with margins; learning goes on as if nothing had been asked."""

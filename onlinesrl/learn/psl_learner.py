@@ -89,6 +89,8 @@ class PslLearner:
     argument, whose values are counted one by one. Every example has the facts of ``background``, too.
     """
 
+    valued = True
+
     def __init__(  # noqa: PLR0913, PLR0917 - what a learner is made of
         self,
         program: PslProgram,
@@ -116,6 +118,25 @@ class PslLearner:
     def describe(self) -> str:
         """Say how large the model is."""
         return f"{len(self.program.rules)} rules, {len(self.weights)} of them with a weight"
+
+    def start(self, program: PslProgram) -> list[str]:
+        """Set starting weights from a file of weights; returns what the model has no place for."""
+        return [
+            f"line {lost.position.line}: no rule of the model fits `{lost.text}`"
+            for lost in self.weights.start(program)
+        ]
+
+    def weights_text(self, averaged: str, by: str) -> str:
+        """Return a file of weights: the program, its rules in their order."""
+        return f"// {averaged}; written by {by}.\n\n" + show_program(self.weights.trained())
+
+    def advice(self, examples: Sequence[Example]) -> list[str]:
+        """Return none: what an example has of each rule is not counted."""
+        return []
+
+    def words(self, evidence: Atoms) -> dict[str, str]:
+        """Return none: PSL has no types."""
+        return {}
 
     def compile(self) -> float:
         """Compile the kernels, or load them from the cache; returns the seconds it took."""

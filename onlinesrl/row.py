@@ -1,0 +1,52 @@
+"""A weight as people look it up: by its rule and constants, whatever the language."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Row:
+    """A weight by name: the number of its rule, from 1, its text, and the constants of its template.
+
+    ``updates`` is None where a file does not say them.
+    """
+
+    rule: int
+    text: str
+    constants: Mapping[str, str]
+    weight: float
+    updates: int | None
+
+    def line(self) -> str:
+        """Return the rule with its constants, as a file of weights has it."""
+        return " ".join([self.text, *self.constants])
+
+    def shape(self) -> str:
+        """Return the rule without its constants, which is the same wherever its weights stand."""
+        return self.text
+
+    def shown(self) -> str:
+        """Return the rule, with the constants of its variables."""
+        if self.updates is None:
+            return self.line()
+        instance = [
+            f"{name} = {value}" if value else name for name, value in self.constants.items()
+        ]
+        return f"{self.text}  [{', '.join(instance)}]" if instance else self.text
+
+    def about(self) -> set[str]:
+        """Return the constants that the weight is about."""
+        return {*self.constants.values()}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what is said of it, for JSON."""
+        return {
+            "rule": self.rule,
+            "text": self.text,
+            "constants": self.constants,
+            "weight": self.weight,
+            "updates": self.updates,
+        }
