@@ -187,7 +187,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Two processes for folders of tests; none for a few files, and where they measure or print."""
     start = config.invocation_params.dir
     folders = all((start / each).is_dir() for each in config.args)
-    quiet = config.option.capture != "no" and "not benchmark" in config.option.markexpr
+    quiet = config.option.capture != "no" and config.option.markexpr != "benchmark"
     return 2 if folders and quiet else 0
 
 

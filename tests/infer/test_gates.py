@@ -87,6 +87,7 @@ def test_layouts_have_definitions():
     """What the property tests of search and sampling draw from has defined atoms often enough."""
     counts = []
 
+    @settings(max_examples=200)
     @given(plain.layouts())
     def draw(problem):
         counts.append(problem.clauses.gates)

@@ -43,7 +43,7 @@ def ids(lines: Sequence[bytes]) -> list[str]:
     return [json.loads(line)["id"] for line in lines]
 
 
-@pytest.mark.parametrize(("number", "place"), zip(DEATHS, [0, 21, 39], strict=True))
+@pytest.mark.parametrize(("number", "place"), [*zip(DEATHS, [0, 21, 39], strict=True)])
 def test_an_example_that_kills_is_put_aside_after_three_deaths(
     job: Callable[..., Job],
     citations: list[bytes],
