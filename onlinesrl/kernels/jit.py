@@ -66,7 +66,9 @@ def kernel(function: F) -> F:
     compiled = _compiled(function, "KernelCompiler", cache=True)
     stored, file = compiled._cache, compiled._cache._cache_file
     file._source_stamp = file._source_stamp, _sources()
-    if hasattr(stored, "_load_overload"):  # without what numba imports before, which compiling needs
+    if hasattr(
+        stored, "_load_overload"
+    ):  # without what numba imports before, which compiling needs
         stored.load_overload = stored._load_overload
     compiled.get_call_template = lambda kinds, names: part().get_call_template(kinds, names)
     compiled.get_overload = lambda signature: part().get_overload(signature)
