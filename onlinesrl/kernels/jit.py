@@ -64,8 +64,12 @@ def kernel(function: F) -> F:
         return _compiled(function, "PartCompiler", **wrappers)
 
     compiled = _compiled(function, "KernelCompiler", cache=True)
-    file = compiled._cache._cache_file
+    stored, file = compiled._cache, compiled._cache._cache_file
     file._source_stamp = file._source_stamp, _sources()
+    if hasattr(
+        stored, "_load_overload"
+    ):  # without what numba imports before, which compiling needs
+        stored.load_overload = stored._load_overload
     compiled.get_call_template = lambda kinds, names: part().get_call_template(kinds, names)
     compiled.get_overload = lambda signature: part().get_overload(signature)
     result: F = compiled

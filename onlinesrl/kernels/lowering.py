@@ -162,7 +162,7 @@ def _hurried() -> Iterator[None]:
 
     Nothing is collected meanwhile, and a builtin function is asked once what it returns for some types.
     """
-    builtin = types.functions.BaseFunction
+    builtin: Any = types.functions.BaseFunction
     resolve = builtin.get_call_type
 
     def resolve_once(function: Any, context: Any, args: Any, named: Any) -> Any:
