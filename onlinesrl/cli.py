@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 
 from onlinesrl import __version__, operate
-from onlinesrl.errors import ConfigError, OnlinesrlError, UsageError, legible
+from onlinesrl.core.errors import ConfigError, OnlinesrlError, UsageError, legible
 
 if TYPE_CHECKING:
-    from onlinesrl.config import Config
-    from onlinesrl.inference import Reading, World
-    from onlinesrl.stream.exporter import Exporter
+    from onlinesrl.mln.query import Reading, World
+    from onlinesrl.run.config import Config
+    from onlinesrl.run.exporter import Exporter
 
 _STARTED = time.perf_counter()
 USAGE, UNAVAILABLE, DEFECT = 64, 69, 70
@@ -53,7 +53,7 @@ Overrides = Annotated[
 
 
 def _load(path: Path, overrides: list[str]) -> Config:
-    from onlinesrl.config import load
+    from onlinesrl.run.config import load
 
     return load(path, overrides)
 
@@ -65,7 +65,7 @@ def _output(path: Path | None) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.flush()
         return
-    from onlinesrl.stream.folder import storage_errors
+    from onlinesrl.core.storage import storage_errors
 
     with storage_errors(path, "write"), path.open("wb") as stream:
         yield stream
@@ -92,8 +92,8 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
 ) -> None:
     """Learn online from a stream; goes on from the last checkpoint where there is one."""
     settings = _load(config, set_)
-    from onlinesrl import session
-    from onlinesrl.progress import print_summary, say
+    from onlinesrl.run import session
+    from onlinesrl.run.progress import print_summary, say
 
     seconds = time.perf_counter() - _STARTED
     with _exporter(metrics_host, metrics_port, say) as exporter:
@@ -124,8 +124,8 @@ def serve(
         settings = _load(config, [*set_, "source.path=-"])
     if not settings.source.served:
         raise settings.error("source.kind", "a server learns what clients send; leave source: out")
-    from onlinesrl import serve as server
-    from onlinesrl.progress import print_summary
+    from onlinesrl.run import serve as server
+    from onlinesrl.run.progress import print_summary
 
     seconds = time.perf_counter() - _STARTED
     print_summary(server.serve(settings, host, port, fresh, seconds), sys.stdout)
@@ -137,7 +137,7 @@ def _exporter(host: str, port: int | None, say: Callable[[str], None]) -> Iterat
     if port is None:
         yield None
         return
-    from onlinesrl.stream.exporter import Exporter
+    from onlinesrl.run.exporter import Exporter
 
     with Exporter(port, host) as exporter:
         say(f"metrics at http://{host}:{exporter.port}/metrics")
@@ -166,9 +166,9 @@ def predict(
     Each is a line, in their order, a bad one too; they are given out as soon as no more input waits.
     """
     settings = _load(config, set_)
-    from onlinesrl import held_out
-    from onlinesrl.metrics import Metrics
-    from onlinesrl.session import trained_learner
+    from onlinesrl.core.metrics import Metrics
+    from onlinesrl.run import held_out
+    from onlinesrl.run.session import trained_learner
     from onlinesrl.stream.answers import answer
 
     learner = trained_learner(settings, trained, margins=True)
@@ -184,7 +184,7 @@ def predict(
 def evaluate(trained: Trained, config: ConfigPath, set_: Overrides = []) -> None:  # noqa: B006
     """Score trained weights on a labelled source, without learning; JSON on standard output."""
     settings = _load(config, set_)
-    from onlinesrl import held_out
+    from onlinesrl.run import held_out
 
     print(json.dumps(held_out.evaluate(settings, trained), indent=2))
 
@@ -209,7 +209,7 @@ def weights(  # noqa: PLR0913, PLR0917 - the options of the command
 
     The first line says what the order is. Models that have no rule in common are not compared.
     """
-    from onlinesrl import inspect
+    from onlinesrl.run import inspect
 
     chosen = inspect.Chosen(rule, about, top)
     if json_:
@@ -227,7 +227,7 @@ def check(
 ) -> None:
     """Validate configuration, model and first examples without running."""
     settings = _load(config, set_)
-    from onlinesrl import held_out
+    from onlinesrl.run import held_out
 
     lines, good = held_out.check(settings, examples)
     for line in lines:
@@ -365,8 +365,8 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
 
 
 def _reading(closed: str, opened: str, dialect: str) -> Reading:
-    from onlinesrl.inference import Reading
-    from onlinesrl.lang.dialect import dialect_of
+    from onlinesrl.logic.dialect import dialect_of
+    from onlinesrl.mln.query import Reading
 
     never, unknown = (tuple(filter(None, text.split(","))) for text in (closed, opened))
     return Reading(never, unknown, dialect_of(dialect))
@@ -383,7 +383,7 @@ def _world(  # noqa: PLR0913, PLR0917 - the options of two commands
     """Load a world; say which predicates are open because nothing was said of them."""
     from dataclasses import replace
 
-    from onlinesrl import inference
+    from onlinesrl.mln import query as inference
 
     limits = replace(inference.LIMITS, atoms=max_atoms, groundings=max_groundings or 1_000_000)
     world = inference.load_world(model, evidence, query.split(","), reading, limits)
@@ -412,8 +412,8 @@ def _infer_mln(  # noqa: PLR0913, PLR0917 - the options of the command
     error: float | None,
     to_stdout: bool,
 ) -> dict[str, Any]:
-    from onlinesrl import answers
-    from onlinesrl.kernels.jit import told_of_compiling
+    from onlinesrl.core.kernels.jit import told_of_compiling
+    from onlinesrl.mln import answers
 
     with told_of_compiling(_say):
         lines, found = answers.infer(world, method, seed, error)
@@ -450,9 +450,9 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
     skip: bool,
     to_stdout: bool,
 ) -> dict[str, Any]:
-    from onlinesrl import psl_inference
-    from onlinesrl.ground.psl import MOST
-    from onlinesrl.progress import Status
+    from onlinesrl.psl import query as psl_inference
+    from onlinesrl.psl.ground.grounder import MOST
+    from onlinesrl.run.progress import Status
 
     with _interruptible(), closing(Status(sys.stderr)) as status:
         inferred = psl_inference.infer(
@@ -494,8 +494,8 @@ def ground(  # noqa: PLR0913, PLR0917 - the options of the command
         raise UsageError(
             f"{model} is a PSL model: its ground rules are no clauses; see infer --stats"
         )
-    from onlinesrl import answers
-    from onlinesrl.kernels.jit import told_of_compiling
+    from onlinesrl.core.kernels.jit import told_of_compiling
+    from onlinesrl.mln import answers
 
     reading = _reading(closed, open_, dialect)
     world = _world(model, evidence, query, reading, max_atoms, max_groundings)
@@ -506,7 +506,7 @@ def ground(  # noqa: PLR0913, PLR0917 - the options of the command
 @app.command()
 def schema() -> None:
     """Print the JSON schema of an example."""
-    from onlinesrl.lang.example import json_schema
+    from onlinesrl.core.example import json_schema
 
     print(json.dumps(json_schema(), indent=2))
 
@@ -517,7 +517,7 @@ guide = typer.Typer(no_args_is_help=True, help="What can be looked up: config.")
 @guide.command("config")
 def guide_config() -> None:
     """Print every key of a configuration with its default and meaning; in a pipe, a line each."""
-    from onlinesrl.guide import config_lines
+    from onlinesrl.run.guide import config_lines
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in config_lines(width):
@@ -604,7 +604,7 @@ def main() -> None:
         code = code or (READER_GONE if gone else 74)
     if "duckdb" not in sys.modules:  # it would take what is frozen for leaks, and say so
         gc.freeze()  # else the end of the interpreter looks through all that numba has loaded
-    if (module := sys.modules.get("onlinesrl.interrupt")) and module.left_behind:
+    if (module := sys.modules.get("onlinesrl.core.interrupt")) and module.left_behind:
         with suppress(OSError):
             sys.stderr.flush()
         os._exit(code or 0)  # what a solver still does would keep the process, or end it badly

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onlinesrl.errors import StorageError, UsageError, legible, printable
+from onlinesrl.core.errors import StorageError, UsageError, legible, printable
 
 if TYPE_CHECKING:
-    from onlinesrl.replay import Message, Sink
+    from onlinesrl.run.replay import Message, Sink
     from onlinesrl.stream.checkpoint import Checkpoint
     from onlinesrl.stream.deadletter import Letter
 
@@ -41,7 +41,7 @@ def _say(message: str) -> None:
 def _topic(topic: str | None, bootstrap: str, partition: int | None = None) -> Sink:
     if topic is None:
         raise UsageError("--to kafka needs --topic")
-    from onlinesrl.replay import Topic
+    from onlinesrl.run.replay import Topic
 
     return Topic(bootstrap, topic, partition)
 
@@ -71,8 +71,8 @@ def replay(  # noqa: PLR0913, PLR0917 - the options of the command
     ] = "alchemy",
 ) -> None:
     """Give a file's examples out as a live stream."""
-    from onlinesrl import replay as give
-    from onlinesrl.lang.dialect import dialect_of
+    from onlinesrl.logic.dialect import dialect_of
+    from onlinesrl.run import replay as give
 
     predicates = [name for name in query.split(",") if name]
     found = give.messages(file, predicates, dialect_of(dialect))
@@ -139,7 +139,7 @@ def dlq_replay(
 
     What cannot be given out whole (it was cut, or is of several lines) is left out and told: exit 65.
     """
-    from onlinesrl import replay as give
+    from onlinesrl.run import replay as give
 
     kafka = to is Target.KAFKA
     if kafka and output is not None:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from onlinesrl.arrays import Floats
-from onlinesrl.errors import Infeasible
-from onlinesrl.ground.hinges import HingeModel
-from onlinesrl.ground.model import ClauseModel
-from onlinesrl.infer.admm import Admm
-from onlinesrl.infer.brute import Brute, _scores
-from onlinesrl.infer.dual import lower_bound
-from onlinesrl.infer.engine import MapEngine, MarginalEngine, Marginals, Solution, value
-from onlinesrl.infer.hinge_engine import HingeEngine, HingeSolution
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.mln.engines.brute import Brute, _scores
+from onlinesrl.mln.engines.engine import MapEngine, MarginalEngine, Marginals, Solution, value
+from onlinesrl.mln.ground.model import ClauseModel
+from onlinesrl.psl.engines.admm import Admm
+from onlinesrl.psl.engines.dual import lower_bound
+from onlinesrl.psl.engines.engine import HingeEngine, HingeSolution
+from onlinesrl.psl.ground.hinges import HingeModel
 
 CLOSE = 1e-6
 GAP = 1e-3

@@ -20,14 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from onlinesrl.config import load
-from onlinesrl.ground.model import Floats
-from onlinesrl.lang import psl
-from onlinesrl.lang.example import Example, ValuedAtom, decode
-from onlinesrl.learn.learner import Learner
-from onlinesrl.metrics import Metrics
-from onlinesrl.schema import Config
-from onlinesrl.session import make_learner
+from onlinesrl.core.example import Example, ValuedAtom, decode
+from onlinesrl.core.learner import Learner
+from onlinesrl.core.metrics import Metrics
+from onlinesrl.mln.ground.model import Floats
+from onlinesrl.psl.lang import psl
+from onlinesrl.run.config import load
+from onlinesrl.run.schema import Config
+from onlinesrl.run.session import make_learner
 
 SIGMAS = (0.01, 0.1, 1.0, 10.0, 100.0)
 NO_SIGMA = (1.0,)

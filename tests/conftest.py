@@ -143,7 +143,8 @@ def tiers(name: str, few: int, many: int) -> pytest.MarkDecorator:
 
 def command(*arguments: str) -> int:
     """Run the command line in this process; return its exit code."""
-    from onlinesrl import cli, interrupt
+    from onlinesrl import cli
+    from onlinesrl.core import interrupt
 
     interrupt.left_behind.clear()  # by tests before, or this process would end with the command
     sys.argv = ["onlinesrl", *arguments]

@@ -13,18 +13,18 @@ from conftest import Job, wait
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlinesrl import session
-from onlinesrl.config import load
-from onlinesrl.errors import DatabaseError
-from onlinesrl.ground.background import Background
-from onlinesrl.ground.plan import compile_program
-from onlinesrl.infer.admm import Admm
-from onlinesrl.lang import psl
-from onlinesrl.lang.database import GroundAtom
-from onlinesrl.lang.example import Example, ValuedAtom
-from onlinesrl.lang.mln import parse
-from onlinesrl.learn.psl_learner import PslInference, PslLearner
-from onlinesrl.learn.updates import Cda2
+from onlinesrl.core.errors import DatabaseError
+from onlinesrl.core.example import Example, ValuedAtom
+from onlinesrl.core.updates import Cda2
+from onlinesrl.logic.background import Background
+from onlinesrl.logic.database import GroundAtom
+from onlinesrl.mln.ground.plan import compile_program
+from onlinesrl.mln.lang.mln import parse
+from onlinesrl.psl.engines.admm import Admm
+from onlinesrl.psl.lang import psl
+from onlinesrl.psl.learner import PslInference, PslLearner
+from onlinesrl.run import session
+from onlinesrl.run.config import load
 from tests.ground.programs import FOUND, Case, cases
 from tests.ground.soak import soaked
 from tests.learn import trust
@@ -98,7 +98,7 @@ def test_facts_are_the_same_as_copies(world: tuple[Case, list[GroundAtom]], size
 def test_memory_that_grows_and_is_forgotten_changes_nothing(
     world: tuple[Case, list[GroundAtom]],
 ) -> None:
-    with patch("onlinesrl.ground.pack.KEPT_NAMES", 0):
+    with patch("onlinesrl.mln.ground.pack.KEPT_NAMES", 0):
         same_as_copies(*world, 2, room=2)
 
 

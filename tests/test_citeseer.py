@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from onlinesrl import session
-from onlinesrl.config import Config, load
-from onlinesrl.held_out import evaluate
-from onlinesrl.lang.example import Example, decode
-from onlinesrl.learn.learner import Prediction
-from onlinesrl.learn.online import OnlineLearner
+from onlinesrl.core.example import Example, decode
+from onlinesrl.core.learner import Prediction
+from onlinesrl.mln.learner import OnlineLearner
+from onlinesrl.run import session
+from onlinesrl.run.config import Config, load
+from onlinesrl.run.held_out import evaluate
 from streams.citations import from_citeseer
 from streams.citations.leave_one_topic_out import CONFIG, rows
 

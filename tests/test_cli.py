@@ -17,8 +17,8 @@ from conftest import MODEL, REPO, Job, command, wait
 
 from onlinesrl import __version__
 from onlinesrl.cli import app
-from onlinesrl.lang.example import json_schema
-from onlinesrl.session import compile_kernels
+from onlinesrl.core.example import json_schema
+from onlinesrl.run.session import compile_kernels
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_what_nobody_foresaw_has_its_exit_code(
     def fail() -> None:
         raise fault
 
-    monkeypatch.setattr("onlinesrl.lang.example.json_schema", fail)
+    monkeypatch.setattr("onlinesrl.core.example.json_schema", fail)
     assert command("schema") == code
     assert capsys.readouterr().err.endswith(said)
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.config import Config, load, mismatch
-from onlinesrl.errors import ConfigError
-from onlinesrl.schema import LOSSES
-from onlinesrl.values import STDIN
+from onlinesrl.core.errors import ConfigError
+from onlinesrl.core.values import STDIN
+from onlinesrl.run.config import Config, load, mismatch
+from onlinesrl.run.schema import LOSSES
 
 GOOD = """\
 model: models/m.mln

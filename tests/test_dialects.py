@@ -13,17 +13,18 @@ from hypothesis import strategies as st
 from lang.semantics import World
 from typer.testing import CliRunner
 
-from onlinesrl import answers, inference
 from onlinesrl.cli import app
-from onlinesrl.errors import DatabaseError, OnlinesrlError
-from onlinesrl.lang import mln
-from onlinesrl.lang.ast import Variable, bound_variables, terms
-from onlinesrl.lang.database import parse_db
-from onlinesrl.lang.dialect import DIALECTS, dialect_of
-from onlinesrl.lang.given import with_weights
-from onlinesrl.lang.normal import rule_clauses
-from onlinesrl.lang.weights import alchemy_text
-from onlinesrl.schema import DialectName
+from onlinesrl.core.errors import DatabaseError, OnlinesrlError
+from onlinesrl.logic.ast import Variable, bound_variables, terms
+from onlinesrl.logic.database import parse_db
+from onlinesrl.logic.dialect import DIALECTS, dialect_of
+from onlinesrl.mln import answers
+from onlinesrl.mln import query as inference
+from onlinesrl.mln.lang import mln
+from onlinesrl.mln.lang.given import with_weights
+from onlinesrl.mln.lang.normal import rule_clauses
+from onlinesrl.mln.lang.weights import alchemy_text
+from onlinesrl.run.schema import DialectName
 
 PEERS = Path(__file__).parents[2] / "shared" / "peers" / "mln" / "friends_smokers"
 

@@ -6,8 +6,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from onlinesrl.errors import ExampleError
-from onlinesrl.lang.example import decode, json_schema
+from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.example import decode, json_schema
 
 FACTS = {"Token": [["a", 0]]}
 

@@ -7,10 +7,10 @@ import pytest
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
-from onlinesrl import guide
 from onlinesrl.cli import app
-from onlinesrl.schema import Config
-from onlinesrl.section import sections_of
+from onlinesrl.core.section import sections_of
+from onlinesrl.run import guide
+from onlinesrl.run.schema import Config
 
 ROWS = {row.key: row for section in guide.sections() for row in section.rows}
 

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from onlinesrl import answers, inference
 from onlinesrl.cli import app
-from onlinesrl.errors import DatabaseError, ExampleError, LocatedError, OnlinesrlError
-from onlinesrl.infer import chains
-from onlinesrl.infer.ilp import Ilp
-from onlinesrl.infer.starts import NO_BLOCKS
-from onlinesrl.lang.text import spell_atom
+from onlinesrl.core.errors import DatabaseError, ExampleError, LocatedError, OnlinesrlError
+from onlinesrl.logic.text import spell_atom
+from onlinesrl.mln import answers
+from onlinesrl.mln import query as inference
+from onlinesrl.mln.engines import chains
+from onlinesrl.mln.engines.ilp import Ilp
+from onlinesrl.mln.engines.starts import NO_BLOCKS
 
 SHARED = Path(__file__).parents[2] / "shared"
 GOLDENS = SHARED / "data" / "caviar_goldens"

@@ -9,24 +9,23 @@ PACKAGE = Path(__file__).parents[1] / "onlinesrl"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [
-    {"arrays", "errors", "interrupt", "yamltree", "values", "section"},
-    {"kernels", "lang", "metrics", "ranking", "confusion"},
-    {"ground"},
-    {"infer"},
-    {"learn", "testing"},
+    {"core"},
+    {"logic"},
+    {"mln", "psl"},
     {"stream"},
-    {"schema", "fingerprint", "config", "guide", "sources", "sinks"},
-    {"progress", "report"},
-    {"results", "inputs"},
-    {"session", "held_out", "inspect", "inference", "answers", "psl_inference", "replay"},
-    {"operate", "serve"},
+    {"run"},
+    {"operate", "testing"},
     {"cli"},
 ]
-"""From the lowest up: a part imports itself, parts of lower layers, and parts of its own."""
+"""From the lowest up: a room imports itself and rooms of lower layers."""
+
+ROOMS = {
+    "mln": [{"lang"}, {"kernels"}, {"ground"}, {"engines"}],
+    "psl": [{"lang"}, {"kernels"}, {"ground"}, {"engines"}],
+}
+"""Within the languages: folders from the lowest up, the files of a language's own above them."""
 
 LAYER = {part: number for number, parts in enumerate(LAYERS) for part in parts}
-BESIDE = {"kernels": {"lang", "metrics"}, "lang": {"kernels", "metrics"}}
-"""Parts of one layer that nevertheless do not import each other."""
 
 
 def part(module: str) -> str:
@@ -54,9 +53,8 @@ def imported(file: Path) -> set[str]:
 
 
 def upward(importer: str, module: str) -> bool:
-    """Tell whether a part importing another one points up, or sideways where it must not."""
-    above = LAYER[module] > LAYER[importer]
-    return above or module in BESIDE.get(importer, set())
+    """Tell whether a room importing another one points up, or sideways."""
+    return importer != module and LAYER[module] >= LAYER[importer]
 
 
 @pytest.mark.parametrize("file", FILES, ids=name_of)
@@ -77,10 +75,25 @@ def test_every_part_has_a_layer():
     assert parts == set(LAYER)
 
 
+@pytest.mark.parametrize("language", ROOMS)
+def test_imports_within_a_language_point_down(language):
+    order = {room: number for number, rooms in enumerate(ROOMS[language]) for room in rooms}
+    for file in FILES:
+        names = name_of(file).split(".")
+        if names[1] != language or names[2:3] == [] or names[2] not in order:
+            continue
+        for module in imported(file):
+            inner = module.split(".")
+            if inner[1] == language:
+                assert len(inner) > 2 and order.get(inner[2], 9) <= order[names[2]], (file, module)
+
+
 def test_a_kernel_imports_arrays_and_kernels_only():
     for file in FILES:
-        if part(name_of(file)) == "kernels":
-            assert {part(module) for module in imported(file)} <= {"arrays", "kernels"}, file
+        if file.parent.name == "kernels":
+            for module in imported(file):
+                of = module.split(".")
+                assert "kernels" in of or module == "onlinesrl.core.arrays", (file, module)
 
 
 FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
@@ -142,8 +155,8 @@ def test_the_check_lets_pass():
 
 
 def test_the_order_sees():
-    assert upward("lang", "ground")
-    assert upward("kernels", "lang")
-    assert not upward("learn", "kernels")
-    assert upward("learn", "stream")
-    assert not upward("cli", "report")
+    assert upward("logic", "mln")
+    assert upward("mln", "psl")
+    assert upward("psl", "run")
+    assert not upward("run", "core")
+    assert not upward("cli", "stream")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.confusion import Confusion
-from onlinesrl.metrics import Counts, Metrics, f1
-from onlinesrl.ranking import Ranking
+from onlinesrl.core.confusion import Confusion
+from onlinesrl.core.metrics import Counts, Metrics, f1
+from onlinesrl.core.ranking import Ranking
 
 count = st.integers(0, 5)
 

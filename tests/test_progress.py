@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onlinesrl.progress import Progress, print_summary
+from onlinesrl.run.progress import Progress, print_summary
 
 
 class Clock:

@@ -14,13 +14,12 @@ import numpy as np
 import pytest
 from conftest import Job, command, tiers, wait
 
-from onlinesrl import inspect, session
-from onlinesrl.config import Config, load
-from onlinesrl.errors import ConfigError, OnlinesrlError
-from onlinesrl.held_out import check, evaluate
-from onlinesrl.infer.admm import Admm
-from onlinesrl.lang import psl
-from onlinesrl.stream import exporter
+from onlinesrl.core.errors import ConfigError, OnlinesrlError
+from onlinesrl.psl.engines.admm import Admm
+from onlinesrl.psl.lang import psl
+from onlinesrl.run import exporter, inspect, session
+from onlinesrl.run.config import Config, load
+from onlinesrl.run.held_out import check, evaluate
 from tests.learn.trust import MODEL, examples
 from tests.stream.test_kill import LEARNERS, Killer
 from tests.stream.test_pipe import Piped
@@ -364,7 +363,7 @@ def test_what_does_not_fit_the_model_is_said_at_its_key(
 def test_where_inference_ends_without_proof_a_run_may_stop(
     trust: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onlinesrl.infer.admm.Admm", _short)
+    monkeypatch.setattr("onlinesrl.psl.engines.admm.Admm", _short)
     stopped = trust(LINES[:20], "stopped", inference={"unsolved": "stop"})
     assert stopped.run() == 65
     assert "inference ended after its last round without a proven answer" in stopped.said

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl import confusion
-from onlinesrl.confusion import Confusion, pairs
-from onlinesrl.ranking import BINS, Ranking
+from onlinesrl.core import confusion
+from onlinesrl.core.confusion import Confusion, pairs
+from onlinesrl.core.ranking import BINS, Ranking
 
 on_the_grid = st.integers(0, BINS).map(lambda n: n / BINS) | st.sampled_from([0.0, 0.25, 0.5, 1.0])
 anywhere = st.floats(0, 1) | st.floats(0.3, 0.3005)

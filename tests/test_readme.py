@@ -7,9 +7,9 @@ import typer
 import yaml
 
 from onlinesrl.cli import app
-from onlinesrl.lang.example import decode
-from onlinesrl.schema import Config
-from onlinesrl.section import sections_of
+from onlinesrl.core.example import decode
+from onlinesrl.core.section import sections_of
+from onlinesrl.run.schema import Config
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from onlinesrl.errors import Infeasible
-from onlinesrl.infer.admm import Admm
-from onlinesrl.infer.brute import Brute
-from onlinesrl.infer.engine import Marginals, Solution
-from onlinesrl.infer.lifting import Lifted
-from onlinesrl.infer.qp import Qp
-from onlinesrl.infer.sgd import Sgd
-from onlinesrl.infer.tron import Tron
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.mln.engines.brute import Brute
+from onlinesrl.mln.engines.engine import Marginals, Solution
+from onlinesrl.psl.engines.admm import Admm
+from onlinesrl.psl.engines.lifting import Lifted
+from onlinesrl.psl.engines.qp import Qp
+from onlinesrl.psl.engines.sgd import Sgd
+from onlinesrl.psl.engines.tron import Tron
 from onlinesrl.testing import (
     check_hinge_engine,
     check_map_engine,

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from onlinesrl.lang.example import Constant, Example
-from onlinesrl.learn.learner import Outcome
+from onlinesrl.core.example import Constant, Example
+from onlinesrl.core.learner import Outcome
 from onlinesrl.stream.files import Record
 
 

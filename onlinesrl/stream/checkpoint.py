@@ -29,8 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from onlinesrl.errors import StorageError
-from onlinesrl.stream.folder import storage_errors, write_atomic
+from onlinesrl.core.errors import StorageError
+from onlinesrl.core.storage import storage_errors, write_atomic
 
 MAGIC = b"OSRLCKPT"
 VERSION = 1

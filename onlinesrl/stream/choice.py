@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from onlinesrl.errors import DataError, printable
+from onlinesrl.core.errors import DataError, printable
 
 NOTED = 64
 """So many groups that the configuration does not name are kept, to be told."""

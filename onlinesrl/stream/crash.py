@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from onlinesrl.errors import OnlinesrlError
-from onlinesrl.stream.folder import storage_errors
+from onlinesrl.core.errors import OnlinesrlError
+from onlinesrl.core.storage import storage_errors
 
 _BYTES = 256
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from onlinesrl.errors import StorageError
+from onlinesrl.core.errors import StorageError
+from onlinesrl.core.storage import storage_errors
 from onlinesrl.stream.files import Record
-from onlinesrl.stream.folder import OutputFile, storage_errors
+from onlinesrl.stream.folder import OutputFile
 
 PIECE = 3 << 15
 """The bytes of an example that are written at once; base64 has four letters for three of them."""

@@ -9,9 +9,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from onlinesrl.errors import ExampleError, OnlinesrlError
-from onlinesrl.lang.dialect import ALCHEMY, Dialect
-from onlinesrl.lang.example import (
+from onlinesrl.core.errors import ExampleError, OnlinesrlError
+from onlinesrl.core.example import (
     Atoms,
     Constant,
     Example,
@@ -21,6 +20,7 @@ from onlinesrl.lang.example import (
     decode_label,
     show_ground_atom,
 )
+from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.stream.choice import Choice
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.protocols import Source
@@ -144,7 +144,7 @@ class Reader:
 
     def _world(self, record: Record) -> Example:
         """Return the world of a database; atoms of query predicates are its truth."""
-        from onlinesrl.lang.database import parse_db
+        from onlinesrl.logic.database import parse_db
 
         try:
             atoms = parse_db(record.value.decode(), record.file, self.dialect)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onlinesrl.learn.learner import Outcome
+from onlinesrl.core.learner import Outcome
 from onlinesrl.stream.answers import answer
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.folder import OutputFile

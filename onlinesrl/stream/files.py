@@ -20,8 +20,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from onlinesrl.errors import StorageError
-from onlinesrl.stream.folder import storage_errors
+from onlinesrl.core.errors import StorageError
+from onlinesrl.core.storage import storage_errors
 from onlinesrl.stream.ledger import AGAIN, Ledger, Read, compare, path_of, taken
 from onlinesrl.stream.opened import READ_ERRORS, STANDARD_INPUT, WAIT_SECONDS, Opened, unreadable
 from onlinesrl.stream.protocols import Source

@@ -4,106 +4,26 @@ Three ways to write, each with one promise:
 
 - `OutputFile` appends; what it holds beyond the length noted in a checkpoint is cut on resume, so
   every line is there exactly once.
-- `write_atomic` replaces a file as a whole: a reader, or a crash at any instant, sees the old
+- `core.storage.write_atomic` replaces a file as a whole: a reader, or a crash at any instant, sees the old
   content or the new one, never a mixture.
 - `RunFolder` lets one process at a time write in the folder.
 
 Every failure of the system is a `StorageError` that names the file, the action and the reason.
 """
 
-import errno
 import fcntl
-import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-import msgspec
-
-from onlinesrl.errors import FolderError, LockedError, StorageError
+from onlinesrl.core.errors import FolderError, LockedError, StorageError
+from onlinesrl.core.storage import storage_errors, sync_folder
 
 BUFFER_BYTES = 1 << 18
 REQUESTS = "requests.jsonl"
 """In the run folder: what clients sent to be learned from; it is a source, and stays."""
 _MARK = b"the folder of a run of onlinesrl, by process "
-_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-
-
-@contextmanager
-def storage_errors(path: Path | str, action: str) -> Iterator[None]:
-    """Turn an OSError into a StorageError: path, what was tried, the system's reason, what to do.
-
-    `action` completes the sentence "cannot ...". That who reads a pipe has gone is no such error.
-    """
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        reason = error.strerror or str(error)
-        advice = "; free some space and run it again" if error.errno in _NO_SPACE else ""
-        raise StorageError(f"{path}: cannot {action}: {reason}{advice}") from error
-
-
-def write_atomic(path: Path, *chunks: bytes | memoryview) -> None:
-    """Replace the file at `path` by the chunks, durably, or leave it as it was.
-
-    A temporary file beside it (`.NAME.tmp`), fsync, rename, fsync of the folder. A failure before
-    the rename removes the temporary file; a crash leaves it, and the next write replaces it.
-    Raises StorageError.
-    """
-    temporary = path.with_name(f".{path.name}.tmp")
-    with storage_errors(path, "write"):
-        try:
-            _write_synced(temporary, chunks)
-            os.replace(temporary, path)  # noqa: PTH105 (one place to inject faults: os)
-        except OSError:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise
-        sync_folder(path.parent)
-
-
-def json_lines(path: Path, kind: Any) -> Iterator[Any]:
-    """Yield the values of a file of JSON lines, which are of a kind (msgspec's).
-
-    Raises StorageError, with the line, where one is not.
-    """
-    with storage_errors(path, "read"):
-        lines = path.read_bytes().splitlines()
-    for number, line in enumerate(lines, 1):
-        try:
-            msgspec.json.decode(line, type=kind)
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise StorageError(
-                f"{path}:{number}: damaged: {error}; restore the file, or start over with --fresh"
-            ) from error
-        yield value
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in `folder` durable: renames and removals survive a power cut. OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _write_synced(path: Path, chunks: tuple[bytes | memoryview, ...]) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-    try:
-        for chunk in chunks:
-            rest = memoryview(chunk)
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class OutputFile:

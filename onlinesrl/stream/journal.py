@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from onlinesrl.stream.folder import OutputFile, json_lines, storage_errors
+from onlinesrl.core.storage import json_lines, storage_errors
+from onlinesrl.stream.folder import OutputFile
 
 Stretch: TypeAlias = tuple[str, int, int]
 """A partition, and the first and the last offset of consecutive records of it."""

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from onlinesrl.errors import printable
-from onlinesrl.lang.example import Constant, Example, Label
-from onlinesrl.learn.learner import Answered, Prediction
+from onlinesrl.core.errors import printable
+from onlinesrl.core.example import Constant, Example, Label
+from onlinesrl.core.learner import Answered, Prediction
 
 _encode = msgspec.json.Encoder().encode
 _NULL = msgspec.Raw(b"null")

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from onlinesrl.errors import StorageError
-from onlinesrl.stream.folder import OutputFile, json_lines
+from onlinesrl.core.errors import StorageError
+from onlinesrl.core.storage import json_lines
+from onlinesrl.stream.folder import OutputFile
 from onlinesrl.stream.opened import READ_ERRORS, STANDARD_INPUT, WAIT_SECONDS, Opened, unreadable
 
 AGAIN = "give the same source again, or start over with --fresh"

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from onlinesrl import __version__
-from onlinesrl.errors import DataError, ExampleError
-from onlinesrl.lang.example import Example, Label
-from onlinesrl.learn.learner import Answered, Learner, Outcome
-from onlinesrl.learn.learner import Item as Learned
-from onlinesrl.metrics import Metrics
+from onlinesrl.core.errors import DataError, ExampleError
+from onlinesrl.core.example import Example, Label
+from onlinesrl.core.learner import Answered, Learner, Outcome
+from onlinesrl.core.learner import Item as Learned
+from onlinesrl.core.metrics import Metrics
 from onlinesrl.stream import checkpoint
 from onlinesrl.stream.crash import CrashNote
 from onlinesrl.stream.deadletter import DeadLetters

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from onlinesrl.errors import StorageError
-from onlinesrl.stream.folder import storage_errors
+from onlinesrl.core.errors import StorageError
+from onlinesrl.core.storage import storage_errors
 
 STANDARD_INPUT = "-"
 BUFFER_BYTES = 1 << 18

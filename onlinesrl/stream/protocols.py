@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from onlinesrl.learn.learner import Outcome
+    from onlinesrl.core.learner import Outcome
     from onlinesrl.stream.examples import Item
     from onlinesrl.stream.files import Record
     from onlinesrl.stream.folder import OutputFile, RunFolder

@@ -10,9 +10,10 @@ import os
 from pathlib import Path
 from typing import Any, Protocol
 
-from onlinesrl.errors import FolderError
+from onlinesrl.core.errors import FolderError
+from onlinesrl.core.storage import storage_errors, sync_folder
 from onlinesrl.stream.files import FileSource
-from onlinesrl.stream.folder import OutputFile, storage_errors, sync_folder
+from onlinesrl.stream.folder import OutputFile
 from onlinesrl.stream.opened import Opened
 from onlinesrl.stream.protocols import Setting
 

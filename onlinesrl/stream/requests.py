@@ -17,9 +17,9 @@ from threading import Lock
 from types import FrameType
 from typing import Any, ClassVar
 
-from onlinesrl.errors import ExampleError
-from onlinesrl.lang.example import Example
-from onlinesrl.learn.learner import Outcome
+from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.example import Example
+from onlinesrl.core.learner import Outcome
 from onlinesrl.stream.answers import answer
 from onlinesrl.stream.examples import micro_batch
 from onlinesrl.stream.files import Record

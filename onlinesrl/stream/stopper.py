@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from types import FrameType
 from typing import ClassVar
 
-from onlinesrl import interrupt
-from onlinesrl.errors import OnlinesrlError
+from onlinesrl.core import interrupt
+from onlinesrl.core.errors import OnlinesrlError
 
 
 class Stopped(OnlinesrlError):

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from onlinesrl.errors import ExampleError
-from onlinesrl.lang.example import Example
-from onlinesrl.learn.learner import Answered, Outcome
-from onlinesrl.learn.learner import Item as Learned
+from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.example import Example
+from onlinesrl.core.learner import Answered, Outcome
+from onlinesrl.core.learner import Item as Learned
 from onlinesrl.stream.examples import READ_BYTES
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.labels import Waiting

@@ -15,11 +15,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from onlinesrl.config import load
-from onlinesrl.lang.example import Example, decode
-from onlinesrl.learn.online import OnlineLearner
-from onlinesrl.metrics import Metrics
-from onlinesrl.session import make_learner
+from onlinesrl.core.example import Example, decode
+from onlinesrl.core.metrics import Metrics
+from onlinesrl.mln.learner import OnlineLearner
+from onlinesrl.run.config import load
+from onlinesrl.run.session import make_learner
 
 CONFIG = Path(__file__).parents[2] / "configs" / "citeseer.yaml"
 BATCH = 64

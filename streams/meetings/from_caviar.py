@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from onlinesrl.errors import LocatedError
-from onlinesrl.lang.database import GroundAtom, parse_db
+from onlinesrl.core.errors import LocatedError
+from onlinesrl.logic.database import GroundAtom, parse_db
 
 FRAMES = 200
 CLOSE = (24, 34)

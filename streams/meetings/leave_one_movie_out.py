@@ -18,12 +18,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from onlinesrl.config import load
-from onlinesrl.lang import mln
-from onlinesrl.lang.example import Example, decode
-from onlinesrl.learn.online import OnlineLearner
-from onlinesrl.metrics import Metrics
-from onlinesrl.session import make_learner
+from onlinesrl.core.example import Example, decode
+from onlinesrl.core.metrics import Metrics
+from onlinesrl.mln.lang import mln
+from onlinesrl.mln.learner import OnlineLearner
+from onlinesrl.run.config import load
+from onlinesrl.run.session import make_learner
 
 CONFIG = Path(__file__).parents[2] / "configs" / "caviar.yaml"
 NO_SIGMA = (1.0,)

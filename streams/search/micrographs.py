@@ -25,14 +25,14 @@ import numpy as np
 from generate import PRODUCTS, examples
 from numpy.typing import NDArray
 
-from onlinesrl.ground.hinges import Micrographs
-from onlinesrl.ground.model import Floats
-from onlinesrl.ground.psl import Grounder
-from onlinesrl.ground.worlds import PslPacker
-from onlinesrl.infer.admm import Admm
-from onlinesrl.infer.tron import Tron
-from onlinesrl.lang import psl
-from onlinesrl.lang.example import Example
+from onlinesrl.core.example import Example
+from onlinesrl.mln.ground.model import Floats
+from onlinesrl.psl.engines.admm import Admm
+from onlinesrl.psl.engines.tron import Tron
+from onlinesrl.psl.ground.grounder import Grounder
+from onlinesrl.psl.ground.hinges import Micrographs
+from onlinesrl.psl.ground.packing import PslPacker
+from onlinesrl.psl.lang import psl
 
 RULES = Path(__file__).with_name("search.psl")
 SEED = 8

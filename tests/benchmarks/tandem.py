@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from onlinesrl.ground.psl import Grounder
-from onlinesrl.ground.psl_duckdb import DuckDb
-from onlinesrl.ground.psl_rows import Listing
-from onlinesrl.infer.tandem import Tandem
-from onlinesrl.lang.psl import parse
-from onlinesrl.lang.psl_data import AtomTable, Database, Relation
+from onlinesrl.psl.engines.tandem import Tandem
+from onlinesrl.psl.ground.duckdb_joins import DuckDb
+from onlinesrl.psl.ground.grounder import Grounder
+from onlinesrl.psl.ground.rows import Listing
+from onlinesrl.psl.lang.data import AtomTable, Database, Relation
+from onlinesrl.psl.lang.psl import parse
 
 PEOPLE = 1080
 MEMORY = 400_000_000

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from onlinesrl.ground.background import Background
-from onlinesrl.ground.plan import compile_program
-from onlinesrl.lang.database import GroundAtom
-from onlinesrl.lang.example import Example
-from onlinesrl.lang.mln import parse
+from onlinesrl.core.example import Example
+from onlinesrl.logic.background import Background
+from onlinesrl.logic.database import GroundAtom
+from onlinesrl.mln.ground.plan import compile_program
+from onlinesrl.mln.lang.mln import parse
 from tests.benchmarks.measure import show
 from tests.learn.learners import online
 from tests.test_background import copied

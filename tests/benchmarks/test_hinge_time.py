@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from onlinesrl.infer.admm import Admm
-from onlinesrl.infer.lifting import Lifted
-from onlinesrl.infer.tron import Tron
+from onlinesrl.psl.engines.admm import Admm
+from onlinesrl.psl.engines.lifting import Lifted
+from onlinesrl.psl.engines.tron import Tron
 from tests.benchmarks.measure import show
 from tests.infer.hinge_models import PSL, psl_case
 

@@ -8,11 +8,11 @@ import time
 import numpy as np
 import pytest
 
-from onlinesrl.ground.psl import Grounder
-from onlinesrl.infer.admm import Admm
-from onlinesrl.infer.lifting import lift
-from onlinesrl.lang.psl import parse
-from onlinesrl.lang.psl_data import AtomTable, Database, Relation
+from onlinesrl.psl.engines.admm import Admm
+from onlinesrl.psl.engines.lifting import lift
+from onlinesrl.psl.ground.grounder import Grounder
+from onlinesrl.psl.lang.data import AtomTable, Database, Relation
+from onlinesrl.psl.lang.psl import parse
 from tests.benchmarks.measure import show
 from tests.infer.hinge_models import PSL, psl_case
 

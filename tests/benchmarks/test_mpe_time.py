@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from onlinesrl.infer.engine import MapEngine
-from onlinesrl.infer.ilp import Ilp
-from onlinesrl.infer.mpe import Elimination, Mpe, Wide
+from onlinesrl.mln.engines.engine import MapEngine
+from onlinesrl.mln.engines.ilp import Ilp
+from onlinesrl.mln.engines.mpe import Elimination, Mpe, Wide
 from tests.benchmarks.measure import show
 from tests.infer.models import Instance, instance
 

@@ -10,13 +10,13 @@ import time
 import numpy as np
 import pytest
 
-from onlinesrl import session
-from onlinesrl.config import load
-from onlinesrl.kernels.jit import kernel
-from onlinesrl.kernels.network import ROWS, Bytes, Ints, Network
-from onlinesrl.kernels.weights import Weights, gap, measure, move
-from onlinesrl.lang.example import decode
-from onlinesrl.learn.online import OnlineLearner
+from onlinesrl.core.example import decode
+from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.mln.kernels.network import ROWS, Bytes, Ints, Network
+from onlinesrl.mln.kernels.weights import Weights, gap, measure, move
+from onlinesrl.mln.learner import OnlineLearner
+from onlinesrl.run import session
+from onlinesrl.run.config import load
 from tests.benchmarks.measure import REPO, show
 
 pytestmark = pytest.mark.benchmark

@@ -157,7 +157,7 @@ def kafka(text: bytes) -> bool:
 def command(arguments: list[str]) -> tuple[int | str, str]:
     """Run a command line; return its exit code, or the name of its exception, and what it said."""
     from onlinesrl import cli
-    from onlinesrl.errors import OnlinesrlError
+    from onlinesrl.core.errors import OnlinesrlError
 
     said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace")
     printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace")
@@ -166,7 +166,7 @@ def command(arguments: list[str]) -> tuple[int | str, str]:
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
         try:
             if arguments[0] == "load":
-                from onlinesrl.config import load
+                from onlinesrl.run.config import load
 
                 load(Path(arguments[1]))
             else:

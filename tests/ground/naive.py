@@ -11,10 +11,10 @@ from copy import copy
 from itertools import combinations, product
 from typing import NamedTuple
 
-from onlinesrl.ground.model import ClauseModel, Floats
-from onlinesrl.lang.ast import Constant, Program, Variable
-from onlinesrl.lang.example import Example, ValuedAtom
-from onlinesrl.lang.normal import Clause, Existential, clauses
+from onlinesrl.core.example import Example, ValuedAtom
+from onlinesrl.logic.ast import Constant, Program, Variable
+from onlinesrl.mln.ground.model import ClauseModel, Floats
+from onlinesrl.mln.lang.normal import Clause, Existential, clauses
 from tests.infer.models import clause_model
 from tests.lang.semantics import COMPARE, calculate
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from onlinesrl.errors import OnlinesrlError
-from onlinesrl.lang.ast import Program
-from onlinesrl.lang.example import Example, ValuedAtom
-from onlinesrl.lang.mln import parse
+from onlinesrl.core.errors import OnlinesrlError
+from onlinesrl.core.example import Example, ValuedAtom
+from onlinesrl.logic.ast import Program
+from onlinesrl.mln.lang.mln import parse
 
 KINDS = ("thing", "place", "word")
 NUMBERED = {kind: [f"{kind[0]}{n}" for n in range(3)] for kind in KINDS}

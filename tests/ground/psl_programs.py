@@ -5,11 +5,11 @@ from collections import Counter
 import numpy as np
 from hypothesis import strategies as st
 
-from onlinesrl.errors import ModelError
-from onlinesrl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE
-from onlinesrl.lang.psl import parse
-from onlinesrl.lang.psl_data import AtomTable, Database, Relation
-from onlinesrl.lang.psl_normal import normal_rules
+from onlinesrl.core.errors import ModelError
+from onlinesrl.psl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE
+from onlinesrl.psl.lang.data import AtomTable, Database, Relation
+from onlinesrl.psl.lang.normal import normal_rules
+from onlinesrl.psl.lang.psl import parse
 from tests.lang import psl_grounding
 
 ARITIES = {"A": 1, "B": 2, "C": 2, "T": 1, "U": 2}

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from onlinesrl.ground.advice import largest
-from onlinesrl.ground.candidates import candidates
-from onlinesrl.ground.grounder import LIMITS, Limits
-from onlinesrl.ground.plan import compile_program
-from onlinesrl.lang.example import Example, ValuedAtom
-from onlinesrl.lang.mln import parse
-from onlinesrl.learn.online import OnlineLearner
+from onlinesrl.core.example import Example, ValuedAtom
+from onlinesrl.mln.ground.advice import largest
+from onlinesrl.mln.ground.candidates import candidates
+from onlinesrl.mln.ground.grounder import LIMITS, Limits
+from onlinesrl.mln.ground.plan import compile_program
+from onlinesrl.mln.lang.mln import parse
+from onlinesrl.mln.learner import OnlineLearner
 from tests.learn.learners import exact, online
 
 ADVISED = """Student(person)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from onlinesrl.ground.convert import clause_model, clause_weights, network_of
-from onlinesrl.ground.model import validate
-from onlinesrl.kernels.network import ATOMS, FALSE, ROWS, TRUE
+from onlinesrl.mln.ground.convert import clause_model, clause_weights, network_of
+from onlinesrl.mln.ground.model import validate
+from onlinesrl.mln.kernels.network import ATOMS, FALSE, ROWS, TRUE
 from tests.infer.models import Problem, problems
 from tests.kernels.networks import feasible, features, ground_weights, networks
 

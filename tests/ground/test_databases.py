@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl import answers, inference
-from onlinesrl.errors import ExampleError, Infeasible
-from onlinesrl.infer.brute import MAX_ATOMS, Brute, _scores
-from onlinesrl.lang.example import Example, ValuedAtom
-from onlinesrl.lang.text import spell_atom
+from onlinesrl.core.errors import ExampleError, Infeasible
+from onlinesrl.core.example import Example, ValuedAtom
+from onlinesrl.logic.text import spell_atom
+from onlinesrl.mln import answers
+from onlinesrl.mln import query as inference
+from onlinesrl.mln.engines.brute import MAX_ATOMS, Brute, _scores
 from tests.ground.naive import Atom, Soft, World, holds, model
 from tests.ground.programs import FOUND, Case, cases
 from tests.ground.soak import soaked

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from onlinesrl.errors import Infeasible
-from onlinesrl.ground.convert import clause_model
-from onlinesrl.ground.model import validate
-from onlinesrl.ground.plan import compile_program
-from onlinesrl.infer.brute import MAX_ATOMS, Brute
-from onlinesrl.infer.ilp import Ilp
-from onlinesrl.infer.mpe import Mpe
-from onlinesrl.kernels import plans
-from onlinesrl.kernels.network import ROWS
-from onlinesrl.lang.example import Example, decode
-from onlinesrl.learn.online import OnlineLearner
-from onlinesrl.learn.updates import Cda2
-from onlinesrl.learn.worlds import Inference
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.core.example import Example, decode
+from onlinesrl.core.updates import Cda2
+from onlinesrl.mln.engines.brute import MAX_ATOMS, Brute
+from onlinesrl.mln.engines.ilp import Ilp
+from onlinesrl.mln.engines.mpe import Mpe
+from onlinesrl.mln.ground.convert import clause_model
+from onlinesrl.mln.ground.model import validate
+from onlinesrl.mln.ground.plan import compile_program
+from onlinesrl.mln.kernels import plans
+from onlinesrl.mln.kernels.network import ROWS
+from onlinesrl.mln.learner import OnlineLearner
+from onlinesrl.mln.worlds import Inference
 from tests.ground.naive import Soft, World, holds, model, tautology
 from tests.ground.programs import Case, cases
 from tests.ground.soak import soaked
@@ -371,7 +371,7 @@ def test_memory_that_grows_and_constants_that_are_forgotten_change_no_bit(case: 
     expected = learned(case, 2)
 
     assert learned(case, 2, room=2) == expected
-    with patch("onlinesrl.ground.pack.KEPT_NAMES", 0):
+    with patch("onlinesrl.mln.ground.pack.KEPT_NAMES", 0):
         assert learned(case, 2) == expected
 
 
@@ -453,7 +453,7 @@ def test_thousands_of_streams_are_learned_as_if_no_atom_were_closed(capsys):
 def learns_as_without_closing(case: Case) -> str:
     """The same predictions, words, counts and weights, but where two states are equally good."""
     own = learner(case, margins=True)
-    with patch("onlinesrl.ground.encode.candidates", lambda plan: ()):
+    with patch("onlinesrl.mln.ground.encode.candidates", lambda plan: ()):
         other = learner(case, margins=True)
     if not own.layout.candidates:
         return "nothing is closed"

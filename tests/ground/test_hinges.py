@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from onlinesrl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE, PLAIN, validate
+from onlinesrl.psl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE, PLAIN, validate
 from tests.infer.hinge_models import Rows, hinge_problems
 
 Y = np.array([0.25, 1.0])

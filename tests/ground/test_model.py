@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.ground.model import validate
+from onlinesrl.mln.ground.model import validate
 from tests.infer.models import Problem, clause_model, problems
 
 

@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
-from onlinesrl.errors import ExampleError
-from onlinesrl.ground.grounder import Limits
-from onlinesrl.ground.plan import compile_program
-from onlinesrl.infer.brute import Brute
-from onlinesrl.kernels import structure
-from onlinesrl.lang.example import Example, ValuedAtom
-from onlinesrl.lang.mln import parse
-from onlinesrl.learn.learner import Outcome
-from onlinesrl.learn.online import OnlineLearner
-from onlinesrl.learn.updates import Cda2
-from onlinesrl.learn.worlds import Inference
+from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.example import Example, ValuedAtom
+from onlinesrl.core.learner import Outcome
+from onlinesrl.core.updates import Cda2
+from onlinesrl.mln.engines.brute import Brute
+from onlinesrl.mln.ground.grounder import Limits
+from onlinesrl.mln.ground.plan import compile_program
+from onlinesrl.mln.kernels import structure
+from onlinesrl.mln.lang.mln import parse
+from onlinesrl.mln.learner import OnlineLearner
+from onlinesrl.mln.worlds import Inference
 from tests.learn.learners import exact, online
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from onlinesrl.errors import OnlinesrlError
-from onlinesrl.ground.plan import Plan, compile_program
-from onlinesrl.lang.mln import parse
+from onlinesrl.core.errors import OnlinesrlError
+from onlinesrl.mln.ground.plan import Plan, compile_program
+from onlinesrl.mln.lang.mln import parse
 
 PROGRAMS = sorted((Path(__file__).parents[1] / "programs").glob("*.mln"))
 

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from onlinesrl.errors import ModelError, StorageError
-from onlinesrl.ground.psl import Grounder, _united
-from onlinesrl.ground.psl_duckdb import DuckDb, _whole_groups, write_query
-from onlinesrl.ground.psl_plan import plan_program
-from onlinesrl.ground.psl_rows import Listing
-from onlinesrl.lang.psl import parse
-from onlinesrl.lang.psl_data import Database, Relation
-from onlinesrl.lang.psl_model import load_json
-from onlinesrl.lang.psl_normal import normal_rules
+from onlinesrl.core.errors import ModelError, StorageError
+from onlinesrl.psl.ground.duckdb_joins import DuckDb, _whole_groups, write_query
+from onlinesrl.psl.ground.grounder import Grounder, _united
+from onlinesrl.psl.ground.plan import plan_program
+from onlinesrl.psl.ground.rows import Listing
+from onlinesrl.psl.lang.data import Database, Relation
+from onlinesrl.psl.lang.model import load_json
+from onlinesrl.psl.lang.normal import normal_rules
+from onlinesrl.psl.lang.psl import parse
 from tests.ground.psl_programs import (
     FUNCTIONS,
     counted,

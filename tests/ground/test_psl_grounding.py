@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.errors import ModelError
-from onlinesrl.ground.hinges import validate
-from onlinesrl.ground.psl import Grounder
-from onlinesrl.ground.psl_plan import plan_program
-from onlinesrl.ground.psl_rows import constant_orders
-from onlinesrl.lang.psl import parse
-from onlinesrl.lang.psl_data import Database, Relation
-from onlinesrl.lang.psl_model import load_json
+from onlinesrl.core.errors import ModelError
+from onlinesrl.psl.ground.grounder import Grounder
+from onlinesrl.psl.ground.hinges import validate
+from onlinesrl.psl.ground.plan import plan_program
+from onlinesrl.psl.ground.rows import constant_orders
+from onlinesrl.psl.lang.data import Database, Relation
+from onlinesrl.psl.lang.model import load_json
+from onlinesrl.psl.lang.psl import parse
 from tests.ground.psl_programs import (
     FUNCTIONS,
     counted,

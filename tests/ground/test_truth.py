@@ -7,15 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.ground.plan import compile_program
-from onlinesrl.ground.psl import Grounder
-from onlinesrl.ground.worlds import PslPacker
-from onlinesrl.kernels import plans
-from onlinesrl.lang import mln, psl
-from onlinesrl.lang.example import Example, ValuedAtom, arguments
-from onlinesrl.learn.learner import Outcome
-from onlinesrl.learn.online import OnlineLearner
-from onlinesrl.learn.updates import Cda2
+from onlinesrl.core.example import Example, ValuedAtom, arguments
+from onlinesrl.core.learner import Outcome
+from onlinesrl.core.updates import Cda2
+from onlinesrl.mln.ground.plan import compile_program
+from onlinesrl.mln.kernels import plans
+from onlinesrl.mln.lang import mln
+from onlinesrl.mln.learner import OnlineLearner
+from onlinesrl.psl.ground.grounder import Grounder
+from onlinesrl.psl.ground.packing import PslPacker
+from onlinesrl.psl.lang import psl
 from tests.ground.naive import World
 from tests.ground.programs import KINDS, Case, cases
 from tests.learn.learners import online

@@ -6,8 +6,8 @@ from math import exp, log
 
 from hypothesis import strategies as st
 
-from onlinesrl.lang.example import Example
-from onlinesrl.lang.mln import parse
+from onlinesrl.core.example import Example
+from onlinesrl.mln.lang.mln import parse
 from tests.ground.naive import World, holds, tautology
 
 ARITY = {"R": 1, "Q": 1, "F": 2}

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 from hypothesis import strategies as st
 
-from onlinesrl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE, PLAIN, HingeModel, validate
-from onlinesrl.ground.psl import Grounder
-from onlinesrl.lang.psl_model import load_json
+from onlinesrl.psl.ground.grounder import Grounder
+from onlinesrl.psl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE, PLAIN, HingeModel, validate
+from onlinesrl.psl.lang.model import load_json
 
 PSL = Path(__file__).parents[3] / "shared" / "peers" / "psl"
 

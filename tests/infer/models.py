@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from onlinesrl.ground.model import ClauseModel, Floats
+from onlinesrl.mln.ground.model import ClauseModel, Floats
 
 INSTANCES = Path(__file__).parents[3] / "shared" / "data" / "mpe_instances"
 

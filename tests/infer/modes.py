@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from onlinesrl.ground.model import ClauseModel, Floats
-from onlinesrl.inference import World, load_world
+from onlinesrl.mln.ground.model import ClauseModel, Floats
+from onlinesrl.mln.query import World, load_world
 
 SIDE = 4
 NEXT = [(c, c + 1) for c in range(SIDE * SIDE) if (c + 1) % SIDE] + [

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onlinesrl.ground.model import ClauseModel, Floats
+from onlinesrl.mln.ground.model import ClauseModel, Floats
 from tests.infer.models import clause_model
 
 SHARED = Path(__file__).parents[3] / "shared"

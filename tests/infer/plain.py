@@ -8,11 +8,11 @@ import numpy as np
 from hypothesis import reject
 from hypothesis import strategies as st
 
-from onlinesrl.errors import Infeasible
-from onlinesrl.ground.model import State
-from onlinesrl.infer.reduce import Reduced, reduced
-from onlinesrl.kernels import walksat
-from onlinesrl.kernels.clauses import Clauses
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.mln.engines.reduce import Reduced, reduced
+from onlinesrl.mln.ground.model import State
+from onlinesrl.mln.kernels import walksat
+from onlinesrl.mln.kernels.clauses import Clauses
 from tests.infer.models import defined_problems, problems
 
 

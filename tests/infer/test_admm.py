@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from onlinesrl.errors import Infeasible
-from onlinesrl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE, PLAIN
-from onlinesrl.infer.admm import Admm, AdmmState
-from onlinesrl.infer.dual import lower_bound
-from onlinesrl.infer.qp import Qp
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.psl.engines.admm import Admm, AdmmState
+from onlinesrl.psl.engines.dual import lower_bound
+from onlinesrl.psl.engines.qp import Qp
+from onlinesrl.psl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE, PLAIN
 from tests.infer.hinge_models import (
     Rows,
     friendship,

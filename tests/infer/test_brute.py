@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from onlinesrl.errors import Infeasible
-from onlinesrl.infer.brute import MAX_ATOMS, Brute
-from onlinesrl.infer.engine import value
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.mln.engines.brute import MAX_ATOMS, Brute
+from onlinesrl.mln.engines.engine import value
 from tests.infer.models import Problem, clause_model, problems
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from onlinesrl.infer.diagnostics import BATCHES, LEAST_VARIANCE, Diagnostics, Tally, combined
+from onlinesrl.mln.engines.diagnostics import BATCHES, LEAST_VARIANCE, Diagnostics, Tally, combined
 
 CHAINS = 4
 

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from onlinesrl.errors import ExampleError, Infeasible
-from onlinesrl.infer.gates import LEVELS, Gate, definitions
-from onlinesrl.infer.gibbs import Gibbs
-from onlinesrl.infer.marginals import Exact
-from onlinesrl.infer.mcsat import McSat
-from onlinesrl.infer.mpe import Wide
-from onlinesrl.infer.reduce import reduced
-from onlinesrl.infer.tables import Tables
-from onlinesrl.infer.walksat import WalkSat
-from onlinesrl.inference import load_world
+from onlinesrl.core.errors import ExampleError, Infeasible
+from onlinesrl.mln.engines.gates import LEVELS, Gate, definitions
+from onlinesrl.mln.engines.gibbs import Gibbs
+from onlinesrl.mln.engines.marginals import Exact
+from onlinesrl.mln.engines.mcsat import McSat
+from onlinesrl.mln.engines.mpe import Wide
+from onlinesrl.mln.engines.reduce import reduced
+from onlinesrl.mln.engines.tables import Tables
+from onlinesrl.mln.engines.walksat import WalkSat
+from onlinesrl.mln.query import load_world
 from onlinesrl.testing import check_map_engine, check_marginal_engine
 from tests.infer import plain
 from tests.infer.existentials import by_definition, programs

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from onlinesrl.errors import Infeasible
-from onlinesrl.infer.brute import Brute
-from onlinesrl.infer.engine import Solution, value
-from onlinesrl.infer.ilp import Ilp, Unsolved, _Merged, _Program
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.mln.engines.brute import Brute
+from onlinesrl.mln.engines.engine import Solution, value
+from onlinesrl.mln.engines.ilp import Ilp, Unsolved, _Merged, _Program
 from tests.infer.models import Problem, clause_model, instance, problems
 
 SOLVERS = ("highs", "cbc")

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from onlinesrl.ground.hinges import HARD, HINGE, PLAIN, validate
-from onlinesrl.infer.admm import Admm
-from onlinesrl.infer.dual import lower_bound
-from onlinesrl.infer.lifting import Lifted, lift
-from onlinesrl.infer.qp import Qp
+from onlinesrl.psl.engines.admm import Admm
+from onlinesrl.psl.engines.dual import lower_bound
+from onlinesrl.psl.engines.lifting import Lifted, lift
+from onlinesrl.psl.engines.qp import Qp
+from onlinesrl.psl.ground.hinges import HARD, HINGE, PLAIN, validate
 from tests.infer.hinge_models import Rows, friendship, hinge_problems, smokers
 
 

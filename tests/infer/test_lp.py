@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from onlinesrl.errors import Infeasible, Unsolved
-from onlinesrl.infer.brute import Brute
-from onlinesrl.infer.lp import Lp, rounded
+from onlinesrl.core.errors import Infeasible, Unsolved
+from onlinesrl.mln.engines.brute import Brute
+from onlinesrl.mln.engines.lp import Lp, rounded
 from onlinesrl.testing import check_map_engine
 from tests.infer import networks
 from tests.infer.models import Problem, clause_model, instance, problems
@@ -62,7 +62,7 @@ def test_rounding_keeps_hard_clauses_and_groups():
 
 
 def test_rounding_says_when_it_gives_up(monkeypatch):
-    monkeypatch.setattr("onlinesrl.infer.walksat.BACKTRACKS", 0)
+    monkeypatch.setattr("onlinesrl.mln.engines.walksat.BACKTRACKS", 0)
     signs = [(s, t, u) for s in (1, -1) for t in (1, -1) for u in (1, -1)]
     problem = clause_model(3, [(None, [s, 2 * t, 3 * u]) for s, t, u in signs])
     with pytest.raises(Unsolved, match="use the ILP engine"):

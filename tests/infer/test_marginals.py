@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from onlinesrl.errors import Infeasible
-from onlinesrl.infer.gibbs import Gibbs
-from onlinesrl.infer.marginals import Exact, Narrow, marginals
-from onlinesrl.infer.mcsat import McSat
-from onlinesrl.infer.mpe import Wide, components, restrict
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.mln.engines.gibbs import Gibbs
+from onlinesrl.mln.engines.marginals import Exact, Narrow, marginals
+from onlinesrl.mln.engines.mcsat import McSat
+from onlinesrl.mln.engines.mpe import Wide, components, restrict
 from onlinesrl.testing import check_marginal_engine, marginals_by_enumeration
 from tests.infer import networks
 from tests.infer.models import Problem, clause_model, listed, problems

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from onlinesrl.infer.mcsat import McSat
-from onlinesrl.infer.reduce import reduced
-from onlinesrl.infer.starts import NO_BLOCKS, blocks
-from onlinesrl.kernels import completion, sampling, walksat
-from onlinesrl.kernels.clauses import generator
+from onlinesrl.mln.engines.mcsat import McSat
+from onlinesrl.mln.engines.reduce import reduced
+from onlinesrl.mln.engines.starts import NO_BLOCKS, blocks
+from onlinesrl.mln.kernels import completion, sampling, walksat
+from onlinesrl.mln.kernels.clauses import generator
 from onlinesrl.testing import check_marginal_engine
 from tests.infer import networks, plain
 from tests.infer.models import Problem, clause_model, problems

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from onlinesrl.errors import Infeasible
-from onlinesrl.infer import chains
-from onlinesrl.infer.chains import Chains
-from onlinesrl.infer.gibbs import Gibbs
-from onlinesrl.infer.marginals import Exact
-from onlinesrl.infer.mcsat import McSat
-from onlinesrl.infer.reduce import reduced
-from onlinesrl.infer.starts import NO_BLOCKS, STARTS, blocks, starts
-from onlinesrl.kernels import sampling, walksat
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.mln.engines import chains
+from onlinesrl.mln.engines.chains import Chains
+from onlinesrl.mln.engines.gibbs import Gibbs
+from onlinesrl.mln.engines.marginals import Exact
+from onlinesrl.mln.engines.mcsat import McSat
+from onlinesrl.mln.engines.reduce import reduced
+from onlinesrl.mln.engines.starts import NO_BLOCKS, STARTS, blocks, starts
+from onlinesrl.mln.kernels import sampling, walksat
 from onlinesrl.testing import marginals_by_enumeration
 from tests.infer import modes, plain
 from tests.infer.models import clause_model

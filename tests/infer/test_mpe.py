@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.errors import Infeasible
-from onlinesrl.ground.model import validate
-from onlinesrl.infer.brute import Brute
-from onlinesrl.infer.engine import Solution, value
-from onlinesrl.infer.ilp import Ilp
-from onlinesrl.infer.mpe import Elimination, Mpe, Wide, components, restrict
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.mln.engines.brute import Brute
+from onlinesrl.mln.engines.engine import Solution, value
+from onlinesrl.mln.engines.ilp import Ilp
+from onlinesrl.mln.engines.mpe import Elimination, Mpe, Wide, components, restrict
+from onlinesrl.mln.ground.model import validate
 from tests.infer.models import Problem, clause_model, instance, listed, problems
 
 NARROW = [f"{kind}-{n}" for kind in ("W1", "W2") for n in range(4)]

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from onlinesrl.infer.admm import Admm
-from onlinesrl.infer.lifting import Lifted
-from onlinesrl.infer.qp import Qp
-from onlinesrl.infer.tron import Tron
+from onlinesrl.psl.engines.admm import Admm
+from onlinesrl.psl.engines.lifting import Lifted
+from onlinesrl.psl.engines.qp import Qp
+from onlinesrl.psl.engines.tron import Tron
 from tests.infer.hinge_models import PSL, psl_case
 
 pytestmark = pytest.mark.skipif(not PSL.exists(), reason="needs the recorded answers of PSL")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from onlinesrl.errors import Infeasible
-from onlinesrl.infer.brute import Brute
-from onlinesrl.infer.engine import value
-from onlinesrl.infer.reduce import reduced
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.mln.engines.brute import Brute
+from onlinesrl.mln.engines.engine import value
+from onlinesrl.mln.engines.reduce import reduced
 from tests.infer import plain
 from tests.infer.models import Clause, Problem, clause_model, problems
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from onlinesrl.ground.hinges import EQUAL, HARD, PLAIN
-from onlinesrl.infer.dual import lower_bound
-from onlinesrl.infer.qp import Qp
-from onlinesrl.infer.sgd import Sgd
-from onlinesrl.infer.tron import Tron
+from onlinesrl.psl.engines.dual import lower_bound
+from onlinesrl.psl.engines.qp import Qp
+from onlinesrl.psl.engines.sgd import Sgd
+from onlinesrl.psl.engines.tron import Tron
+from onlinesrl.psl.ground.hinges import EQUAL, HARD, PLAIN
 from tests.infer.hinge_models import Rows, friendship, hinge_problems
 
 ENGINES = [Sgd(rate=3.0), Sgd("constant", rate=0.1), Sgd("adam", rate=0.01)]

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from onlinesrl.errors import Infeasible, StorageError, UsageError
-from onlinesrl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE, PLAIN, HingeModel
-from onlinesrl.infer.admm import AdmmState
-from onlinesrl.infer.dual import conjugates, weighted_rows
-from onlinesrl.infer.hinge_engine import HingeSolution
-from onlinesrl.infer.pages import Pages
-from onlinesrl.infer.qp import Qp
-from onlinesrl.infer.tandem import Tandem, _Descent, _PagedAdmm
-from onlinesrl.infer.tron import Tron, potential_rows
-from onlinesrl.kernels import sgd
+from onlinesrl.core.errors import Infeasible, StorageError, UsageError
+from onlinesrl.psl.engines.admm import AdmmState
+from onlinesrl.psl.engines.dual import conjugates, weighted_rows
+from onlinesrl.psl.engines.engine import HingeSolution
+from onlinesrl.psl.engines.pages import Pages
+from onlinesrl.psl.engines.qp import Qp
+from onlinesrl.psl.engines.tandem import Tandem, _Descent, _PagedAdmm
+from onlinesrl.psl.engines.tron import Tron, potential_rows
+from onlinesrl.psl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE, PLAIN, HingeModel
+from onlinesrl.psl.kernels import sgd
 from tests.infer.hinge_models import Rows, friendship, hinge_problems
 
 ROOT = Path(__file__).parents[2]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from onlinesrl.ground.hinges import EQUAL, HARD, HINGE, PLAIN, Micrographs
-from onlinesrl.infer.admm import Admm
-from onlinesrl.infer.qp import Qp
-from onlinesrl.infer.tron import Tron
+from onlinesrl.psl.engines.admm import Admm
+from onlinesrl.psl.engines.qp import Qp
+from onlinesrl.psl.engines.tron import Tron
+from onlinesrl.psl.ground.hinges import EQUAL, HARD, HINGE, PLAIN, Micrographs
 from tests.infer.hinge_models import Rows, friendship, hinge_problems
 
 

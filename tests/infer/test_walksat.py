@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.errors import Infeasible, Unsolved
-from onlinesrl.infer.brute import Brute
-from onlinesrl.infer.reduce import Reduced, reduced
-from onlinesrl.infer.walksat import WalkSat, feasible_state
-from onlinesrl.kernels import completion, walksat
-from onlinesrl.kernels.clauses import below, generator, uniform
-from onlinesrl.kernels.network import FALSE, OPEN, TRUE
+from onlinesrl.core.errors import Infeasible, Unsolved
+from onlinesrl.mln.engines.brute import Brute
+from onlinesrl.mln.engines.reduce import Reduced, reduced
+from onlinesrl.mln.engines.walksat import WalkSat, feasible_state
+from onlinesrl.mln.kernels import completion, walksat
+from onlinesrl.mln.kernels.clauses import below, generator, uniform
+from onlinesrl.mln.kernels.network import FALSE, OPEN, TRUE
 from onlinesrl.testing import check_map_engine
 from tests.infer import networks, plain
 from tests.infer.models import Problem, clause_model, instance, problems
@@ -101,7 +101,7 @@ def test_what_search_cannot_satisfy_is_said():
 
 
 def test_a_search_that_is_cut_short_says_so(monkeypatch):
-    monkeypatch.setattr("onlinesrl.infer.walksat.BACKTRACKS", 0)
+    monkeypatch.setattr("onlinesrl.mln.engines.walksat.BACKTRACKS", 0)
     problem = clause_model(3, [(None, [s, 2 * t, 3 * u]) for s, t, u in SIGNS])
     with pytest.raises(Unsolved, match="raise flips"):
         WalkSat(flips=0).solve(*problem)
@@ -289,7 +289,7 @@ def test_the_walk_reports_the_cost_of_its_best_state(problem):
 
 
 def test_a_first_state_comes_by_search_where_completion_gives_up(monkeypatch):
-    monkeypatch.setattr("onlinesrl.infer.walksat.BACKTRACKS", 0)
+    monkeypatch.setattr("onlinesrl.mln.engines.walksat.BACKTRACKS", 0)
     clauses = [(None, [s, 2 * t, 3 * u]) for s, t, u in SIGNS if (s, t, u) != (1, 1, 1)]
     problem = model_of(4, [*clauses, (None, [2, 3, 4]), (-1.0, [1]), (-1.0, [2])])
     state = feasible_state(problem, 1_000, generator(0))

@@ -77,14 +77,16 @@ def ids(values: Sequence[bytes]) -> list[Any]:
 
 def fast_looks(seconds: float = 0.3) -> None:
     """Look after the brokers often; called in a fork."""
-    from onlinesrl.stream import kafka_source
+    from onlinesrl.stream.kafka import source as kafka_source
 
     kafka_source.LOOK_SECONDS = seconds
 
 
 def later(mark: Path, seconds: float) -> None:
     """Have the clock of a run's patience jump once a file is there; called in a fork."""
-    from onlinesrl.stream import broker, kafka_sink, kafka_source
+    from onlinesrl.stream.kafka import broker
+    from onlinesrl.stream.kafka import sink as kafka_sink
+    from onlinesrl.stream.kafka import source as kafka_source
 
     def now() -> float:
         return time.monotonic() + (seconds if mark.exists() else 0.0)
@@ -95,7 +97,10 @@ def later(mark: Path, seconds: float) -> None:
 
 def short_answers(milliseconds: int = 1000) -> None:
     """Count brokers as away soon; called in a fork, before anything is connected."""
-    from onlinesrl.stream import broker, kafka_sink, kafka_source, shared_source
+    from onlinesrl.stream.kafka import broker
+    from onlinesrl.stream.kafka import shared as shared_source
+    from onlinesrl.stream.kafka import sink as kafka_sink
+    from onlinesrl.stream.kafka import source as kafka_source
 
     for module in (broker, kafka_sink, kafka_source, shared_source):
         module.ANSWER_MS = milliseconds

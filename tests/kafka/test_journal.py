@@ -20,7 +20,7 @@ PARTITIONS = 3
 
 def small_polls() -> None:
     """Take few records at a time, so that the order is not that of the partitions."""
-    from onlinesrl.stream import kafka_source
+    from onlinesrl.stream.kafka import source as kafka_source
 
     kafka_source.MOST_RECORDS = 4
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from onlinesrl.config import load
-from onlinesrl.errors import ConfigError
+from onlinesrl.core.errors import ConfigError
+from onlinesrl.run.config import load
 
 HEAD = "model: m.mln\nquery: InField\n"
 GOOD = HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: t}\n"

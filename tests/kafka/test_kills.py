@@ -22,7 +22,7 @@ LOCKED = 75
 
 def small_flushes() -> None:
     """Have many transactions; called in a fork."""
-    from onlinesrl.stream import kafka_sink
+    from onlinesrl.stream.kafka import sink as kafka_sink
 
     kafka_sink.FLUSH_SECONDS = 0.0
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from conftest import Job, tiers, wait
 
-from onlinesrl.lang.example import Example, Label
-from onlinesrl.learn.learner import Prediction
+from onlinesrl.core.example import Example, Label
+from onlinesrl.core.learner import Prediction
 from onlinesrl.stream.labels import Labels, Waiting
 from tests.kafka.broker import Cluster
 from tests.kafka.streams import (
@@ -105,7 +105,7 @@ def test_labels_on_a_topic_of_their_own(
     run = job([], **values, labels={"topic": f"{topic}-labels"})
 
     def small_polls() -> None:
-        from onlinesrl.stream import kafka_source
+        from onlinesrl.stream.kafka import source as kafka_source
 
         kafka_source.MOST_RECORDS = 7
 

@@ -15,15 +15,16 @@ from typing import Any, NamedTuple
 import pytest
 from conftest import Job, wait
 
-from onlinesrl.errors import DataError, UnavailableError
-from onlinesrl.learn.online import OnlineLearner
-from onlinesrl.stream import kafka_sink, shared_source
-from onlinesrl.stream.broker import Broker
+from onlinesrl.core.errors import DataError, UnavailableError
+from onlinesrl.mln.learner import OnlineLearner
 from onlinesrl.stream.file_sink import FileSink
 from onlinesrl.stream.files import Record
-from onlinesrl.stream.kafka_source import Reading
+from onlinesrl.stream.kafka import shared as shared_source
+from onlinesrl.stream.kafka import sink as kafka_sink
+from onlinesrl.stream.kafka.broker import Broker
+from onlinesrl.stream.kafka.shared import SharedSource
+from onlinesrl.stream.kafka.source import Reading
 from onlinesrl.stream.protocols import Rebalanced
-from onlinesrl.stream.shared_source import SharedSource
 from tests.kafka.broker import Cluster
 from tests.kafka.streams import add_partitions
 from tests.waiting import until

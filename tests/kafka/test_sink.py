@@ -62,7 +62,8 @@ def test_predictions_on_a_partition_that_is_new_are_not_written_again(
     until(lambda: len(broker.end_offsets(f"{topic}-out")) == 4)
 
     def first() -> None:
-        from onlinesrl.stream import checkpoint, kafka_sink
+        from onlinesrl.stream import checkpoint
+        from onlinesrl.stream.kafka import sink as kafka_sink
 
         real = kafka_sink.KafkaSink.open
 
@@ -205,7 +206,7 @@ def test_a_gap_ends_a_run_with_a_checkpoint(
     run = job([], **{**keys(broker, topic), "checkpoint": {"every": 1000}})
 
     def first() -> None:
-        from onlinesrl.stream import kafka_source
+        from onlinesrl.stream.kafka import source as kafka_source
 
         kafka_source.MOST_RECORDS = 15
         deleted: list[bool] = []

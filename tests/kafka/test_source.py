@@ -96,7 +96,7 @@ def test_a_message_that_is_too_long_is_put_aside(
 
 def test_partitions_without_a_leader_are_waited_for(broker: Cluster, topic: str) -> None:
     """As new ones are for a moment; kafka-python leaves them out of what it asks about."""
-    from onlinesrl.stream.broker import bounds
+    from onlinesrl.stream.kafka.broker import bounds
 
     fill(broker, topic, [b"1", b"2"])
     add_partitions(broker, topic, 2)
@@ -147,7 +147,7 @@ def test_the_end_is_where_the_partitions_ended_though_more_arrives(
     opened = run.folder / "opened"
 
     def first() -> None:
-        from onlinesrl.stream.kafka_source import KafkaSource
+        from onlinesrl.stream.kafka.source import KafkaSource
 
         real = KafkaSource.open
 
@@ -311,7 +311,7 @@ def test_a_run_that_waits_for_brokers_stops_when_it_is_asked_to(  # noqa: PLR091
     run = job([], **keys(own_broker, topic, patience="1h"))
 
     def first() -> None:
-        from onlinesrl.stream import kafka_sink
+        from onlinesrl.stream.kafka import sink as kafka_sink
 
         short_answers(2000)
         real = kafka_sink.KafkaSink._transact
@@ -502,8 +502,8 @@ def test_a_silent_partition_is_noticed(  # noqa: PLR0917
 
 
 def test_lag(broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes]) -> None:
-    from onlinesrl.stream.broker import Broker as Address
-    from onlinesrl.stream.kafka_source import KafkaSource, Reading
+    from onlinesrl.stream.kafka.broker import Broker as Address
+    from onlinesrl.stream.kafka.source import KafkaSource, Reading
 
     broker.create_topic(topic, partitions=2)
     from kafka import KafkaProducer
@@ -550,7 +550,7 @@ def test_what_lets_in_reaches_the_client_and_nobody_else(
     seen = run.folder / "seen"
 
     def first() -> None:
-        from onlinesrl.stream import broker as module
+        from onlinesrl.stream.kafka import broker as module
 
         real = module.Broker.client
 

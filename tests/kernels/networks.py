@@ -3,8 +3,8 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from onlinesrl.kernels import network
-from onlinesrl.kernels.network import ROWS
+from onlinesrl.mln.kernels import network
+from onlinesrl.mln.kernels.network import ROWS
 
 N_WEIGHTS = 9
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 
-from onlinesrl.ground.hinges import AT_MOST, EQUAL, HINGE, PLAIN
-from onlinesrl.infer.admm import AdmmState
-from onlinesrl.infer.dual import lower_bound
-from onlinesrl.kernels import admm as kernel
+from onlinesrl.psl.engines.admm import AdmmState
+from onlinesrl.psl.engines.dual import lower_bound
+from onlinesrl.psl.ground.hinges import AT_MOST, EQUAL, HINGE, PLAIN
+from onlinesrl.psl.kernels import admm as kernel
 from tests.infer.hinge_models import hinge_problems
 from tests.kernels.test_admm_solve import penalties
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.errors import Infeasible
-from onlinesrl.ground.hinges import AT_MOST, HINGE, PLAIN, HingeModel
-from onlinesrl.ground.model import Floats
-from onlinesrl.infer.admm import Admm, AdmmState
-from onlinesrl.infer.dual import conjugates, lower_bound, weighted_rows
-from onlinesrl.kernels import admm_rows
-from onlinesrl.kernels import admm_solve as kernel
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.mln.ground.model import Floats
+from onlinesrl.psl.engines.admm import Admm, AdmmState
+from onlinesrl.psl.engines.dual import conjugates, lower_bound, weighted_rows
+from onlinesrl.psl.ground.hinges import AT_MOST, HINGE, PLAIN, HingeModel
+from onlinesrl.psl.kernels import admm_rows
+from onlinesrl.psl.kernels import admm_solve as kernel
 from tests.infer.hinge_models import hinge_problems
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.kernels.colours import Graph, partition, refine
+from onlinesrl.psl.kernels.colours import Graph, partition, refine
 
 
 def graph_of(n, edges):

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from onlinesrl.errors import Infeasible
-from onlinesrl.ground.convert import clause_model, clause_weights, network_of
-from onlinesrl.ground.model import validate
-from onlinesrl.infer.brute import Brute
-from onlinesrl.kernels import elimination, network, structure
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.mln.engines.brute import Brute
+from onlinesrl.mln.ground.convert import clause_model, clause_weights, network_of
+from onlinesrl.mln.ground.model import validate
+from onlinesrl.mln.kernels import elimination, network, structure
 from tests.infer.models import Problem, problems
 from tests.infer.models import clause_model as model_of
 from tests.kernels.networks import ground_weights, networks

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from onlinesrl.kernels import background
+from onlinesrl.mln.kernels import background
 
 
 @pytest.mark.parametrize("seed", range(200))

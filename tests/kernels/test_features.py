@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from onlinesrl.ground.hinges import AT_MOST
-from onlinesrl.kernels.features import measure
+from onlinesrl.psl.ground.hinges import AT_MOST
+from onlinesrl.psl.kernels.features import measure
 from tests.infer.hinge_models import hinge_problems
 
 

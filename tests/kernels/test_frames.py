@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numba.core.errors import TypingError
 
-from onlinesrl.kernels.frames import Frame
-from onlinesrl.kernels.jit import kernel
+from onlinesrl.core.kernels.frames import Frame
+from onlinesrl.core.kernels.jit import kernel
 
 
 class Inside(Frame):

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlinesrl.kernels import narrow, outcome, structure
-from onlinesrl.kernels.network import ATOMS, OPEN, ROWS
+from onlinesrl.mln.kernels import narrow, outcome, structure
+from onlinesrl.mln.kernels.network import ATOMS, OPEN, ROWS
 from tests.kernels.networks import N_WEIGHTS, feasible, features, networks
 from tests.kernels.test_weight_steps import number, of_values
 

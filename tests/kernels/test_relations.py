@@ -4,14 +4,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.ground.encode import Layout
-from onlinesrl.ground.grounder import Grounder
-from onlinesrl.ground.plan import compile_program
-from onlinesrl.kernels import atoms as numbering
-from onlinesrl.kernels import network, plans, relations
-from onlinesrl.lang.example import Example
-from onlinesrl.lang.mln import parse
-from onlinesrl.learn.weights import WeightTable
+from onlinesrl.core.example import Example
+from onlinesrl.mln.ground.encode import Layout
+from onlinesrl.mln.ground.grounder import Grounder
+from onlinesrl.mln.ground.plan import compile_program
+from onlinesrl.mln.kernels import atoms as numbering
+from onlinesrl.mln.kernels import network, plans, relations
+from onlinesrl.mln.lang.mln import parse
+from onlinesrl.mln.weights import WeightTable
 
 MODEL = """
 c = { One, Two }

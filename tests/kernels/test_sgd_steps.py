@@ -3,10 +3,10 @@
 import numpy as np
 from hypothesis import given
 
-from onlinesrl.ground.hinges import AT_MOST, EQUAL, HINGE
-from onlinesrl.infer.tron import potential_rows
-from onlinesrl.kernels import sgd
-from onlinesrl.kernels.potentials import Potentials
+from onlinesrl.psl.engines.tron import potential_rows
+from onlinesrl.psl.ground.hinges import AT_MOST, EQUAL, HINGE
+from onlinesrl.psl.kernels import sgd
+from onlinesrl.psl.kernels.potentials import Potentials
 from tests.infer.hinge_models import hinge_problems
 
 RATE = 0.05

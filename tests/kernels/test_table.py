@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.kernels import weights as k
+from onlinesrl.mln.kernels import weights as k
 
 SIZES = np.array([1, 3, 2], np.int32)
 DEFAULTS = np.array([0.0, 0.5, -1.0])

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from onlinesrl.ground.hinges import HINGE
-from onlinesrl.kernels import potentials, tron
+from onlinesrl.psl.ground.hinges import HINGE
+from onlinesrl.psl.kernels import potentials, tron
 from tests.infer.hinge_models import hinge_problems
 
 RIDGE = 0.3

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlinesrl.ground.encode import Layout
-from onlinesrl.ground.plan import compile_program
-from onlinesrl.kernels import network
-from onlinesrl.kernels import weights as k
-from onlinesrl.kernels.network import ATOMS, DEFINED, ROWS
-from onlinesrl.lang import mln
+from onlinesrl.mln.ground.encode import Layout
+from onlinesrl.mln.ground.plan import compile_program
+from onlinesrl.mln.kernels import network
+from onlinesrl.mln.kernels import weights as k
+from onlinesrl.mln.kernels.network import ATOMS, DEFINED, ROWS
+from onlinesrl.mln.lang import mln
 from tests.kernels.networks import N_WEIGHTS, features, ground_weights, networks
 from tests.kernels.test_table import SIZES, table
 

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from onlinesrl.lang.ast import And, Atom, Constant, Equal, Iff, Implies, Not, Or, Variable
+from onlinesrl.logic.ast import And, Atom, Constant, Equal, Iff, Implies, Not, Or, Variable
 
 DECLARATIONS = "P(thing)\nQ(thing, thing)\nlower(thing)\nRain\n"
 

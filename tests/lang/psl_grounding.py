@@ -2,9 +2,9 @@
 
 from collections import defaultdict
 
-from onlinesrl.lang.ast import Constant
-from onlinesrl.lang.cnf import Literal
-from onlinesrl.lang.psl_ast import evaluate
+from onlinesrl.logic.ast import Constant
+from onlinesrl.logic.cnf import Literal
+from onlinesrl.psl.lang.ast import evaluate
 
 
 def as_dicts(database):

@@ -3,7 +3,7 @@
 import operator
 from itertools import product
 
-from onlinesrl.lang.ast import (
+from onlinesrl.logic.ast import (
     And,
     Arithmetic,
     Atom,

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from onlinesrl.errors import DatabaseError, ModelError, StorageError
-from onlinesrl.lang import mln, psl
-from onlinesrl.lang.database import parse_db
-from onlinesrl.lang.source import read_text
-from onlinesrl.lang.weights import _enumerated
+from onlinesrl.core.errors import DatabaseError, ModelError, StorageError
+from onlinesrl.logic.database import parse_db
+from onlinesrl.logic.source import read_text
+from onlinesrl.mln.lang import mln
+from onlinesrl.mln.lang.weights import _enumerated
+from onlinesrl.psl.lang import psl
 
 DECLARED = "S(p)\nF(p, p)\np f(p)\n"
 DEEP = "this is nested more than 100 deep"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.errors import DatabaseError
-from onlinesrl.lang.database import GroundAtom, parse_db
-from onlinesrl.lang.text import quote
+from onlinesrl.core.errors import DatabaseError
+from onlinesrl.logic.database import GroundAtom, parse_db
+from onlinesrl.logic.text import quote
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 

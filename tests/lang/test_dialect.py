@@ -2,12 +2,12 @@
 
 import pytest
 
-from onlinesrl.errors import DatabaseError, ModelError, UsageError
-from onlinesrl.lang.arithmetic import evaluate
-from onlinesrl.lang.database import parse_db
-from onlinesrl.lang.dialect import DIALECTS, dialect_of
-from onlinesrl.lang.mln import parse
-from onlinesrl.lang.weights import alchemy_text
+from onlinesrl.core.errors import DatabaseError, ModelError, UsageError
+from onlinesrl.logic.database import parse_db
+from onlinesrl.logic.dialect import DIALECTS, dialect_of
+from onlinesrl.mln.lang.arithmetic import evaluate
+from onlinesrl.mln.lang.mln import parse
+from onlinesrl.mln.lang.weights import alchemy_text
 
 DECLARED = {
     "tuffy": "*obs(t, t)\n*conf(t, float_)\n*num(t, whole)\na(t)\nb(t, t)\n",

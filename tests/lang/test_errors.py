@@ -2,7 +2,7 @@
 
 import pytest
 
-from onlinesrl import errors
+from onlinesrl.core import errors
 
 
 def test_a_located_error_shows_the_line_and_a_caret():

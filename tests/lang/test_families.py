@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.errors import ModelError
-from onlinesrl.lang import families
-from onlinesrl.lang.ast import Constant, Variable, replace_terms, terms
-from onlinesrl.lang.mln import parse
-from onlinesrl.lang.normal import plus_variables
-from onlinesrl.lang.text import quote, show
+from onlinesrl.core.errors import ModelError
+from onlinesrl.logic.ast import Constant, Variable, replace_terms, terms
+from onlinesrl.logic.text import quote, show
+from onlinesrl.mln.lang import families
+from onlinesrl.mln.lang.mln import parse
+from onlinesrl.mln.lang.normal import plus_variables
 
 DECLARED = "Token(word, pos)\nInField(pos, field)\nNext(pos, pos)\nRain\nSnow\nSame(word, word)\n"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from onlinesrl.lang.ast import (
+from onlinesrl.logic.ast import (
     Arithmetic,
     Atom,
     Compare,
@@ -14,9 +14,9 @@ from onlinesrl.lang.ast import (
     Predicate,
     Variable,
 )
-from onlinesrl.lang.mln import parse
-from onlinesrl.lang.normal import clauses
-from onlinesrl.lang.text import show, show_term
+from onlinesrl.logic.text import show, show_term
+from onlinesrl.mln.lang.mln import parse
+from onlinesrl.mln.lang.normal import clauses
 
 EVENTS = """
 time = {0, ..., 4}

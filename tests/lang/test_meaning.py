@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from semantics import World, ranging
 
-from onlinesrl.lang.ast import (
+from onlinesrl.logic.ast import (
     And,
     Arithmetic,
     Atom,
@@ -25,10 +25,10 @@ from onlinesrl.lang.ast import (
     subformulas,
     terms,
 )
-from onlinesrl.lang.cnf import misplaced_universal
-from onlinesrl.lang.mln import parse
-from onlinesrl.lang.normal import rule_clauses
-from onlinesrl.lang.text import show
+from onlinesrl.logic.cnf import misplaced_universal
+from onlinesrl.logic.text import show
+from onlinesrl.mln.lang.mln import parse
+from onlinesrl.mln.lang.normal import rule_clauses
 
 DECLARATIONS = "t = {0, 1}\nP(t)\nQ(t, t)\nRain\nt f(t)\nt g(t, t)\n"
 CONSTANTS = ("0", "1")

@@ -8,10 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.errors import ModelError, StorageError
-from onlinesrl.lang.ast import And, Atom, Constant, Equal, Iff, Implies, Not, Or, Position, Variable
-from onlinesrl.lang.mln import load, parse
-from onlinesrl.lang.text import show
+from onlinesrl.core.errors import ModelError, StorageError
+from onlinesrl.logic.ast import (
+    And,
+    Atom,
+    Constant,
+    Equal,
+    Iff,
+    Implies,
+    Not,
+    Or,
+    Position,
+    Variable,
+)
+from onlinesrl.logic.text import show
+from onlinesrl.mln.lang.mln import load, parse
 
 REPO = Path(__file__).parents[2]
 SHARED = REPO.parent / "shared"

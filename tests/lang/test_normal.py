@@ -7,21 +7,10 @@ from formulas import compound
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.lang.ast import (
-    And,
-    Atom,
-    Equal,
-    Iff,
-    Implies,
-    Not,
-    Or,
-    Position,
-    Rule,
-    Variable,
-)
-from onlinesrl.lang.cnf import disjunctions
-from onlinesrl.lang.mln import parse
-from onlinesrl.lang.normal import Literal, clauses, rule_clauses
+from onlinesrl.logic.ast import And, Atom, Equal, Iff, Implies, Not, Or, Position, Rule, Variable
+from onlinesrl.logic.cnf import disjunctions
+from onlinesrl.mln.lang.mln import parse
+from onlinesrl.mln.lang.normal import Literal, clauses, rule_clauses
 
 ATOMS = [Atom(name, ()) for name in "ABCD"]
 VARIABLES = [Variable(name) for name in "xyz"]

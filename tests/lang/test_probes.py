@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from onlinesrl.errors import DatabaseError, ModelError
-from onlinesrl.lang.database import parse_db
-from onlinesrl.lang.mln import load
-from onlinesrl.lang.normal import clauses
+from onlinesrl.core.errors import DatabaseError, ModelError
+from onlinesrl.logic.database import parse_db
+from onlinesrl.mln.lang.mln import load
+from onlinesrl.mln.lang.normal import clauses
 
 SHARED = Path(__file__).parents[3] / "shared"
 PROBES = SHARED / "peers" / "mln" / "syntax"

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.errors import ModelError, StorageError
-from onlinesrl.lang.ast import (
+from onlinesrl.core.errors import ModelError, StorageError
+from onlinesrl.logic.ast import (
     And,
     Atom,
     Compare,
@@ -17,8 +17,7 @@ from onlinesrl.lang.ast import (
     Position,
     Variable,
 )
-from onlinesrl.lang.psl import load, parse
-from onlinesrl.lang.psl_ast import (
+from onlinesrl.psl.lang.ast import (
     ArithmeticRule,
     Cardinality,
     Filter,
@@ -28,7 +27,8 @@ from onlinesrl.lang.psl_ast import (
     PslProgram,
     Summand,
 )
-from onlinesrl.lang.psl_text import show_program, show_rule
+from onlinesrl.psl.lang.psl import load, parse
+from onlinesrl.psl.lang.text import show_program, show_rule
 
 X, Y, Z = (Variable(name) for name in "XYZ")
 START = Position(1, 1)

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onlinesrl.errors import DatabaseError, ModelError, StorageError
-from onlinesrl.lang.psl import load
-from onlinesrl.lang.psl_data import Files, read_database
-from onlinesrl.lang.psl_model import load_json, load_psl
-from onlinesrl.lang.psl_normal import normal_rules
-from onlinesrl.lang.psl_text import show_rule
+from onlinesrl.core.errors import DatabaseError, ModelError, StorageError
+from onlinesrl.psl.lang.data import Files, read_database
+from onlinesrl.psl.lang.model import load_json, load_psl
+from onlinesrl.psl.lang.normal import normal_rules
+from onlinesrl.psl.lang.psl import load
+from onlinesrl.psl.lang.text import show_rule
 
 CASES = Path(__file__).parents[2].parent / "shared" / "peers" / "psl" / "cases"
 

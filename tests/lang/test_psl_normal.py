@@ -10,13 +10,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from psl_grounding import as_dicts, ground
 
-from onlinesrl.lang.ast import And, Atom, Implies, Not, Or, Position, Variable
-from onlinesrl.lang.cnf import Compared, Literal
-from onlinesrl.lang.psl import parse
-from onlinesrl.lang.psl_ast import Cardinality, LogicalRule, Number, Operation
-from onlinesrl.lang.psl_model import load_json
-from onlinesrl.lang.psl_normal import LinearTerm, NormalRule, Summation, normal_forms, normal_rules
-from onlinesrl.lang.psl_text import show_coefficient, show_psl_atom
+from onlinesrl.logic.ast import And, Atom, Implies, Not, Or, Position, Variable
+from onlinesrl.logic.cnf import Compared, Literal
+from onlinesrl.psl.lang.ast import Cardinality, LogicalRule, Number, Operation
+from onlinesrl.psl.lang.model import load_json
+from onlinesrl.psl.lang.normal import LinearTerm, NormalRule, Summation, normal_forms, normal_rules
+from onlinesrl.psl.lang.psl import parse
+from onlinesrl.psl.lang.text import show_coefficient, show_psl_atom
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "peers" / "psl"
 GOLDEN = ("citeseer", "friendship-10k", "simple-acquaintances", "smokers-10k-lin", "smokers-10k-sq")

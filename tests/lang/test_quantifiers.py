@@ -3,10 +3,10 @@
 import pytest
 from test_functions import EVENTS, spelled
 
-from onlinesrl.lang.ast import And, Atom, Exists, Forall, Implies, Variable
-from onlinesrl.lang.mln import parse
-from onlinesrl.lang.normal import clauses
-from onlinesrl.lang.text import show
+from onlinesrl.logic.ast import And, Atom, Exists, Forall, Implies, Variable
+from onlinesrl.logic.text import show
+from onlinesrl.mln.lang.mln import parse
+from onlinesrl.mln.lang.normal import clauses
 
 P, F = (Atom("P", (Variable("t"),)), Atom("F", (Variable("t"), Variable("u"))))
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from semantics import World
 
-from onlinesrl.errors import ModelError
-from onlinesrl.lang.ast import Position, Variable, terms
-from onlinesrl.lang.mln import load, parse
-from onlinesrl.lang.text import show
+from onlinesrl.core.errors import ModelError
+from onlinesrl.logic.ast import Position, Variable, terms
+from onlinesrl.logic.text import show
+from onlinesrl.mln.lang.mln import load, parse
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from formulas import DECLARATIONS, typed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.lang.mln import parse
-from onlinesrl.lang.text import quote, show, unquote
+from onlinesrl.logic.text import quote, show, unquote
+from onlinesrl.mln.lang.mln import parse
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.lang.mln import parse
-from onlinesrl.lang.normal import clauses
-from onlinesrl.lang.weights import read, write
+from onlinesrl.mln.lang.mln import parse
+from onlinesrl.mln.lang.normal import clauses
+from onlinesrl.mln.lang.weights import read, write
 
 MODEL = """
 field = { Author, Title, Venue }

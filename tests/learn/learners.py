@@ -4,18 +4,18 @@ import random
 from collections.abc import Iterable
 from typing import Any, get_args
 
-from onlinesrl.ground.plan import Plan, compile_program
-from onlinesrl.infer.brute import Brute
-from onlinesrl.infer.ilp import Ilp
-from onlinesrl.infer.mpe import Mpe
-from onlinesrl.lang import mln
-from onlinesrl.lang.example import Example
-from onlinesrl.learn.learner import Prediction
-from onlinesrl.learn.online import OnlineLearner
-from onlinesrl.learn.update import Update
-from onlinesrl.learn.updates import UPDATES
-from onlinesrl.learn.weights import STANDARD, WeightTable
-from onlinesrl.learn.worlds import Inference
+from onlinesrl.core.example import Example
+from onlinesrl.core.learner import Prediction
+from onlinesrl.core.update import Update
+from onlinesrl.core.updates import UPDATES
+from onlinesrl.mln.engines.brute import Brute
+from onlinesrl.mln.engines.ilp import Ilp
+from onlinesrl.mln.engines.mpe import Mpe
+from onlinesrl.mln.ground.plan import Plan, compile_program
+from onlinesrl.mln.lang import mln
+from onlinesrl.mln.learner import OnlineLearner
+from onlinesrl.mln.weights import STANDARD, WeightTable
+from onlinesrl.mln.worlds import Inference
 
 MODEL = """\
 field = {"a", "b"}

@@ -12,8 +12,8 @@ from conftest import Job, wait
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.confusion import Confusion, pairs
-from onlinesrl.learn.marks import Marks
+from onlinesrl.core.confusion import Confusion, pairs
+from onlinesrl.mln.marks import Marks
 
 MODEL = """
 cls = {"news", "sport", "mail"}

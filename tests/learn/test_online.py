@@ -11,22 +11,22 @@ from conftest import MODEL
 from learners import examples, learn, named, new_learner, state, update_of
 from textbook import CERTIFIED, Round, textbook
 
-from onlinesrl.errors import ExampleError, Infeasible
-from onlinesrl.ground.convert import clause_model, clause_weights
-from onlinesrl.ground.grounder import Limits
-from onlinesrl.ground.model import ClauseModel, Floats
-from onlinesrl.ground.plan import compile_program
-from onlinesrl.infer.brute import Brute
-from onlinesrl.infer.engine import Solution
-from onlinesrl.infer.ilp import Ilp
-from onlinesrl.infer.mpe import Mpe
-from onlinesrl.lang import mln
-from onlinesrl.lang.example import Example, ValuedAtom, decode
-from onlinesrl.learn.learner import Tally
-from onlinesrl.learn.online import OnlineLearner
-from onlinesrl.learn.updates import Cda2
-from onlinesrl.learn.worlds import AuditError, Inference
-from onlinesrl.metrics import Metrics
+from onlinesrl.core.errors import ExampleError, Infeasible
+from onlinesrl.core.example import Example, ValuedAtom, decode
+from onlinesrl.core.learner import Tally
+from onlinesrl.core.metrics import Metrics
+from onlinesrl.core.updates import Cda2
+from onlinesrl.mln.engines.brute import Brute
+from onlinesrl.mln.engines.engine import Solution
+from onlinesrl.mln.engines.ilp import Ilp
+from onlinesrl.mln.engines.mpe import Mpe
+from onlinesrl.mln.ground.convert import clause_model, clause_weights
+from onlinesrl.mln.ground.grounder import Limits
+from onlinesrl.mln.ground.model import ClauseModel, Floats
+from onlinesrl.mln.ground.plan import compile_program
+from onlinesrl.mln.lang import mln
+from onlinesrl.mln.learner import OnlineLearner
+from onlinesrl.mln.worlds import AuditError, Inference
 from tests.kernels.networks import features, ground_weights
 
 LEARNERS = [

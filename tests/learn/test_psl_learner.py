@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from textbook import RULES
 from trust import MODEL, examples, learn, new_learner, state
 
-from onlinesrl.errors import ExampleError
-from onlinesrl.infer.admm import Admm
-from onlinesrl.lang import psl
-from onlinesrl.lang.example import Example, ValuedAtom, decode
-from onlinesrl.learn.learner import Prediction
-from onlinesrl.learn.psl_learner import PslInference, PslLearner
-from onlinesrl.learn.rule_weights import RuleWeights
-from onlinesrl.learn.updates import Cda1, Cda2
-from onlinesrl.metrics import Metrics
-from onlinesrl.results import weights_text
+from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.example import Example, ValuedAtom, decode
+from onlinesrl.core.learner import Prediction
+from onlinesrl.core.metrics import Metrics
+from onlinesrl.core.updates import Cda1, Cda2
+from onlinesrl.psl.engines.admm import Admm
+from onlinesrl.psl.lang import psl
+from onlinesrl.psl.learner import PslInference, PslLearner
+from onlinesrl.psl.weights import RuleWeights
+from onlinesrl.run.results import weights_text
 from tests.learn.trust import soft
 
 GOOD = {

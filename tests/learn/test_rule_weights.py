@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from textbook import CERTIFIED, RULES, SHRINKING, Round, Vector, length
 
-from onlinesrl.lang import psl
-from onlinesrl.learn.rule_weights import RuleWeights
-from onlinesrl.learn.updates import Cda2
+from onlinesrl.core.updates import Cda2
+from onlinesrl.psl.lang import psl
+from onlinesrl.psl.weights import RuleWeights
 from tests.learn.learners import update_of
 
 RULE_TEXTS = ["P(X) -> Q(X)", "Q(X) -> P(X) ^2", "!Q(X)"]

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlinesrl.ground.encode import Layout
-from onlinesrl.ground.plan import compile_program
-from onlinesrl.lang import mln
-from onlinesrl.learn.updates import UPDATES
-from onlinesrl.learn.weights import WeightTable
+from onlinesrl.core.updates import UPDATES
+from onlinesrl.mln.ground.encode import Layout
+from onlinesrl.mln.ground.plan import compile_program
+from onlinesrl.mln.lang import mln
+from onlinesrl.mln.weights import WeightTable
 from tests.learn.learners import update_of
 
 rho = st.integers(1, 20).map(float)

@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onlinesrl.errors import ExampleError
-from onlinesrl.infer.admm import Admm
-from onlinesrl.infer.ilp import Ilp
-from onlinesrl.infer.mpe import Mpe
-from onlinesrl.kernels import plans
-from onlinesrl.lang.example import Example
-from onlinesrl.learn import psl_learner
-from onlinesrl.learn.learner import Item, Outcome, Tally
-from onlinesrl.learn.online import OnlineLearner
-from onlinesrl.learn.together import Apart, Together
-from onlinesrl.learn.worlds import Inference
+from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.example import Example
+from onlinesrl.core.learner import Item, Outcome, Tally
+from onlinesrl.core.together import Apart, Together
+from onlinesrl.mln.engines.ilp import Ilp
+from onlinesrl.mln.engines.mpe import Mpe
+from onlinesrl.mln.kernels import plans
+from onlinesrl.mln.learner import OnlineLearner
+from onlinesrl.mln.worlds import Inference
+from onlinesrl.psl import learner as psl_learner
+from onlinesrl.psl.engines.admm import Admm
 from tests.learn import learners, trust
 
 MONSTER = "monster"

@@ -9,18 +9,18 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from textbook import CERTIFIED, RULES, Round, Vector, minimiser, objective, textbook
 
-from onlinesrl.ground.convert import network_of
-from onlinesrl.ground.encode import Layout
-from onlinesrl.ground.plan import compile_program
-from onlinesrl.infer.brute import Brute
-from onlinesrl.kernels.network import Network
-from onlinesrl.kernels.weights import gap
-from onlinesrl.lang import mln
-from onlinesrl.lang.example import decode
-from onlinesrl.learn.online import OnlineLearner
-from onlinesrl.learn.updates import UPDATES
-from onlinesrl.learn.weights import WeightTable
-from onlinesrl.learn.worlds import Inference
+from onlinesrl.core.example import decode
+from onlinesrl.core.updates import UPDATES
+from onlinesrl.mln.engines.brute import Brute
+from onlinesrl.mln.ground.convert import network_of
+from onlinesrl.mln.ground.encode import Layout
+from onlinesrl.mln.ground.plan import compile_program
+from onlinesrl.mln.kernels.network import Network
+from onlinesrl.mln.kernels.weights import gap
+from onlinesrl.mln.lang import mln
+from onlinesrl.mln.learner import OnlineLearner
+from onlinesrl.mln.weights import WeightTable
+from onlinesrl.mln.worlds import Inference
 from tests.infer.models import clause_model
 from tests.kernels.networks import true
 from tests.learn.learners import update_of

@@ -8,12 +8,12 @@ import pytest
 from learners import MODEL, examples, learn, named, new_learner, state
 from textbook import RULES
 
-from onlinesrl.ground import pack
-from onlinesrl.lang import mln
-from onlinesrl.lang.example import Example
-from onlinesrl.learn.weights import NORM, WeightTable
-from onlinesrl.results import heaviest, weights_text
-from onlinesrl.session import set_weights
+from onlinesrl.core.example import Example
+from onlinesrl.mln.ground import pack
+from onlinesrl.mln.lang import mln
+from onlinesrl.mln.weights import NORM, WeightTable
+from onlinesrl.run.results import heaviest, weights_text
+from onlinesrl.run.session import set_weights
 from onlinesrl.stream import checkpoint
 
 

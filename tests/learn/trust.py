@@ -4,13 +4,13 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from onlinesrl.infer.admm import Admm
-from onlinesrl.lang import psl
-from onlinesrl.lang.example import Constant, Example, ValuedAtom
-from onlinesrl.lang.psl_ast import PslProgram
-from onlinesrl.learn.psl_learner import PslInference, PslLearner
-from onlinesrl.learn.update import Update
-from onlinesrl.learn.weights import STANDARD
+from onlinesrl.core.example import Constant, Example, ValuedAtom
+from onlinesrl.core.update import Update
+from onlinesrl.mln.weights import STANDARD
+from onlinesrl.psl.engines.admm import Admm
+from onlinesrl.psl.lang import psl
+from onlinesrl.psl.lang.ast import PslProgram
+from onlinesrl.psl.learner import PslInference, PslLearner
 from tests.learn.learners import update_of
 
 MODEL = """\

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from conftest import Job
 
-from onlinesrl import inspect, session
-from onlinesrl.config import load
+from onlinesrl.run import inspect, session
+from onlinesrl.run.config import load
 
 MODEL = """\
 field = {"author", "title", "venue"}

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from onlinesrl.errors import StorageError
+from onlinesrl.core.errors import StorageError
 from onlinesrl.stream.checkpoint import DamagedCheckpoint, latest, load, save
 
 HEADER = {"position": {"file": 0, "line": 7}, "f1": 0.1 + 0.2, "ids": ["é", None, True]}

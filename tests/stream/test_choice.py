@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from conftest import Job, wait
 
-from onlinesrl import session
-from onlinesrl.errors import DataError
-from onlinesrl.progress import Progress
+from onlinesrl.core.errors import DataError
+from onlinesrl.run import session
+from onlinesrl.run.progress import Progress
 from onlinesrl.stream import choice
 from onlinesrl.stream.choice import Choice
 

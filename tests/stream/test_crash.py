@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from conftest import Job
 
-from onlinesrl.errors import ExampleError, StorageError
-from onlinesrl.learn.online import OnlineLearner
+from onlinesrl.core.errors import ExampleError, StorageError
+from onlinesrl.mln.learner import OnlineLearner
 from onlinesrl.stream.crash import CrashNote
 
 DEATHS = [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import Job
 
-from onlinesrl.errors import StorageError
+from onlinesrl.core.errors import StorageError
 from onlinesrl.stream.journal import Journal
 
 SUMMARIES = (

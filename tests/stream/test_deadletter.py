@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from onlinesrl.errors import StorageError
+from onlinesrl.core.errors import StorageError
 from onlinesrl.stream.deadletter import PIECE, DeadLetters
 from onlinesrl.stream.files import FileSource, Record
 

@@ -11,17 +11,17 @@ import pytest
 from conftest import Job
 from test_interrupted import DENSE, EASY, labelled_later, people
 
-from onlinesrl.config import load
-from onlinesrl.errors import ConfigError
-from onlinesrl.ground.convert import clause_model, clause_weights
-from onlinesrl.ground.model import ClauseModel, Floats
-from onlinesrl.infer.marginals import Narrow
-from onlinesrl.infer.mcsat import McSat
-from onlinesrl.infer.walksat import WalkSat
-from onlinesrl.lang.example import decode
-from onlinesrl.learn.online import OnlineLearner
-from onlinesrl.ranking import Ranking
-from onlinesrl.session import make_learner
+from onlinesrl.core.errors import ConfigError
+from onlinesrl.core.example import decode
+from onlinesrl.core.ranking import Ranking
+from onlinesrl.mln.engines.marginals import Narrow
+from onlinesrl.mln.engines.mcsat import McSat
+from onlinesrl.mln.engines.walksat import WalkSat
+from onlinesrl.mln.ground.convert import clause_model, clause_weights
+from onlinesrl.mln.ground.model import ClauseModel, Floats
+from onlinesrl.mln.learner import OnlineLearner
+from onlinesrl.run.config import load
+from onlinesrl.run.session import make_learner
 from tests.infer import models
 
 QUERY = ["Smokes", "Cancer"]

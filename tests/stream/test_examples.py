@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from conftest import Job
 
-from onlinesrl.errors import ExampleError
-from onlinesrl.lang.example import Example, ValuedAtom, decode
+from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.example import Example, ValuedAtom, decode
 from onlinesrl.stream.examples import Reader
 from onlinesrl.stream.files import FileSource
 

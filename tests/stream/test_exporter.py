@@ -18,10 +18,10 @@ import pytest
 from conftest import Job, wait
 from prometheus_client.parser import text_string_to_metric_families
 
-from onlinesrl import session
-from onlinesrl.errors import PortError
-from onlinesrl.stream import exporter as module
-from onlinesrl.stream.exporter import Exporter
+from onlinesrl.core.errors import PortError
+from onlinesrl.run import exporter as module
+from onlinesrl.run import session
+from onlinesrl.run.exporter import Exporter
 from tests.waiting import PATIENCE, until
 
 Samples = dict[tuple[str, str], float]

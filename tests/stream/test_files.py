@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from onlinesrl.errors import StorageError
+from onlinesrl.core.errors import StorageError
 from onlinesrl.stream.files import MAX_BYTES, FileSource
 from tests.waiting import PATIENCE
 

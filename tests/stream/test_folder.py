@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from onlinesrl.errors import LockedError, StorageError
-from onlinesrl.stream.folder import BUFFER_BYTES, OutputFile, RunFolder, write_atomic
+from onlinesrl.core.errors import LockedError, StorageError
+from onlinesrl.core.storage import write_atomic
+from onlinesrl.stream.folder import BUFFER_BYTES, OutputFile, RunFolder
 from tests.waiting import PATIENCE
 
 full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from conftest import Job, wait
 
-from onlinesrl.errors import StorageError
+from onlinesrl.core.errors import StorageError
 from onlinesrl.stream.files import FileSource
 from tests.learn.trust import MODEL as TRUST
 from tests.learn.trust import examples

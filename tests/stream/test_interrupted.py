@@ -17,16 +17,16 @@ import numpy as np
 import pytest
 from conftest import REPO, Job, wait
 
-from onlinesrl import interrupt
-from onlinesrl.errors import Infeasible
-from onlinesrl.ground.convert import network_of
-from onlinesrl.ground.model import ClauseModel, Floats
-from onlinesrl.infer.ilp import Ilp
-from onlinesrl.infer.mpe import Elimination, Wide
-from onlinesrl.infer.solvers import SOLVERS, Highs
-from onlinesrl.infer.walksat import WalkSat
-from onlinesrl.kernels import structure
-from onlinesrl.learn.worlds import Worlds
+from onlinesrl.core import interrupt
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.mln.engines.ilp import Ilp
+from onlinesrl.mln.engines.mpe import Elimination, Wide
+from onlinesrl.mln.engines.solvers import SOLVERS, Highs
+from onlinesrl.mln.engines.walksat import WalkSat
+from onlinesrl.mln.ground.convert import network_of
+from onlinesrl.mln.ground.model import ClauseModel, Floats
+from onlinesrl.mln.kernels import structure
+from onlinesrl.mln.worlds import Worlds
 from tests.infer.models import clause_model
 from tests.waiting import PATIENCE, until
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from conftest import Job, wait
 
-from onlinesrl.infer.brute import Brute
-from onlinesrl.infer.mpe import Mpe
-from onlinesrl.lang.example import Example, Label
-from onlinesrl.learn.learner import Answered
-from onlinesrl.learn.updates import Cda2
-from onlinesrl.learn.worlds import Inference
-from onlinesrl.metrics import f1
+from onlinesrl.core.example import Example, Label
+from onlinesrl.core.learner import Answered
+from onlinesrl.core.metrics import f1
+from onlinesrl.core.updates import Cda2
+from onlinesrl.mln.engines.brute import Brute
+from onlinesrl.mln.engines.mpe import Mpe
+from onlinesrl.mln.worlds import Inference
 from onlinesrl.stream import checkpoint
 from onlinesrl.stream.labels import Labels, Waiting
 from tests.learn.learners import examples, new_learner, online, state

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 from conftest import Job, wait
 
-from onlinesrl.lang.example import Example, Label, decode
-from onlinesrl.learn.learner import Prediction
+from onlinesrl.core.example import Example, Label, decode
+from onlinesrl.core.learner import Prediction
 from onlinesrl.stream import checkpoint, examples
 from onlinesrl.stream.examples import READ_BYTES, Item, micro_batch
 from onlinesrl.stream.files import Record

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import Job, wait
 
-from onlinesrl.lang import mln
+from onlinesrl.mln.lang import mln
 
 MODEL = "field = {...}\nWord(word, position)\nField(position, field)\nWord(+w, i) => Field(i, +f)\n"
 ELEMENTS = {"script", "img", "iframe", "a", "object", "embed", "link", "base", "form"}

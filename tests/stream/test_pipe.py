@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import Job, wait
 
-from onlinesrl.learn.online import OnlineLearner
+from onlinesrl.mln.learner import OnlineLearner
 from tests.waiting import until
 
 Make = Callable[..., Job]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import MODEL, Job, wait
 
-from onlinesrl.learn.online import OnlineLearner
+from onlinesrl.mln.learner import OnlineLearner
 from tests.waiting import until
 
 EVERY = {"every": 7}

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from conftest import MODEL, Job, tiers
 
-from onlinesrl import held_out, session
-from onlinesrl.config import load
-from onlinesrl.metrics import Metrics
+from onlinesrl.core.metrics import Metrics
+from onlinesrl.run import held_out, session
+from onlinesrl.run.config import load
 
 UNDECLARED = MODEL.read_text().replace('field = {"author", "title", "venue"}', "")
 OPEN = f"field = {{...}}\n{UNDECLARED}"

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from conftest import Job, wait
 
-from onlinesrl.config import load
-from onlinesrl.errors import ConfigError, StorageError, UnavailableError
-from onlinesrl.sources.socket import PAUSE_SECONDS, RECEIVED, Connection
+from onlinesrl.core.errors import ConfigError, StorageError, UnavailableError
+from onlinesrl.run.config import load
 from onlinesrl.stream.folder import OutputFile
+from onlinesrl.stream.sources.socket import PAUSE_SECONDS, RECEIVED, Connection
 
 Make = Callable[..., Job]
 UNTIL_END = ("--until", "end")

@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 import pytest
 from conftest import Job, wait
 
-from onlinesrl.config import load
-from onlinesrl.errors import Unsolved
-from onlinesrl.infer.ilp import Ilp
-from onlinesrl.lang.example import decode
-from onlinesrl.learn.online import OnlineLearner
-from onlinesrl.session import make_learner
+from onlinesrl.core.errors import Unsolved
+from onlinesrl.core.example import decode
+from onlinesrl.mln.engines.ilp import Ilp
+from onlinesrl.mln.learner import OnlineLearner
+from onlinesrl.run.config import load
+from onlinesrl.run.session import make_learner
 
 SIGNS = {"p": "", "n": "!"}
 MODEL = "Clause(var, var, var, sign, sign, sign)\nP(var)\n0.5 P(x)\n" + "".join(

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from onlinesrl.ground.psl import Grounded, Grounder
-from onlinesrl.ground.worlds import PslPacker
-from onlinesrl.lang import psl
-from onlinesrl.lang.example import Example
+from onlinesrl.core.example import Example
+from onlinesrl.psl.ground.grounder import Grounded, Grounder
+from onlinesrl.psl.ground.packing import PslPacker
+from onlinesrl.psl.lang import psl
 
 REPO = Path(__file__).parents[2]
 STREAMS = REPO / "streams"

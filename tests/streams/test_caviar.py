@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from onlinesrl.lang.database import parse_db
-from onlinesrl.lang.example import Example, decode
+from onlinesrl.core.example import Example, decode
+from onlinesrl.logic.database import parse_db
 
 REPO = Path(__file__).parents[2]
 CAVIAR = REPO.parent / "shared" / "data" / "caviar"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onlinesrl.lang.example import Example, ValuedAtom
+from onlinesrl.core.example import Example, ValuedAtom
 from tests.streams.programs import REPO, STREAMS
 
 sys.path.insert(0, str(STREAMS))

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onlinesrl.ground.hinges import validate
-from onlinesrl.infer.admm import Admm
-from onlinesrl.lang import psl
-from onlinesrl.lang.example import ValuedAtom, decode
+from onlinesrl.core.example import ValuedAtom, decode
+from onlinesrl.psl.engines.admm import Admm
+from onlinesrl.psl.ground.hinges import validate
+from onlinesrl.psl.lang import psl
 from tests.streams.programs import REPO, STREAMS, ground
 
 JESTER = REPO.parent / "shared" / "data" / "psl" / "jester"

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onlinesrl.config import load
-from onlinesrl.ground.hinges import AT_MOST, validate
-from onlinesrl.infer.admm import Admm
-from onlinesrl.infer.tron import Tron
-from onlinesrl.lang import psl
-from onlinesrl.lang.example import decode
-from onlinesrl.metrics import Metrics
-from onlinesrl.session import make_learner
+from onlinesrl.core.example import decode
+from onlinesrl.core.metrics import Metrics
+from onlinesrl.psl.engines.admm import Admm
+from onlinesrl.psl.engines.tron import Tron
+from onlinesrl.psl.ground.hinges import AT_MOST, validate
+from onlinesrl.psl.lang import psl
+from onlinesrl.run.config import load
+from onlinesrl.run.session import make_learner
 from tests.streams.programs import REPO, STREAMS, generator, ground
 
 STREAM = STREAMS / "search"

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onlinesrl.config import load
-from onlinesrl.ground.hinges import validate
-from onlinesrl.lang import psl
-from onlinesrl.lang.example import Example, decode
-from onlinesrl.lang.psl_normal import normal_rules
-from onlinesrl.learn.psl_learner import PslLearner
-from onlinesrl.metrics import Metrics
-from onlinesrl.session import make_learner
+from onlinesrl.core.example import Example, decode
+from onlinesrl.core.metrics import Metrics
+from onlinesrl.psl.ground.hinges import validate
+from onlinesrl.psl.lang import psl
+from onlinesrl.psl.lang.normal import normal_rules
+from onlinesrl.psl.learner import PslLearner
+from onlinesrl.run.config import load
+from onlinesrl.run.session import make_learner
 from tests.lang import psl_grounding
 from tests.streams.programs import REPO, STREAMS, generator, ground
 

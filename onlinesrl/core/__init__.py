@@ -1,0 +1,1 @@
+"""What everything stands on: errors, examples, arrays, what learners, updates and languages are."""

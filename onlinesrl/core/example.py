@@ -1,0 +1,106 @@
+"""Structured examples: what one JSON line, or one Alchemy database, says of one world."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import msgspec
+
+from onlinesrl.core.errors import ExampleError
+
+Constant: TypeAlias = str | int
+
+
+class ValuedAtom(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An atom with a truth value: 1 true, 0 false, and for PSL programs what is between them."""
+
+    args: list[Constant]
+    value: float = 1.0
+
+
+def arguments(atom: list[Constant] | ValuedAtom) -> list[Constant]:
+    """Return the constants of an atom, with or without a value."""
+    return atom if isinstance(atom, list) else atom.args
+
+
+def show_ground_atom(predicate: str, constants: Iterable[Constant]) -> str:
+    """Spell an atom for people, ``Knows(Anna, 3)``: it need not read back as the same."""
+    return f"{predicate}({', '.join(map(str, constants))})"
+
+
+Atoms: TypeAlias = dict[str, list[list[Constant] | ValuedAtom]]
+
+
+class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One world.
+
+    ``evidence`` holds the true atoms of each evidence predicate (and observed ones of query
+    predicates), ``truth`` the true query atoms; without it the example is predicted and not learned
+    from. ``query`` lists the open atoms where they are not all groundings over the world's constants;
+    for a PSL program it always does, and they are its targets. ``group`` names the fold, ``dup_of`` an
+    earlier example that this one repeats, ``time`` is when it happened, in seconds from any start. A
+    constant is a string or a whole number; ``3`` and ``"3"`` are the same constant.
+    """
+
+    id: Constant
+    evidence: Atoms
+    truth: Atoms | None = None
+    query: Atoms | None = None
+    group: str | None = None
+    dup_of: Constant | None = None
+    time: float | None = None
+
+
+class Label(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The truth of an example that came, or comes, without it."""
+
+    id: Constant
+    truth: Atoms
+
+
+_decoder = msgspec.json.Decoder(Example)
+_label_decoder = msgspec.json.Decoder(Label)
+
+
+def decode(line: bytes) -> Example:
+    """Return the example of a JSON line. Raises ExampleError with the reason."""
+    try:
+        example = _decoder.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ExampleError(f"not an example: {error}") from None
+    if line.count(b":") != _keys(example):
+        json.loads(line, object_pairs_hook=_distinct)
+    return example
+
+
+def decode_label(line: bytes) -> Label:
+    """Return the truth of a JSON line. Raises ExampleError with the reason."""
+    try:
+        json.loads(line, object_pairs_hook=_distinct)
+        return _label_decoder.decode(line)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ExampleError(f"not a label: {error}") from None
+
+
+def _keys(example: Example) -> int:
+    """Count the keys that an example without valued atoms has; each has a colon after it."""
+    optional = (example.truth, example.query, example.group, example.dup_of, example.time)
+    atoms = (example.evidence, example.truth or (), example.query or ())
+    return 2 + sum(value is not None for value in optional) + sum(map(len, atoms))
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> None:
+    """Refuse an object that has a key twice, of which the decoder would take the last."""
+    keys = [key for key, _ in pairs]
+    if len(set(keys)) < len(keys):
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ExampleError(f"not an example: the key {twice} stands twice")
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON schema of an example."""
+    schema = msgspec.json.schema(Example)
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    return schema

@@ -1,0 +1,107 @@
+"""How kernels are compiled: cached on disk, numpy's division, and no reference counting.
+
+Kernels get frames, arrays and numbers, allocate nothing and return numbers, so the counting that numba
+would do for every array at every call is switched off; with it the same code is about thirty times
+slower. What Python calls is optimised as a whole, and cached. What a kernel calls is linked into it
+first, and neither optimised nor turned to machine code by itself.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from numba import types
+from numba.core import event
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _wide(kind: Any) -> Any:
+    """Return the type that an argument is compiled for: a literal or short integer is an integer."""
+    kind = types.unliteral(kind)
+    if isinstance(kind, types.Integer) and kind is not types.uint64:
+        return types.int64
+    if isinstance(kind, types.Float):
+        return types.float64
+    if isinstance(kind, types.Array) and not kind.mutable:
+        return kind.copy(readonly=False)
+    return kind
+
+
+def _compiled(function: Callable[..., Any], compiler: str, **options: Any) -> Any:
+    """Return numba's dispatcher of a function, which gets its compiler once it compiles."""
+    njit: Any = numba.njit  # its types do not know _nrt
+    dispatcher = njit(error_model="numpy", _nrt=False, **options)(function)
+    either, anew = dispatcher.compile, dispatcher._compiler.compile
+
+    def compile_anew(kinds: Any, returned: Any) -> Any:
+        from onlinesrl.core.kernels import lowering
+
+        dispatcher._compiler.pipeline_class = getattr(lowering, compiler)
+        return anew(kinds, returned)
+
+    dispatcher.compile = lambda kinds: either(tuple(map(_wide, kinds)))
+    dispatcher._compiler.compile = compile_anew
+    return dispatcher
+
+
+@cache
+def _sources() -> tuple[tuple[str, int, int], ...]:
+    """Return name, time and size of all kernels' files: each may be a part of what is in the cache."""
+    package = Path(__file__).parents[2]
+    files = sorted(package.glob("*/kernels/*.py"))
+    return tuple((str(file), (at := file.stat()).st_mtime_ns, at.st_size) for file in files)
+
+
+def kernel(function: F) -> F:
+    """Compile a function of frames, arrays and numbers."""
+
+    @cache
+    def part() -> Any:
+        wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+        return _compiled(function, "PartCompiler", **wrappers)
+
+    compiled = _compiled(function, "KernelCompiler", cache=True)
+    stored, file = compiled._cache, compiled._cache._cache_file
+    file._source_stamp = file._source_stamp, _sources()
+    if hasattr(
+        stored, "_load_overload"
+    ):  # without what numba imports before, which compiling needs
+        stored.load_overload = stored._load_overload
+    compiled.get_call_template = lambda kinds, names: part().get_call_template(kinds, names)
+    compiled.get_overload = lambda signature: part().get_overload(signature)
+    result: F = compiled
+    return result
+
+
+def ready(function: Callable[..., Any], *arguments: Any) -> None:
+    """Compile a kernel for arguments such as these, or load it from the cache, without calling it."""
+    dispatcher: Any = function
+    dispatcher.compile(tuple(map(numba.typeof, arguments)))
+
+
+class _Once(event.Listener):
+    """Tells of the first compilation."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.tell = tell
+        self.told = False
+
+    def on_start(self, event: Any) -> None:
+        """Numba has found nothing in its cache and begins to compile."""
+        if not self.told:
+            self.told = True
+            self.tell("compiling the kernels, once: up to half a minute ...")
+
+    def on_end(self, event: Any) -> None:
+        """Numba has compiled a function."""
+
+
+@contextmanager
+def told_of_compiling(tell: Callable[[str], None]) -> Iterator[None]:
+    """Tell, once, when a function is compiled here: not when it is loaded from the cache."""
+    with event.install_listener("numba:compile", _Once(tell)):
+        yield

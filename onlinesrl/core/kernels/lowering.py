@@ -1,0 +1,184 @@
+"""How numba compiles what reads a frame, and what one kernel gives to another.
+
+Imported where something is compiled: it takes half of numba with it, which loading from the cache does
+not need.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import ir
+from llvmlite.binding import Linkage
+from numba import types
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import register_pass
+from numba.core.datamodel import models
+from numba.core.targetconfig import ConfigStack
+from numba.core.typed_passes import InlineOverloads, NativeLowering, NopythonRewrites
+from numba.core.typing.templates import AttributeTemplate
+from numba.core.untyped_passes import InlineClosureLikes
+from numba.extending import (
+    NativeValue,
+    infer_getattr,
+    lower_getattr_generic,
+    register_model,
+    unbox,
+)
+from numba.np.arrayobj import populate_array
+
+from onlinesrl.core.kernels.frames import FrameType
+
+WORD = ir.IntType(64)
+
+
+# frames ------------------------------------------------------------------------------------------
+
+
+@register_model(FrameType)
+class _Model(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: FrameType):
+        super().__init__(manager, kind, WORD.as_pointer())
+
+
+@infer_getattr
+class _Fields(AttributeTemplate):
+    key = FrameType
+
+    def generic_resolve(self, kind: Any, name: str) -> Any:  # type: ignore[override]
+        return kind.place[name][1] if name in kind.place else None
+
+
+@unbox(FrameType)
+def _unbox(kind: FrameType, frame: Any, c: Any) -> NativeValue:
+    address = c.pyapi.object_getattr_string(frame, "_address")
+    word = c.pyapi.long_as_longlong(address)
+    c.pyapi.decref(address)
+    return NativeValue(c.builder.inttoptr(word, WORD.as_pointer()))
+
+
+@lower_getattr_generic(FrameType)
+def _read(context: Any, builder: Any, kind: FrameType, table: Any, name: str) -> Any:
+    place, of = kind.place[name]
+
+    def word(at: int) -> Any:
+        loaded = builder.load(builder.gep(table, [WORD(at)]))
+        loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
+        return loaded
+
+    if isinstance(of, types.Array):
+        value = context.make_array(of)(context, builder)
+        shape = [word(place + 1 + d) for d in range(of.ndim)]
+        strides = [WORD(context.get_abi_sizeof(context.get_data_type(of.dtype)))]
+        for length in shape[:0:-1]:
+            strides.insert(0, builder.mul(strides[0], length))
+        data = builder.inttoptr(word(place), value.data.type)
+        populate_array(value, data, shape, strides, strides[-1], meminfo=None)
+        return value._getvalue()
+    if isinstance(of, FrameType):
+        return builder.inttoptr(word(place), WORD.as_pointer())
+    if isinstance(of, types.Float):
+        return builder.bitcast(word(place), ir.DoubleType())
+    return builder.trunc(word(place), ir.IntType(1)) if of == types.boolean else word(place)
+
+
+# parts of kernels --------------------------------------------------------------------------------
+
+
+class _Part(JITCodeLibrary):
+    """The code of a function as it is to be linked into kernels, without what it calls itself."""
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+
+    def finalize(self) -> None:
+        for function in self.get_defined_functions():
+            if function.linkage == Linkage.external:
+                function.linkage = "linkonce_odr"
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def _get_module_for_linking(self) -> Any:
+        self._ensure_finalized()
+        return self._final_module
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _Lower(NativeLowering):
+    """Lower to a ``_Part``, which is neither optimised nor turned to machine code by itself."""
+
+    _name = "onlinesrl_part"
+
+    def run_pass(self, state: Any) -> bool:
+        part = state.library = _Part(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.flags.no_compile = True
+        super().run_pass(state)
+        lowered = state["cr"]
+        key = part.__format__  # numba asks for a builtin, as a name for the function
+        linked = list(dict.fromkeys([part, *part._linking_libraries]))
+        state.targetctx.insert_user_function(key, lowered.fndesc, linked)
+        state["cr"] = lowered._replace(cfunc=key)
+        return True
+
+
+class PartCompiler(CompilerBase):
+    """Compiles functions for other kernels only."""
+
+    lower: type = _Lower
+
+    def define_pipelines(self) -> list[Any]:
+        """Return the usual passes but those for closures, array expressions and inlining."""
+        manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        manager.passes = [
+            (self.lower if step is NativeLowering else step, what)
+            for step, what in manager.passes
+            if step not in (InlineClosureLikes, InlineOverloads, NopythonRewrites)
+        ]
+        manager.finalize()
+        return [manager]
+
+
+class KernelCompiler(PartCompiler):
+    """Compiles what Python calls, and with it the parts."""
+
+    lower = NativeLowering
+
+    def compile_extra(self, function: Any) -> Any:
+        """Compile a function."""
+        with _hurried():
+            return super().compile_extra(function)
+
+
+_KNOWN: dict[tuple[Any, ...], Any] = {}
+
+
+@contextmanager
+def _hurried() -> Iterator[None]:
+    """Make numba quicker: a kernel is many functions, all alike, which are millions of objects.
+
+    Nothing is collected meanwhile, and a builtin function is asked once what it returns for some types.
+    """
+    builtin: Any = types.functions.BaseFunction
+    resolve = builtin.get_call_type
+
+    def resolve_once(function: Any, context: Any, args: Any, named: Any) -> Any:
+        flags = ConfigStack.top_or_none()
+        how = flags.nrt, flags.error_model, frozenset(flags.fastmath.flags)
+        asked = function, tuple(args), *dict(named).items(), how
+        if asked not in _KNOWN:
+            _KNOWN[asked] = resolve(function, context, args, named)
+        return _KNOWN[asked]
+
+    collecting = gc.isenabled()
+    gc.disable()
+    builtin.get_call_type = resolve_once
+    try:
+        yield
+    finally:
+        builtin.get_call_type = resolve
+        if collecting:
+            gc.enable()

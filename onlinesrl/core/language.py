@@ -1,0 +1,77 @@
+"""What a run asks of a language of models: Markov logic's is ``mln.language``, PSL's ``psl.language``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from onlinesrl.core.learner import Learner
+    from onlinesrl.core.row import Row
+    from onlinesrl.logic.background import Background
+    from onlinesrl.run.schema import Config
+
+Program: TypeAlias = Any
+"""A model as its language has it; it knows the ``predicates`` by name."""
+
+
+class Language(Protocol):
+    """How models and weights are read, and what learns them."""
+
+    name: str
+    suffix: str
+    """Of files of models and of weights."""
+    foreign: tuple[tuple[str, ...], ...]
+    """The keys of a configuration that say nothing of such a model."""
+    true_facts: bool
+    """Whether background facts must be true, and have no other value."""
+
+    def load(self, path: Path, dialect: str) -> Program:
+        """Read a model or a file of weights. Raises ModelError."""
+        ...
+
+    def check_trained(self, path: Path, program: Program) -> None:
+        """Raise ModelError where a file of weights lacks some."""
+        ...
+
+    def argument_types(self, program: Program, predicate: str) -> Sequence[str | None]:
+        """Return the types of a predicate's arguments; None for one that has none."""
+        ...
+
+    def learner(
+        self,
+        config: Config,
+        program: Program,
+        by: tuple[str, int] | None,
+        margins: bool,
+        facts: Background,
+    ) -> Learner:
+        """Return what learns the weights of a model."""
+        ...
+
+    def rows_of_file(self, path: Path) -> Iterator[Row]:
+        """Yield the weights in a file of weights."""
+        ...
+
+    def rows_of_checkpoint(
+        self, name: str, header: Mapping[str, Any], arrays: Mapping[str, Any]
+    ) -> Iterator[Row]:
+        """Yield the weights in a checkpoint, whose model is called ``name``."""
+        ...
+
+
+_MODULES = {".mln": "onlinesrl.mln.language", ".psl": "onlinesrl.psl.language"}
+"""Where the languages are, by the suffix of their files: one line a language."""
+
+
+def language_of(suffix: str) -> Language:
+    """Return the language of files with a suffix; of unknown ones Markov logic."""
+    language: Language = import_module(_MODULES.get(suffix, _MODULES[".mln"])).LANGUAGE
+    return language
+
+
+def languages() -> tuple[Language, ...]:
+    """Return all languages."""
+    return tuple(map(language_of, _MODULES))

@@ -1,0 +1,241 @@
+"""What learners share: their settings, what they say of an example, and what a run asks of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from onlinesrl.core.arrays import Ints
+from onlinesrl.core.confusion import Confusion, Pair
+from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.example import Atoms, Constant, Example, ValuedAtom
+from onlinesrl.core.ranking import Ranking
+from onlinesrl.core.slowest import Slowest
+from onlinesrl.core.update import Update
+
+
+class Prediction(msgspec.Struct, omit_defaults=True):
+    """One line of predictions.jsonl.
+
+    ``predicted`` has the true atoms of a Markov logic example, and every target of a PSL one with its
+    value; ``hamming`` counts the wrong ones, of values those on the wrong side of 1/2; ``l1`` is the
+    sum of |value - true value| over the targets. ``marginals`` has every open atom with its probability,
+    where these were asked for: predicted is the likeliest value of each atom, or group, by itself.
+    Where they were sampled, ``r_hat`` is the largest of an atom, ``ess`` the least effective sample size.
+    """
+
+    id: Constant
+    predicted: Mapping[str, Sequence[list[Constant] | ValuedAtom]]
+    score: float
+    certified: bool
+    group: str | None = None
+    hamming: int | None = None
+    margin: float | None = None
+    l1: float | None = None
+    marginals: Mapping[str, Sequence[ValuedAtom]] | None = None
+    r_hat: float | None = None
+    ess: float | None = None
+
+
+class Outcome(msgspec.Struct):
+    """What became of one example: its prediction, or the reason why it is bad.
+
+    ``unsolved``: it is put aside because a search ended at its limit, not for what it says.
+    """
+
+    prediction: Prediction | None
+    error: str | None = None
+    unsolved: bool = False
+
+
+class Answered(NamedTuple):
+    """An example whose truth has come, after its prediction was given out: that one is scored."""
+
+    example: Example
+    prediction: Prediction
+
+
+Item: TypeAlias = Example | ExampleError | Answered
+"""What a learner takes; an ExampleError stands for a bad example."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Whole-number counts over a batch, for the metrics."""
+
+    counts: Ints  # [7], metrics.HITS .. EXACT
+    labelled: int
+    predicted: int  # now, and not before: the examples that are no Answered ones
+    certified: int
+    audited: int
+    unsolved: int  # a search ended at its limit, whether the example was put aside or not
+    routes: Mapping[str, int]
+    by_class: Mapping[str, Ints]  # hits, false alarms, misses
+    errors: Mapping[str, int]  # the bad ones, by ExampleError's kinds
+    l1: int | None = None  # in units of metrics.UNIT; None for Markov logic
+    predicates: Mapping[str, Ints] = field(default_factory=dict)  # as by_class
+    ranking: Mapping[str, Ranking] = field(default_factory=dict)  # of scores, by predicate
+    pairs: Mapping[Pair, int] | None = field(default_factory=dict)  # see confusion.pairs
+    skipped: int = 0  # ground rules left out: they reach an atom neither observed nor a target
+
+    def __add__(self, other: Tally) -> Tally:
+        """Return the counts over both batches."""
+        confusion = Confusion()
+        confusion.add(self.pairs)
+        confusion.add(other.pairs)
+        ranking = {name: Ranking() for name in {**self.ranking, **other.ranking}}
+        for each in (self.ranking, other.ranking):
+            for name, counts in each.items():
+                ranking[name].merge(counts)
+        return Tally(
+            counts=self.counts + other.counts,
+            labelled=self.labelled + other.labelled,
+            predicted=self.predicted + other.predicted,
+            certified=self.certified + other.certified,
+            audited=self.audited + other.audited,
+            unsolved=self.unsolved + other.unsolved,
+            routes=_sums(self.routes, other.routes),
+            by_class=_sums(self.by_class, other.by_class),
+            errors=_sums(self.errors, other.errors),
+            l1=None if self.l1 is None else self.l1 + (other.l1 or 0),
+            predicates=_sums(self.predicates, other.predicates),
+            ranking=ranking,
+            pairs=confusion.counts,
+            skipped=self.skipped + other.skipped,
+        )
+
+
+def _sums(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sums by name, in the order in which names were met."""
+    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
+
+
+class WeightEntry(Protocol):
+    """One weight by name: the text of its rule, the constants of its instance, its averaged value."""
+
+    @property
+    def text(self) -> str:
+        """The rule."""
+        ...
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The constants of a template's instance; none where the rule has one weight."""
+        ...
+
+    @property
+    def instance(self) -> str:
+        """The key with the names of the template's variables, ``w = learning``."""
+        ...
+
+    @property
+    def weight(self) -> float:
+        """The averaged weight."""
+        ...
+
+    @property
+    def uses(self) -> int:
+        """The number of updates that the weight took part in."""
+        ...
+
+
+E = TypeVar("E", bound=WeightEntry)
+
+
+def heaviest(entries: Iterable[E]) -> list[E]:
+    """Return the weights by |averaged weight| times the updates they took part in, largest first.
+
+    Weights that are zero and were never updated say nothing and are left out.
+    """
+    known = [e for e in entries if e.uses or e.weight != 0.0]
+    return sorted(known, key=lambda e: -abs(e.weight) * max(1, e.uses))
+
+
+class Weights(Protocol):
+    """What a run asks of the weights; the length is how many there are."""
+
+    dropped: int
+
+    def __len__(self) -> int: ...
+
+    @property
+    def updates(self) -> int:
+        """The number of updates so far."""
+        ...
+
+    def entries(self) -> Iterator[WeightEntry]:
+        """Yield every weight by name, in a fixed order."""
+        ...
+
+
+class Learner(Protocol):
+    """What a run asks of a learner: Markov logic's is ``online``, PSL's is ``psl_learner``."""
+
+    update: Update
+    slowest: Slowest
+    valued: ClassVar[bool]
+    """Whether predictions are values between false and true."""
+
+    @property
+    def weights(self) -> Weights:
+        """The weights."""
+        ...
+
+    @property
+    def model_text(self) -> str:
+        """The model as text that reads back as the same."""
+        ...
+
+    def describe(self) -> str:
+        """Say how large the model is."""
+        ...
+
+    def compile(self) -> float:
+        """Compile the kernels, or load them from the cache; returns the seconds it took."""
+        ...
+
+    def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:
+        """Predict, and learn from, each example in turn; one that is Answered is not predicted again.
+
+        The outcomes are fewer than the items where a signal asked to stop: nothing was learned from the
+        others (``interrupt``).
+        """
+        ...
+
+    def predict(self, items: Sequence[Item]) -> list[Outcome]:
+        """Predict between two steps; learning goes on as if nothing had been asked."""
+        ...
+
+    def certificate(self) -> dict[str, float | None]:
+        """Return the mean loss, the dual value and the bound on the regret, as far as known."""
+        ...
+
+    def start(self, program: Any) -> list[str]:
+        """Set starting weights from a file of weights; returns what the model has no place for."""
+        ...
+
+    def weights_text(self, averaged: str, by: str) -> str:
+        """Return a file of weights: a program in the language of the model.
+
+        ``averaged`` says what the weights are, ``by`` who wrote them.
+        """
+        ...
+
+    def advice(self, examples: Sequence[Example]) -> list[str]:
+        """Say what of some examples is mostly a mistake, or costs much."""
+        ...
+
+    def words(self, evidence: Atoms) -> dict[str, str]:
+        """Say what constants of an example stand for, where they only number things."""
+        ...
+
+    def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return header and arrays of a checkpoint."""
+        ...
+
+    def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Go on from what ``save`` returned, bit for bit."""
+        ...

@@ -1,0 +1,193 @@
+"""Metrics as accumulators of whole numbers: exact, mergeable, and kept in the checkpoint.
+
+F1 is micro over query atoms, and for each value of a chosen argument, with their mean as macro F1;
+accuracy is the share of units (groups of open atoms) that are wholly right; the Hamming loss is the
+mean number of wrong atoms an example. Of values in [0, 1], those above 1/2 count as true, each atom is
+a unit, and ``mae`` is the mean of |value - true value| over the atoms. Where atoms have scores (values,
+or probabilities) their ranking is measured, too: see ``ranking``. All are prequential where the example
+is learned from next.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from onlinesrl.core.confusion import Confusion
+from onlinesrl.core.ranking import Ranking
+
+HITS, FALSE_ALARMS, MISSES, UNITS, RIGHT_UNITS, HAMMING, EXACT = range(7)
+UNIT = 1_000_000
+"""Values in [0, 1] are counted in millionths."""
+
+
+def f1(hits: int, false_alarms: int, misses: int) -> float | None:
+    """Return the harmonic mean of precision and recall; None where there was nothing to find or say."""
+    total = 2 * hits + false_alarms + misses
+    return 2 * hits / total if total else None
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+@dataclass
+class Counts:
+    """What the scores are made of, summed over labelled examples."""
+
+    labelled: int = 0
+    atoms: list[int] = field(default_factory=lambda: [0] * 7)
+    l1: int | None = None
+
+    def add(self, labelled: int, atoms: Sequence[int], l1: int | None = None) -> None:
+        """Add a batch's counts, [7], and where atoms have values their L1 loss, in units of UNIT."""
+        self.labelled += labelled
+        self.atoms = [a + int(b) for a, b in zip(self.atoms, atoms, strict=True)]
+        if l1 is not None:
+            self.l1 = (self.l1 or 0) + l1
+
+    def scores(self) -> dict[str, Any]:
+        """Return precision, recall, F1, accuracy, exact share, Hamming loss and mean absolute error."""
+        hits, false_alarms, misses, units, right, wrong, exact = self.atoms
+        return {
+            "f1": f1(hits, false_alarms, misses),
+            "precision": _ratio(hits, hits + false_alarms),
+            "recall": _ratio(hits, hits + misses),
+            "accuracy": _ratio(right, units),
+            "exact": _ratio(exact, self.labelled),
+            "hamming": _ratio(wrong, self.labelled),
+            **({"mae": _ratio(self.l1, units * UNIT)} if self.l1 is not None else {}),
+        }
+
+    def save(self) -> dict[str, Any]:
+        """Return the counts as JSON can hold them."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+@dataclass
+class Metrics:
+    """The accumulators of a run, and of the window since the last line of metrics."""
+
+    examples: int = 0
+    steps: int = 0
+    """Examples, and truths that came later, each of which is another step of the learner."""
+    bad: int = 0
+    unlabelled: int = 0
+    certified: int = 0
+    tombstones: int = 0
+    audited: int = 0
+    unsolved: int = 0
+    skipped: int = 0
+    reported: int = 0
+    total: Counts = field(default_factory=Counts)
+    window: Counts = field(default_factory=Counts)
+    routes: dict[str, int] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
+    by: dict[str, list[int]] = field(default_factory=dict)
+    predicates: dict[str, list[int]] = field(default_factory=dict)
+    ranking: dict[str, Ranking] = field(default_factory=dict)
+    confusion: Confusion = field(default_factory=Confusion)
+
+    def add(self, tally: Any, examples: int, labels: int = 0) -> None:
+        """Add a batch of so many examples and late truths; ``tally`` (learn.learner.Tally) is of both."""
+        self.examples += examples
+        self.steps += examples + labels
+        self.bad += sum(tally.errors.values())
+        self.unlabelled += tally.predicted - tally.labelled
+        self.certified += tally.certified
+        self.audited += tally.audited
+        self.unsolved += tally.unsolved
+        self.skipped += tally.skipped
+        self.total.add(tally.labelled, tally.counts, tally.l1)
+        self.window.add(tally.labelled, tally.counts, tally.l1)
+        for route, n in tally.routes.items():
+            self.routes[route] = self.routes.get(route, 0) + n
+        if tally.errors:
+            errors = Counter(self.errors) + Counter(tally.errors)
+            self.errors = dict(sorted(errors.items()))
+        for all_counts, more in ((self.by, tally.by_class), (self.predicates, tally.predicates)):
+            for name, counts in more.items():
+                old = all_counts.get(name, [0, 0, 0])
+                all_counts[name] = [a + int(b) for a, b in zip(old, counts, strict=True)]
+        for name, ranking in tally.ranking.items():
+            self.ranking.setdefault(name, Ranking()).merge(ranking)
+        self.confusion.add(tally.pairs)
+
+    def refuse(self, kind: str) -> None:
+        """Count an example that was good as a bad one as well."""
+        self.bad += 1
+        self.errors = dict(sorted((self.errors | {kind: self.errors.get(kind, 0) + 1}).items()))
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return one line of metrics.jsonl, but for what the learner adds."""
+        by = {name: _class_scores(*counts) for name, counts in sorted(self.by.items())}
+        values = [scores["f1"] for scores in by.values() if scores["f1"] is not None]
+        return {
+            "examples": self.examples,
+            "labelled": self.total.labelled,
+            "bad": self.bad,
+            "errors": self.errors,
+            **self.total.scores(),
+            "macro_f1": sum(values) / len(values) if values else None,
+            "by": by,
+            **({"confusion": self.confusion.table()} if by else {}),
+            "predicates": self._by_predicate(),
+            **self._ranked(),
+            "routes": {route: n for route, n in self.routes.items() if n},
+            "certified": self.certified,
+            "audited": self.audited,
+            **({"tombstones": self.tombstones} if self.tombstones else {}),
+            "unsolved": self.unsolved,
+            **({"skipped": self.skipped} if self.skipped else {}),
+            "window": {"examples": self.window.labelled, **self.window.scores()},
+        }
+
+    def _by_predicate(self) -> dict[str, Any]:
+        """Return the scores of each query predicate's atoms."""
+        return {
+            name: _class_scores(*counts)
+            | (self.ranking[name].measures() if name in self.ranking else {})
+            for name, counts in sorted(self.predicates.items())
+        }
+
+    def _ranked(self) -> dict[str, float | None]:
+        """Return the measures of all atoms' ranking; nothing where they have no scores."""
+        whole = Ranking()
+        for ranking in self.ranking.values():
+            whole.merge(ranking)
+        return whole.measures() if self.ranking else {}
+
+    def next_window(self) -> None:
+        """Begin a new window: a line has been written."""
+        self.reported = self.steps
+        self.window = Counts()
+
+    def save(self) -> dict[str, Any]:
+        """Return the accumulators as JSON can hold them."""
+        values = dict(vars(self))
+        for name in ("total", "window"):
+            values[name] = values[name].save()
+        values["ranking"] = {name: each.save() for name, each in self.ranking.items()}
+        values["confusion"] = self.confusion.save()
+        return values
+
+    @classmethod
+    def restore(cls, saved: Mapping[str, Any]) -> Metrics:
+        """Return the accumulators that ``save`` wrote."""
+        values = dict(saved)
+        for name in ("total", "window"):
+            values[name] = Counts(**values[name])
+        values["ranking"] = {n: Ranking.restore(r) for n, r in values["ranking"].items()}
+        values["confusion"] = Confusion.restore(values["confusion"])
+        return cls(**values)
+
+
+def _class_scores(hits: int, false_alarms: int, misses: int) -> dict[str, Any]:
+    return {
+        "f1": f1(hits, false_alarms, misses),
+        "precision": _ratio(hits, hits + false_alarms),
+        "recall": _ratio(hits, hits + misses),
+        "support": hits + misses,
+    }

@@ -1,0 +1,91 @@
+"""The online updates, each as the step it makes (Huynh & Mooney 2010, Algorithm 3), and all by name."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field
+
+from onlinesrl.core.adagrad import AdaGradCda
+from onlinesrl.core.section import kind_of, sections_of, standard
+from onlinesrl.core.update import Update
+from onlinesrl.core.values import Positive
+
+
+class Cda1(Update):
+    """Coordinate dual ascent, regularised once."""
+
+    update: Literal["cda1"] = "cda1"
+    loss: Literal["ml", "pl"] = "ml"
+
+    def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
+        """See ``Update.step``."""
+        loss = max(0.0, margin - dot)
+        step = min(1.0 / self.sigma, loss / norm)
+        return step, self.sigma * step
+
+
+class Cda2(Update):
+    """Coordinate dual ascent, regularised at every step."""
+
+    update: Literal["cda2"] = "cda2"
+    loss: Literal["ml", "pl"] = "ml"
+    shrinks = True
+
+    def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
+        """See ``Update.step``."""
+        loss = max(0.0, margin - dot / t)  # (t-1)/t <w_t, Delta> = <u_t, Delta> / t
+        step = min(1.0 / (self.sigma * t), loss / norm)
+        return t * step, self.sigma * t * step
+
+
+class Mira(Update):
+    """The 1-best margin infused relaxed algorithm (Crammer et al. 2005)."""
+
+    update: Literal["mira"] = "mira"
+    loss: Literal["pl"] = "pl"
+    dual = False
+
+    def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
+        """See ``Update.step``."""
+        return max(0.0, margin - dot) / norm, 0.0
+
+
+class Subgradient(Update):
+    """The subgradient method with the step 1 / (sigma t) (Ratliff, Bagnell & Zinkevich 2007)."""
+
+    update: Literal["subgradient"] = "subgradient"
+    loss: Literal["ml"] = "ml"
+    shrinks = True
+
+    def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
+        """See ``Update.step``."""
+        return 1.0 / self.sigma, 1.0
+
+
+class Perceptron(Update):
+    """The structured perceptron (Collins 2002)."""
+
+    update: Literal["perceptron"] = "perceptron"
+    loss: Literal["pl"] = "pl"
+    eta: Positive = 1.0
+    """the size of a step."""
+    dual = False
+
+    def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
+        """See ``Update.step``."""
+        return self.eta, 0.0
+
+
+AnyUpdate: TypeAlias = Annotated[
+    Cda1  # one line an update
+    | Cda2
+    | Mira
+    | Subgradient
+    | Perceptron
+    | AdaGradCda,
+    Field(discriminator="update"),
+    BeforeValidator(standard("update", "cda2")),
+]
+UPDATES: dict[str, type[Any]] = {kind_of(each): each for each in sections_of(AnyUpdate)}
+"""The updates by name."""

@@ -1,1 +1,0 @@
-"""Grounding: a rule is compiled once into a plan, and the plan run in every world."""

@@ -1,1 +1,0 @@
-"""MAP engines: what maximises the score of a ground model."""

@@ -1,1 +1,0 @@
-"""Functions of arrays, compiled by numba, and nothing else."""

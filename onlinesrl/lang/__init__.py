@@ -1,1 +1,0 @@
-"""Reading the languages: Markov logic files into programs, clauses, and databases."""

@@ -1,1 +1,0 @@
-"""Learning = rival x update, over sparse averaged weights."""

@@ -1,0 +1,1 @@
+"""What both languages share: formulas, clauses, spelling, files of rules and databases."""

@@ -1,0 +1,76 @@
+"""Facts that every example has, as if each brought its own copy of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.example import Atoms, Example, ValuedAtom, show_ground_atom
+from onlinesrl.logic.database import GroundAtom
+
+
+class Background:
+    """Atoms that stand in the evidence of every example, before its own of the predicate.
+
+    ``values`` has their values by predicate and constants.
+    """
+
+    def __init__(self, atoms: Sequence[GroundAtom] = ()):
+        self.values: dict[str, dict[tuple[str, ...], float]] = {}
+        for name, args, value, _ in atoms:
+            assert value is not None
+            self.values.setdefault(name, {})[args] = float(value)
+        self.atoms: Atoms = {
+            name: [
+                [*args] if value == 1.0 else ValuedAtom([*args], value)
+                for args, value in of.items()
+            ]
+            for name, of in self.values.items()
+        }
+
+    def __bool__(self) -> bool:
+        return bool(self.atoms)
+
+    def beside(self, example: Example, of: Collection[str] | None = None) -> Example:
+        """Return an example with these facts in its evidence, or those ``of`` some predicates.
+
+        Raises ExampleError where its evidence says otherwise.
+        """
+        if not self.atoms:
+            return example
+        self._check(example.evidence)
+        names = self.atoms if of is None else [name for name in self.atoms if name in of]
+        evidence: Atoms = dict(example.evidence)
+        for name in names:
+            evidence[name] = [*self.atoms[name], *evidence.get(name, ())]
+        return replace(example, evidence=evidence)
+
+    def _check(self, evidence: Atoms) -> None:
+        for name, key, value in _valued(evidence, self.values):
+            known = self.values[name].get(key, value)
+            if known != value:
+                atom = show_ground_atom(name, key)
+                raise ExampleError(
+                    f"contradiction: the evidence says {_said(value)} of {atom}, and "
+                    f"source.background {_said(known)}",
+                    "contradiction",
+                )
+
+
+def _valued(
+    evidence: Atoms, values: Mapping[str, Mapping[tuple[str, ...], float]]
+) -> Iterator[tuple[str, tuple[str, ...], float]]:
+    """Yield the atoms of evidence that may say something else than facts do, with their values."""
+    for name, rows in evidence.items():
+        soft = any(value != 1.0 for value in values.get(name, {}).values())
+        for row in rows if name in values else ():
+            if isinstance(row, ValuedAtom):
+                yield name, tuple(map(str, row.args)), row.value
+            elif soft:
+                yield name, tuple(map(str, row)), 1.0
+
+
+def _said(value: float) -> str:
+    return {0.0: "false", 1.0: "true"}.get(value, f"{value:g}")

@@ -1,0 +1,36 @@
+"""How large a statement of a model may be. What is larger is refused with its place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onlinesrl.logic.parsing import position
+from onlinesrl.logic.source import Source
+
+if TYPE_CHECKING:
+    from lark import Token, Tree
+
+MAX_DEPTH = 100
+"""So many connectives, functions and operators may be nested; parentheses do not count."""
+
+MAX_NAMES = 2000
+"""So many names and constants may a formula have."""
+
+
+def check_bounds(statement: Tree[Token], source: Source) -> None:
+    """Raise the source's error where a statement is nested too deeply, or too long."""
+    names, waiting = 0, [(statement, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        if depth > MAX_DEPTH:
+            raise source.error(
+                f"this is nested more than {MAX_DEPTH} deep",
+                position(node),
+                "write it in several rules; a chain of `=>` or of `+` is nested, too",
+            )
+        inner = [(each, depth + 1) for each in node.children if not isinstance(each, str)]
+        names += len(node.children) - len(inner)
+        waiting += reversed(inner)
+    if names > MAX_NAMES:
+        message = f"this has {names} names and constants, and a formula at most {MAX_NAMES}"
+        raise source.error(message, position(statement), "write it in several rules")

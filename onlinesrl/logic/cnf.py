@@ -1,0 +1,299 @@
+"""Conjunctive normal form: formulas to disjunctions of literals, comparisons and existential parts.
+
+Negations are pushed in. What is universally quantified becomes an ordinary variable, what is
+existentially quantified a disjunction of conjunctions, each over bindings of its own.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, count, product
+from math import prod
+from typing import TypeAlias
+
+from onlinesrl.logic.ast import (
+    And,
+    Atom,
+    Compare,
+    Constant,
+    Equal,
+    Exists,
+    Forall,
+    Formula,
+    Iff,
+    Implies,
+    Leaf,
+    Not,
+    Or,
+    Term,
+    Variable,
+    bound_variables,
+    leaves,
+    replace_leaves,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """An atom or its negation."""
+
+    positive: bool
+    atom: Atom
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """``left op right`` or its negation, where ``op`` is one of ``= < <= > >=``."""
+
+    positive: bool
+    op: str
+    left: Term
+    right: Term
+
+
+@dataclass(frozen=True, slots=True)
+class Some:
+    """There are ``variables``, one or more, for which all of ``parts`` hold."""
+
+    variables: tuple[str, ...]
+    parts: tuple[Literal | Compared, ...]
+
+
+_ORDER: dict[str, Callable[[int, int], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+MAX_LITERALS = 20_000
+"""So many literals may the conjunctive normal form of a formula have."""
+
+Disjunct: TypeAlias = Literal | Compared | Some
+Disjunction: TypeAlias = tuple[Disjunct, ...]
+
+
+def disjunctions(formula: Formula) -> list[Disjunction]:
+    """Return the conjunctive normal form, without tautologies and repetitions.
+
+    In each disjunction the variables of existential parts differ from all others. Raises
+    ValueError for a universal quantifier inside an existential one, and where the normal form, or
+    that of a part, would have more than `MAX_LITERALS`.
+    """
+    return [_apart(part) for part in _distinct(_conjuncts(formula, True))]
+
+
+def negated(disjunct: Disjunct) -> Literal | Compared:
+    """Return the negation of a literal or comparison."""
+    match disjunct:
+        case Literal(positive, atom):
+            return Literal(not positive, atom)
+        case Compared(positive, op, left, right):
+            return Compared(not positive, op, left, right)
+        case Some():
+            raise ValueError("a universal quantifier inside an existential one is not supported")
+
+
+def simplified(part: Disjunction) -> Disjunction | None:
+    """Remove false and repeated disjuncts; None if the disjunction is true in every state."""
+    kept: dict[tuple[bool, Hashable], Disjunct] = {}
+    for disjunct in part:
+        truth = _truth(disjunct)
+        positive, content = _sense(disjunct)
+        if truth is True or (not positive, content) in kept:
+            return None
+        if truth is None:
+            kept.setdefault((positive, content), disjunct)
+    if any(_excluded_middle(each, kept.values()) for each in kept.values()):
+        return None
+    return tuple(kept.values())
+
+
+def _excluded_middle(disjunct: Disjunct, part: Collection[Disjunct]) -> bool:
+    """Tell whether a disjunction says that what a disjunct asks for is, or is not, there."""
+    return isinstance(disjunct, Some) and all(negated(each) in part for each in disjunct.parts)
+
+
+def variables(disjunct: Disjunct) -> Iterator[str]:
+    """Yield the free variables of a disjunct."""
+    if isinstance(disjunct, Some):
+        inner = chain.from_iterable(map(variables, disjunct.parts))
+        yield from (name for name in inner if name not in disjunct.variables)
+        return
+    terms = (
+        disjunct.atom.terms if isinstance(disjunct, Literal) else (disjunct.left, disjunct.right)
+    )
+    for leaf in chain.from_iterable(map(leaves, terms)):
+        if isinstance(leaf, Variable):
+            yield leaf.name
+
+
+def misplaced_universal(formula: Formula, inside: bool = False) -> int | None:
+    """Return which quantifier, counted from left to right, is universal inside an existential one.
+
+    ``inside``: the whole formula is in the scope of an existential quantifier.
+    """
+    found = enumerate(_quantifiers(formula, True, inside))
+    return next((index for index, misplaced in found if misplaced), None)
+
+
+def _quantifiers(formula: Formula, positive: bool | None, inside: bool) -> Iterator[bool]:
+    """Yield for each quantifier whether it is misplaced; ``positive`` is None for both signs."""
+    match formula:
+        case Exists(_, body) | Forall(_, body):
+            existential = positive is not None and isinstance(formula, Exists) == positive
+            yield inside and not existential
+            yield from _quantifiers(body, positive, inside or existential or positive is None)
+        case Not(operand):
+            yield from _quantifiers(operand, _flipped(positive), inside)
+        case Implies(left, right):
+            yield from _quantifiers(left, _flipped(positive), inside)
+            yield from _quantifiers(right, positive, inside)
+        case And(operands) | Or(operands):
+            for operand in operands:
+                yield from _quantifiers(operand, positive, inside)
+        case Iff(left, right):
+            yield from _quantifiers(left, None, inside)
+            yield from _quantifiers(right, None, inside)
+
+
+def _flipped(positive: bool | None) -> bool | None:
+    return None if positive is None else not positive
+
+
+def _conjuncts(formula: Formula, positive: bool) -> list[Disjunction]:
+    """Return the conjunctive normal form of a formula, or of its negation, unsimplified."""
+    parts: list[Disjunction]
+    match formula:
+        case Atom():
+            parts = [(Literal(positive, formula),)]
+        case Equal(left, right):
+            parts = [(Compared(positive, "=", left, right),)]
+        case Compare(op, left, right):
+            parts = [(Compared(positive, op, left, right),)]
+        case Not(operand):
+            parts = _conjuncts(operand, not positive)
+        case Exists(_, body) | Forall(_, body):
+            existential = isinstance(formula, Exists) == positive
+            parts = _existential(formula, positive) if existential else _conjuncts(body, positive)
+        case Implies(first, second):
+            parts = _conjuncts(Or((Not(first), second)), positive)
+        case Iff(first, second):
+            parts = _conjuncts(And((Implies(first, second), Implies(second, first))), positive)
+        case And(operands) | Or(operands):
+            inner = [_conjuncts(operand, positive) for operand in operands]
+            joined = isinstance(formula, And) == positive
+            parts = _all_of(inner) if joined else _one_of(inner)
+    return parts
+
+
+def _all_of(conjunctions: Sequence[Sequence[Disjunction]]) -> list[Disjunction]:
+    """Return the conjunctive normal form of a conjunction of these."""
+    _check_literals(sum(len(part) for parts in conjunctions for part in parts))
+    return list(chain(*conjunctions))
+
+
+def _one_of(conjunctions: Sequence[Sequence[Disjunction]]) -> list[Disjunction]:
+    """Return the conjunctive normal form of a disjunction of these."""
+    number = prod(map(len, conjunctions))
+    if number:
+        shares = (number // len(parts) * sum(map(len, parts)) for parts in conjunctions)
+        _check_literals(max(number, sum(shares)))
+    return [tuple(chain(*choice)) for choice in product(*conjunctions)]
+
+
+def _check_literals(number: int) -> None:
+    if number > MAX_LITERALS:
+        raise ValueError(
+            f"there are more than {MAX_LITERALS:,} literals in the conjunctive normal form"
+        )
+
+
+def _existential(formula: Exists | Forall, positive: bool) -> list[Disjunction]:
+    """Return ``EXIST variables body`` as disjunctions.
+
+    The disjuncts are the negated clauses of the negated body; existential quantifiers in it are
+    universal there, so that their variables come out with the others. A conjunction without any
+    of these variables is distributed.
+    """
+    bound = tuple(dict.fromkeys(bound_variables(formula)))
+    choices = []
+    for part in _distinct(_conjuncts(formula.body, not positive)):
+        used = {name for each in part for name in variables(each)}
+        own = tuple(name for name in bound if name in used)
+        parts = tuple(map(negated, part))
+        choices.append([(Some(own, parts),)] if own else [(each,) for each in parts])
+    return _one_of(choices)
+
+
+def _distinct(parts: Iterable[Disjunction]) -> list[Disjunction]:
+    """Simplify disjunctions, and leave out tautologies and repetitions."""
+    distinct: dict[Hashable, Disjunction] = {}
+    for part in map(simplified, parts):
+        if part is not None:
+            distinct.setdefault(frozenset(map(_sense, part)), part)
+    return list(distinct.values())
+
+
+def _sense(disjunct: Disjunct) -> tuple[bool, Hashable]:
+    """Return whether a disjunct is positive, and what it affirms or denies."""
+    match disjunct:
+        case Literal(positive, atom):
+            return positive, atom
+        case Compared(positive, "=", left, right):
+            return positive, frozenset((left, right))
+        case Compared(positive, op, left, right):
+            return positive, (op, left, right)
+        case Some():
+            return True, disjunct
+
+
+def _truth(disjunct: Disjunct) -> bool | None:
+    """Return the truth value of a comparison that has the same one in every grounding."""
+    if not isinstance(disjunct, Compared):
+        return None
+    left, right, op = disjunct.left, disjunct.right, disjunct.op
+    if left == right:
+        return (op in {"=", "<=", ">="}) == disjunct.positive
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        if op == "=":
+            return not disjunct.positive
+        return _ORDER[op](int(left.name), int(right.name)) == disjunct.positive
+    return None
+
+
+def _apart(part: Disjunction) -> Disjunction:
+    """Rename variables of existential parts that are free elsewhere in the disjunction."""
+    free = {name for disjunct in part for name in variables(disjunct)}
+    return tuple(
+        _renamed(each, free) if isinstance(each, Some) and free & {*each.variables} else each
+        for each in part
+    )
+
+
+def _renamed(some: Some, free: set[str]) -> Some:
+    taken = {*free, *some.variables}
+    names: dict[str, str] = {}
+    for name in some.variables:
+        if name in free:
+            new = map(f"{name}{{}}".format, count(1))
+            names[name] = next(each for each in new if each not in taken)
+            taken.add(names[name])
+
+    def replaced(leaf: Leaf) -> Leaf:
+        renamed = isinstance(leaf, Variable) and leaf.name in names
+        return Variable(names[leaf.name]) if renamed else leaf
+
+    own = tuple(names.get(name, name) for name in some.variables)
+    return Some(own, tuple(_replaced(part, replaced) for part in some.parts))
+
+
+def _replaced(part: Literal | Compared, new: Callable[[Leaf], Leaf]) -> Literal | Compared:
+    match part:
+        case Literal(positive, Atom(predicate, terms)):
+            atom = Atom(predicate, tuple(replace_leaves(term, new) for term in terms))
+            return Literal(positive, atom)
+        case Compared(positive, op, left, right):
+            return Compared(positive, op, replace_leaves(left, new), replace_leaves(right, new))

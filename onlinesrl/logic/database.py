@@ -1,0 +1,262 @@
+"""Databases (.db files): the ground atoms of one world."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeAlias
+
+from onlinesrl.core.errors import DatabaseError, LocatedError
+from onlinesrl.logic.ast import Position, Predicate
+from onlinesrl.logic.dialect import ALCHEMY, Dialect
+from onlinesrl.logic.source import Source, read_text, source
+from onlinesrl.logic.text import NAME, unquote
+
+_LETTER = r"[A-Za-z0-9_'\-]"
+_NUMBER = r"[+\-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+\-]?[0-9]+)?"
+_SEPARATOR = re.compile(r"^[ \t]*---[ \t]*$", re.MULTILINE)
+
+
+class Declarations(Protocol):
+    """What a program of either language says of its predicates: of one of PSL's the arity."""
+
+    @property
+    def predicates(self) -> Mapping[str, Predicate | int]:
+        """The predicates by name."""
+        ...
+
+    @property
+    def functions(self) -> Collection[str]:
+        """The names of the functions."""
+        ...
+
+
+class _Syntax(NamedTuple):
+    """The patterns of a dialect's databases."""
+
+    atom: re.Pattern[str]
+    prefix: re.Pattern[str]
+    argument: re.Pattern[str]
+    opening: re.Pattern[str]
+    item: re.Pattern[str]
+    complaints: tuple[tuple[str, str, str], ...]
+
+
+@cache
+def _syntax(constant: str) -> _Syntax:
+    return _Syntax(
+        atom=re.compile(
+            rf"\s*+([!?]?)[ \t]*+({NAME})(?:"
+            rf"[ \t]*+\([ \t]*+({constant}(?:[ \t]*,[ \t]*{constant})*)?[ \t]*\)"
+            rf"|(?!{_LETTER}|[ \t]*[(=]))"
+            rf"(?:[ \t]+({_NUMBER})(?=[ \t]*(?:\n|$)))?"
+        ),
+        prefix=re.compile(
+            rf"\s*+(?:({constant})[ \t]*=[ \t]*(?={NAME}[ \t]*\()|({_NUMBER})[ \t]+(?=[!?A-Za-z_]))"
+        ),
+        argument=re.compile(constant),
+        opening=re.compile(
+            rf"(?:{constant}[ \t]*=|{_NUMBER}[ \t]|[!?])?[ \t]*{NAME}[ \t]*\([ \t]*"
+        ),
+        item=re.compile(rf"({constant})?[ \t]*(,[ \t]*)?"),
+        complaints=tuple(
+            (pattern.replace("CONSTANT", constant), message, hint)
+            for pattern, message, hint in _COMPLAINTS
+        ),
+    )
+
+
+_COMPLAINTS = (
+    (
+        r"[A-Za-z]\w*[ \t]*=[ \t]*\{",
+        "a database has atoms, and not the constants of a type",
+        "list them in the model",
+    ),
+    (
+        r"=",
+        "a function's value comes before it",
+        "write `Walking_ID1 = walking(ID1)`",
+    ),
+    (
+        r"[!?][ \t]*(?:CONSTANT)[ \t]*=",
+        "a function's value has no sign",
+        "leave out what a function does not give",
+    ),
+    (
+        rf"[a-z]{_LETTER}*[ \t]*=",
+        "a function's value is a constant, and this starts with a lower-case letter",
+        "write it with a capital or in quotes",
+    ),
+    (
+        r"(?:CONSTANT)[ \t]*=",
+        "expected a function with constants after `=`",
+        "write `Walking_ID1 = walking(ID1)`",
+    ),
+    (_NUMBER, "a value stands before or after an atom", "write `0.7 Smokes(Bob)`"),
+)
+
+Truth: TypeAlias = bool | float | None
+"""True or false, the probability of being true, or None for unknown."""
+
+
+class GroundAtom(NamedTuple):
+    """An atom of a database; ``line`` counts from 1.
+
+    The mapping ``Result = f(A, B)`` of a function is the true atom f(A, B, Result).
+    """
+
+    predicate: str
+    arguments: tuple[str, ...]
+    value: Truth
+    line: int
+
+
+def parse_db(text: str, file: str = "<database>", dialect: Dialect = ALCHEMY) -> list[GroundAtom]:
+    """Read the ground atoms of a database in their order.
+
+    An atom is true, false after ``!``, unknown after ``?``, or has its probability before or
+    after it, where one that is 0 or 1 is false or true. Raises DatabaseError at the first mistake, or
+    what the dialect does not have.
+    """
+    text_source = source(text, file, DatabaseError)
+    code = text_source.code().rstrip()
+    syntax = _syntax(dialect.constant)
+    atoms: list[GroundAtom] = []
+    line, offset = 1, 0
+    while offset < len(code):
+        match, prefix = syntax.atom.match(code, offset), None
+        if match is None:
+            prefix = syntax.prefix.match(code, offset)
+            match = syntax.atom.match(code, prefix.end()) if prefix else None
+        if match is None:
+            place = len(code) - len(code[offset:].lstrip())
+            raise _error(text_source, code, place, dialect)
+        line += code.count("\n", offset, match.start(2))
+        sign, name, constants, number = match.groups()
+        arguments = tuple(map(unquote, syntax.argument.findall(constants or "")))
+        value: Truth = not sign
+        if prefix or number or sign == "?":
+            value = _value(text_source, code, match, prefix, dialect)
+        if prefix and prefix[1]:
+            arguments = (*arguments, unquote(prefix[1]))
+        atoms.append(GroundAtom(name, arguments, value, line))
+        offset = match.end()
+    return atoms
+
+
+def separate(text: str) -> list[str]:
+    """Return the databases that ``---`` separates in one text, each with its lines where they are."""
+    ends = [match.span() for match in _SEPARATOR.finditer(text)]
+    starts = (0, *(end for _, end in ends))
+    stops = (*(start for start, _ in ends), len(text))
+    parts = zip(starts, stops, strict=True)
+    return ["\n" * text.count("\n", 0, a) + text[a:b] for a, b in parts if text[a:b].strip()]
+
+
+def load_db(
+    path: str | Path, program: Declarations, dialect: Dialect = ALCHEMY
+) -> list[GroundAtom]:
+    """Read a file of ground atoms of a program's predicates and functions.
+
+    Raises DatabaseError as `parse_db`, and for an atom that is none of the program's; StorageError where the
+    file cannot be read.
+    """
+    text = source(read_text(path), str(path), DatabaseError)
+    atoms = parse_db(text.text, text.file, dialect)
+    for atom in atoms:
+        complaint = _complaint(atom, program)
+        if complaint is not None:
+            column = text.text.split("\n")[atom.line - 1].index(atom.predicate) + 1
+            raise text.error(complaint[0], Position(atom.line, column), complaint[1])
+    return atoms
+
+
+def _complaint(atom: GroundAtom, program: Declarations) -> tuple[str, str] | None:
+    """Return the message and the hint for an atom that a program does not have."""
+    name, known = atom.predicate, program.predicates
+    if name not in known:
+        close = get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(sorted(known))}"
+        return f"the model does not declare {name}", hint
+    declared = known[name]
+    types = declared.types if isinstance(declared, Predicate) else declared * ("_",)
+    if len(types) == len(atom.arguments):
+        return None
+    form = f"{name}({', '.join(types)})"
+    if name in program.functions:
+        form = f"{types[-1]} = {name}({', '.join(types[:-1])})"
+    return f"{name} has another number of arguments here than in the model", f"there it is {form}"
+
+
+def _value(
+    text: Source,
+    code: str,
+    atom: re.Match[str],
+    prefix: re.Match[str] | None,
+    dialect: Dialect,
+) -> Truth:
+    """Return the truth of an atom that is not simply true or false."""
+    sign, number = atom[1], atom[4]
+    before = prefix[2] if prefix else None
+    if sign == "?" and not dialect.unknown:
+        message = f"{dialect.title} has no unknown atoms (`?`)"
+        raise text.error(message, atom.start(1), "an atom that is not given is unknown")
+    if number is None and before is None:
+        return None if sign else True
+    place = atom.start(4) if number is not None or prefix is None else prefix.start(2)
+    if ("after" if number is not None else "before") not in dialect.soft:
+        message = f"{dialect.title} has no value of an atom here"
+        forms = {"before": "write `0.7 Smokes(Bob)`", "after": "write `Smokes(Bob) 0.7`"}
+        hint = next((forms[each] for each in dialect.soft), "an atom is true, or false after `!`")
+        raise text.error(message, place, hint)
+    turned = sign == "!" and dialect.soft == ("before",)
+    if (sign and not turned) or (number and prefix):
+        message = "an atom has a sign or one value, and a function's value has none"
+        raise text.error(message, place)
+    if prefix and code[code.rfind("\n", 0, place) + 1 : place].strip():
+        message = "it is not clear which atom this value belongs to"
+        raise text.error(message, place, "put each atom with a value on a line of its own")
+    value = float(number or before or 0)
+    if not 0 <= value <= 1:
+        message = "the value of an atom is a probability, from 0 to 1"
+        raise text.error(message, place, "other numeric values are not supported yet")
+    value = 1 - value if turned else value
+    return value if 0 < value < 1 else value == 1
+
+
+def _error(text: Source, code: str, offset: int, dialect: Dialect) -> LocatedError:
+    """Return the error for the place where an atom should start and none can be read."""
+    syntax = _syntax(dialect.constant)
+    if _SEPARATOR.match(code, offset):
+        message = "`---` begins another database, and one world is asked for"
+        hint = "put each database in a file of its own; `onlinesrl replay` makes an example of each"
+        return text.error(message, offset, hint)
+    opening = syntax.opening.match(code, offset)
+    if opening is not None:
+        return _argument_error(text, code, opening.end(), syntax.item)
+    for pattern, message, hint in syntax.complaints:
+        if re.compile(pattern).match(code, offset):
+            return text.error(message, offset, hint)
+    return text.error("expected a ground atom", offset, "write `Friends(Anna, Bob)`")
+
+
+def _argument_error(text: Source, code: str, offset: int, form: re.Pattern[str]) -> LocatedError:
+    """Return the error for an atom whose arguments start at ``offset`` and are not right."""
+    item = form.match(code, offset)
+    while item and item[1] and item[2]:
+        item = form.match(code, item.end())
+    assert item is not None
+    name = re.compile(NAME).match(code, item.end())
+    if item[1]:
+        message = "expected `,` or `)` after this constant"
+        hint = f'a constant with blanks in it needs quotes: "{unquote(item[1])} ..."'
+    elif name:
+        message = f"the constant {name[0]} starts with a lower-case letter"
+        hint = f'write it with a capital or in quotes: "{name[0]}"'
+    else:
+        message = "expected a constant"
+        hint = 'put in quotes what is not a name or an integer: "2.5"'
+    return text.error(message, item.end(), hint)

@@ -1,0 +1,200 @@
+"""The dialects of Markov logic: where other systems' files differ from Alchemy's.
+
+Each is the grammar of mln.lark with some definitions overridden by files of its own, and what is said
+here of its names, worlds and databases. What is read is the same abstract syntax for all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from onlinesrl.core.errors import UsageError
+from onlinesrl.logic.complaints import COMMON, MLN
+from onlinesrl.logic.parsing import Complaint
+from onlinesrl.logic.text import STRING
+
+if TYPE_CHECKING:
+    from lark import Token
+
+_LETTER = r"[A-Za-z0-9_'\-]"
+_WHOLE = rf"-?[0-9]+(?!{_LETTER}|\.)"
+_DECIMAL = rf"[+\-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+\-]?[0-9]+)?(?!{_LETTER}|\.)"
+
+FLOAT = "float_"
+"""The type of numbers in Tuffy and RockIt: only an argument of it can be a weight."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One system's dialect.
+
+    ``grammar`` are the files that override mln.lark. ``variables`` are names with a lower-case first
+    letter, all names, or those marked ``?``. ``opened`` predicates that are not queried: those that
+    no database mentions, those not marked ``*``, or all. ``functional`` is what ``!`` after an argument
+    says. A soft formula that is ``whole`` counts as one; else each of its clauses has its share of the
+    weight. ``constant`` is the regular expression of a database's constants, ``decimals``: decimal
+    numbers are constants in formulas, ``soft`` and ``unknown``: databases may have `0.7 P(A)` before,
+    or `P(A) 0.7` after the atom, and `?P(A)`.
+    """
+
+    name: str
+    title: str
+    grammar: tuple[str, ...] = ()
+    variables: Literal["lower", "all", "marked"] = "lower"
+    opened: Literal["unmentioned", "unmarked", "all"] = "unmentioned"
+    functional: Literal["exactly one", "at most one"] = "exactly one"
+    whole: bool = False
+    constant: str = rf"(?:{STRING}|[A-Z]{_LETTER}*|{_WHOLE})"
+    decimals: bool = False
+    soft: tuple[Literal["before", "after"], ...] = ("before", "after")
+    unknown: bool = True
+    complaints: tuple[Complaint, ...] = MLN
+
+    def variable(self, token: Token) -> str | None:
+        """Return the name of the variable that a token is; None for a constant.
+
+        Variables get names that are variables in Alchemy, too: different ones stay different.
+        """
+        if self.variables == "marked":
+            return _lower(token[1:]) if token.type == "VARIABLE" else None
+        if token.type != "NAME":
+            return None
+        if self.variables == "all":
+            return _lower(token)
+        return None if token[0].isupper() else str(token)
+
+
+def _lower(name: str) -> str:
+    return str(name) if name[0].islower() else f"_{name}"
+
+
+_SYMBOL = rf"(?:{STRING}|[A-Za-z]{_LETTER}*|{_DECIMAL})"
+_LATER = "is not supported"
+
+ALCHEMY = Dialect("alchemy", "Alchemy")
+
+TUFFY = Dialect(
+    "tuffy",
+    "Tuffy",
+    grammar=("tuffy",),
+    opened="unmarked",
+    functional="at most one",
+    constant=_SYMBOL,
+    decimals=True,
+    soft=("before",),
+    unknown=False,
+    complaints=(
+        Complaint(
+            r"\)\s*",
+            r"\^",
+            "Tuffy has no `^`",
+            "write `A(x), B(x) => C(x)`, or a rule for each part",
+        ),
+        Complaint("", "<=>", "Tuffy has no `<=>`", "write a rule for each direction"),
+        Complaint(r"\*", r"\*", f"a predicate marked `**` {_LATER}", "mark it `*`"),
+        Complaint("", r"@|\[\+?Label", f"this mark of a rule {_LATER}", "leave it out"),
+        Complaint(r"\)\s*", ":=", f"a scoping rule {_LATER}", "list the atoms in the database"),
+        Complaint("", "#", "Tuffy has no `#` directives", ""),
+        Complaint("", r"\{", "Tuffy does not list the constants of a type", "it finds them"),
+        *COMMON,
+    ),
+)
+
+ROCKIT = Dialect(
+    "rockit",
+    "RockIt",
+    grammar=("rockit",),
+    variables="all",
+    opened="unmarked",
+    constant=_SYMBOL,
+    decimals=True,
+    soft=(),
+    unknown=False,
+    complaints=(
+        Complaint(
+            "",
+            r"\^|<=>|=>|,\s*!?[A-Za-z]\w*\(",
+            "RockIt's formulas are clauses, joined by `v` only",
+            "write `!A(x) v B(x)` for `A(x) => B(x)`",
+        ),
+        Complaint(
+            "",
+            r"(?i:exist|forall)\b",
+            "RockIt has no quantifiers",
+            "write `|y| A(x, y) >= 1` for `EXIST y A(x, y)`",
+        ),
+        Complaint("", r"\[", f"an expression in square brackets {_LATER}", ""),
+        Complaint(r"\)\s*", ":=", f"a numerical predicate {_LATER}", "list its atoms"),
+        Complaint("", "#", "RockIt has no `#` directives", ""),
+        Complaint("", r"\{", "RockIt does not list the constants of a type", "it finds them"),
+        *COMMON,
+    ),
+)
+
+PRACMLN = Dialect(
+    "pracmln",
+    "pracmln (PRACGrammar)",
+    grammar=("pracmln",),
+    variables="marked",
+    opened="all",
+    whole=True,
+    constant=rf"(?:{STRING}|[\w.:;$~/'\-]+)",
+    decimals=True,
+    soft=("before",),
+    unknown=False,
+    complaints=(
+        Complaint("", r"\.\.\.", "pracmln has no integer ranges", "list the constants"),
+        Complaint("", "!=", "`!=` is not a connective here", "pracmln writes `=/=`"),
+        Complaint("", r"\|", f"a group of predicates {_LATER}", "write a formula for each"),
+        Complaint("", "#(?!include)", f"this directive {_LATER}", "there is #fixweight"),
+        Complaint("", r"\$", f"a weight with a name {_LATER}", "write the number"),
+        Complaint(
+            r"(?i:exist)\s.*", "", "an EXIST has its formula in parentheses", "EXIST ?y (P(?y))"
+        ),
+        Complaint(
+            r"(?i:forall)\s*",
+            "",
+            "pracmln has no FORALL",
+            "variables that nothing binds are for all",
+        ),
+        *COMMON,
+    ),
+)
+
+PRACMLN_STANDARD = Dialect(
+    "pracmln-standard",
+    "pracmln (StandardGrammar)",
+    grammar=("pracmln", "pracmln_standard"),
+    opened="all",
+    whole=True,
+    soft=("before",),
+    unknown=False,
+    complaints=PRACMLN.complaints,
+)
+
+LOMRF = Dialect(
+    "lomrf",
+    "LoMRF",
+    grammar=("lomrf",),
+    soft=("after",),
+    complaints=(
+        Complaint(
+            r"[\w']\s*",
+            "!",
+            "LoMRF has no functional arguments",
+            "write a hard rule: !P(x, y) v !P(x, z) v y = z.",
+        ),
+        Complaint("", r"\*", "LoMRF has no sign expansion", "write a rule for each sign"),
+        *MLN,
+    ),
+)
+
+DIALECTS = {each.name: each for each in (ALCHEMY, TUFFY, ROCKIT, PRACMLN, PRACMLN_STANDARD, LOMRF)}
+
+
+def dialect_of(name: str) -> Dialect:
+    """Return a dialect by its name; UsageError for one that there is not."""
+    if name not in DIALECTS:
+        raise UsageError(f"unknown dialect {name}; known are: {', '.join(DIALECTS)}")
+    return DIALECTS[name]

@@ -1,0 +1,125 @@
+"""Parsing by a grammar of lark's, for both languages: a tree, or an error that says what to write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence, Set
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from onlinesrl.core.errors import LocatedError
+from onlinesrl.logic.ast import Position
+from onlinesrl.logic.source import Source
+from onlinesrl.logic.text import NAME
+
+if TYPE_CHECKING:
+    from lark import Lark, Token, Tree, UnexpectedInput
+
+    Node: TypeAlias = Tree[Token] | Token
+
+
+class Complaint(NamedTuple):
+    """A message for a place: the line before it ends as `before`, the text goes on as `at`."""
+
+    before: str
+    at: str
+    message: str
+    hint: str
+
+
+Words: TypeAlias = tuple[tuple[set[str], set[str], str], ...]
+"""For terminals that must all be accepted, and others that come with them: one word for both."""
+
+
+def parse(
+    code: str,
+    source: Source,
+    grammars: tuple[str, ...],
+    complaints: Sequence[Complaint],
+    words: Words,
+) -> Tree[Token]:
+    """Parse the code of a source by one grammar made of files, the later ones overriding.
+
+    Raises the source's error at the first place that the grammar does not accept.
+    """
+    from lark import UnexpectedInput
+
+    parser = _parser(grammars)
+    try:
+        return parser.parse(code)
+    except UnexpectedInput as error:
+        offset = _offset(error, code)
+        state = parser.parse_interactive(f"{code[:offset]} ")
+        list(state.exhaust_lexer())
+        accepted: set[str] = state.accepts()  # type: ignore[no-untyped-call]
+        raise _located(code, source, offset, accepted, complaints, words) from None
+
+
+@cache
+def _parser(grammars: tuple[str, ...]) -> Lark:
+    from lark import Lark
+
+    places = (name.rsplit("/", 1) for name in grammars)
+    texts = (files(package).joinpath(f"{name}.lark").read_text("utf-8") for package, name in places)
+    return Lark("\n".join(texts), parser="lalr", propagate_positions=True, maybe_placeholders=False)
+
+
+def _offset(error: UnexpectedInput, code: str) -> int:
+    """Return where the parser stopped."""
+    token = getattr(error, "token", None)
+    at_end = token is not None and token.type == "$END"
+    return len(code.rstrip()) if at_end else error.pos_in_stream or 0
+
+
+def _located(  # noqa: PLR0913, PLR0917 - a place, and what may be said of it
+    code: str,
+    source: Source,
+    offset: int,
+    accepted: Set[str],
+    complaints: Sequence[Complaint],
+    words: Words,
+) -> LocatedError:
+    """Return the error for people; ``accepted`` are the terminals that could stand at ``offset``."""
+    at_line_end = code.startswith("\n", offset)
+    place = len(code[:offset].rstrip()) if at_line_end else offset
+    before = code[code.rfind("\n", 0, offset) + 1 : offset]
+    for each in complaints:
+        if re.search(f"(?:{each.before})$", before) and re.compile(each.at).match(code, offset):
+            return source.error(each.message, place, each.hint or None)
+    message = f"expected {_alternatives(accepted, words)}, not {_found(code, offset)}"
+    return source.error(message, place)
+
+
+def _alternatives(accepted: Set[str], known: Words) -> str:
+    words, left = [], set(accepted)
+    for needed, implied, word in known:
+        if needed <= left:
+            words.append(word)
+            left -= needed | implied
+    return " or ".join(filter(None, (", ".join(words[:-1]), *words[-1:]))) or "something else"
+
+
+def _found(code: str, offset: int) -> str:
+    if not code[offset:].strip():
+        return "the end of the file"
+    token = re.compile(rf"{NAME}|[0-9.]+|<=>|=>|!=|\n|.").match(code, offset)
+    assert token is not None
+    return "the end of the line" if token[0] == "\n" else f"`{token[0]}`"
+
+
+def position(node: Node) -> Position:
+    """Return where a tree or token starts."""
+    if isinstance(node, str):
+        return Position(node.line or 1, node.column or 1)
+    return Position(node.meta.line, node.meta.column)
+
+
+def trees(node: Tree[Token]) -> Iterator[Tree[Token]]:
+    """Yield the children that are trees."""
+    return (child for child in node.children if not isinstance(child, str))
+
+
+def tokens(node: Tree[Token]) -> Iterator[Token]:
+    """Yield the children that are tokens."""
+    return (child for child in node.children if isinstance(child, str))

@@ -1,0 +1,91 @@
+"""A text that is being read: where its parts stand, and what of it is comment."""
+
+from __future__ import annotations
+
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from onlinesrl.core.errors import LocatedError, ModelError, StorageError
+from onlinesrl.logic.ast import Position
+from onlinesrl.logic.text import STRING
+
+_COMMENT = re.compile(rf"({STRING})|//[^\n]*|/\*.*?\*/|(/\*)", re.DOTALL)
+_NOT_LINE_END = re.compile(r"[^\n]")
+MOST = 100_000_000
+"""So many bytes are read of a pipe or a device."""
+
+
+@dataclass(frozen=True)
+class Source:
+    r"""A text with ``\n`` line ends, the name of its file, and the kind of error it gives."""
+
+    file: str
+    text: str
+    kind: type[LocatedError] = ModelError
+
+    def position(self, offset: int) -> Position:
+        """Return the line and column of a character."""
+        return Position(
+            self.text.count("\n", 0, offset) + 1, offset - self.text.rfind("\n", 0, offset)
+        )
+
+    def error(self, message: str, where: Position | int, hint: str | None = None) -> LocatedError:
+        """Return the error for a place, given by position or by offset."""
+        at = where if isinstance(where, Position) else self.position(where)
+        lines = self.text.split("\n")
+        return self.kind(
+            message,
+            file=self.file,
+            line=at.line,
+            column=at.column,
+            source_line=lines[at.line - 1] if at.line <= len(lines) else None,
+            hint=hint,
+        )
+
+    def code(self, comment: re.Pattern[str] = _COMMENT) -> str:
+        """Return the text with blanks in place of comments, so that all positions stay.
+
+        ``comment`` matches one; or a quoted constant, its group 1; or one never closed, group 2.
+        """
+        if not any(mark in self.text for mark in ("/*", "//", "#")):
+            return self.text
+        return comment.sub(self._blanked, self.text)
+
+    def _blanked(self, match: re.Match[str]) -> str:
+        if match[1] is not None:
+            return match[1]
+        if match[2] is not None:
+            raise self.error("this comment is never closed", match.start(), "end it with */")
+        return _NOT_LINE_END.sub(" ", match[0])
+
+
+def source(text: str, file: str, kind: type[LocatedError] = ModelError) -> Source:
+    """Return the source for a text with any line ends, and maybe a byte order mark."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    return Source(file, text, kind)
+
+
+def read_text(path: str | Path, pipe: bool = True) -> str:
+    """Read a UTF-8 file, or a ``pipe`` where that is allowed; StorageError if that fails."""
+    try:
+        kind = Path(path).stat().st_mode
+        whole = stat.S_ISREG(kind) or stat.S_ISDIR(kind)
+        if not (whole or pipe):
+            raise StorageError(f"cannot read {path}: it is a device or a pipe, and no file")
+        with Path(path).open("rb") as stream:
+            data = stream.read(-1 if whole else MOST + 1)
+        if not whole and len(data) > MOST:
+            raise StorageError(
+                f"cannot read {path}: it is no file, and gives more than {MOST:,} bytes"
+            )
+        return data.decode("utf-8")
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise StorageError(
+            f"cannot read {path}: byte {error.start} is not UTF-8 text; save the file as UTF-8"
+        ) from error
+    except ValueError as error:  # a NUL in the name
+        raise StorageError(f"cannot read {path}: {error}") from error

@@ -1,0 +1,198 @@
+"""Answers about one world: its ground network as text, its most probable state, or marginals."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from onlinesrl.core.errors import UNPROVEN
+from onlinesrl.core.example import Constant
+from onlinesrl.logic.text import spell_atom
+from onlinesrl.mln.engines.diagnostics import DISAGREE, Diagnostics
+from onlinesrl.mln.engines.engine import MapEngine, Marginals
+from onlinesrl.mln.engines.ilp import Ilp
+from onlinesrl.mln.engines.lp import Lp
+from onlinesrl.mln.engines.marginals import marginals
+from onlinesrl.mln.engines.mpe import Mpe
+from onlinesrl.mln.engines.walksat import WalkSat
+from onlinesrl.mln.ground.model import State
+from onlinesrl.mln.query import QueryError, World, clauses, soft_clauses
+
+SAMPLED = (
+    "the network is too wide for exact marginals: those of its wide parts are estimates, by "
+    "{found.route} with {found.samples} samples: R-hat {of.largest_r_hat:.3g}, standard errors up to "
+    "{of.largest_error:.2g}"
+)
+DISAGREED = (
+    "the {of.chains} chains disagree, so that the estimates may be far off: R-hat {of.largest_r_hat:.3g} "
+    "of {atom} (more than {limit}), standard errors up to {of.largest_error:.2g}; --error E samples until "
+    "they agree"
+)
+NOT_REACHED = (
+    "the wanted error of {error:g} was not reached in {found.samples} samples: standard errors up to "
+    "{of.largest_error:.2g}, R-hat {of.largest_r_hat:.3g}"
+)
+MAP_METHODS = ("mpe", "lp", "walksat")
+MARGINAL_METHODS = ("exact", "mcsat", "gibbs")
+
+
+@dataclass(frozen=True)
+class MergedClause:
+    """A ground clause as written: identical ones merged; ``weight`` None: hard."""
+
+    literals: tuple[int, ...]
+    weight: float | None
+
+
+def merged(world: World) -> list[MergedClause]:
+    """Merge identical clauses: weights add up, a hard one wins, zero ones are dropped."""
+    soft, written = soft_clauses(world.model, world.weight), clauses(world.model)
+    hard = {written[c] for c in np.flatnonzero(world.model.hard).tolist()}
+    return [
+        MergedClause(key, None if key in hard else soft[key])
+        for key in dict.fromkeys(written)
+        if key in hard or soft[key] != 0.0
+    ]
+
+
+def _names(world: World) -> list[str]:
+    """Return the model's atoms as written; those that stand for conjunctions have no name of their own."""
+    names = [spell_atom(*atom) for atom in world.atoms]
+    return names + [f"Some_{n}" for n in range(1, world.model.n_atoms - len(names) + 1)]
+
+
+def network_lines(world: World) -> Iterator[str]:
+    """Yield the ground network: ``weight literal v literal``, hard clauses with a final period."""
+    names = _names(world)
+    for clause in merged(world):
+        if len(clause.literals) == 1 and abs(clause.literals[0]) - 1 in world.fixed:
+            continue
+        text = " v ".join(("" if x > 0 else "!") + names[abs(x) - 1] for x in clause.literals)
+        yield f"{text}." if clause.weight is None else f"{clause.weight:.10g} {text}"
+    for group in range(len(world.model.exactly)):
+        yield from _group_lines(world, group, names)
+
+
+def _group_lines(world: World, group: int, names: Sequence[str]) -> Iterator[str]:
+    """Yield the hard clauses that say how many atoms of a group are true."""
+    members = np.flatnonzero(world.model.group == group).tolist()
+    free = [names[atom] for atom in members if atom not in world.fixed]
+    if any(world.fixed.get(atom) for atom in members):
+        yield from (f"!{name}." for name in free)
+        return
+    yield from (f"!{first} v !{second}." for first, second in combinations(free, 2))
+    if free and world.model.exactly[group]:
+        yield f"{' v '.join(free)}."
+
+
+def infer(
+    world: World, method: str, seed: int, error: float | None = None
+) -> tuple[list[str], dict[str, Any]]:
+    """Answer a query; returns ``Atom(args) value`` lines, sorted, and statistics.
+
+    ``error`` is the standard error that sampled marginals are to have.
+    """
+    clock = time.process_time()
+    if error is not None and (method in MAP_METHODS or not error > 0):
+        raise QueryError(
+            f"--error is a number above 0 for {', '.join(MARGINAL_METHODS)}: the standard error that is "
+            f"wanted of sampled marginals, not {error:g} for {method}"
+        )
+    if method in MAP_METHODS:
+        values, found = _map(world, method, seed)
+    elif method in MARGINAL_METHODS:
+        values, found = _marginals(world, method, seed, error)
+    else:
+        known = ", ".join((*MAP_METHODS, *MARGINAL_METHODS))
+        raise QueryError(f"unknown method {method}; known are: {known}")
+    ground = merged(world)
+    stats = {
+        "method": method,
+        "atoms": len(world.atoms) - len(world.fixed),
+        "soft_clauses": sum(c.weight is not None for c in ground),
+        "hard_clauses": sum(c.weight is None for c in ground) - len(world.fixed),
+        **found,
+        "seconds": {**world.seconds, "infer_cpu": time.process_time() - clock},
+    }
+    order = sorted(world.shown, key=lambda n: _natural(world.atoms[n]))
+    return [f"{spell_atom(*world.atoms[n])} {values[n]}" for n in order], stats
+
+
+def _natural(atom: tuple[str, Sequence[Constant]]) -> tuple[Any, ...]:
+    name, args = atom
+    return name, *((0, a, "") if isinstance(a, int) else (1, 0, a) for a in args)
+
+
+def _map(world: World, method: str, seed: int) -> tuple[list[str], dict[str, Any]]:
+    engines: dict[str, MapEngine] = {
+        "mpe": Mpe(Ilp()),
+        "lp": Lp(),
+        "walksat": WalkSat(seed=seed),
+    }
+    solution = engines[method].solve(world.model, world.weight)
+    found = cost(world, solution.state)
+    slack = solution.bound - solution.score
+    return [str(int(v)) for v in solution.state], {
+        "cost": found,
+        "bound": found - slack if math.isfinite(slack) else None,
+        "route": solution.route,
+        "certified": solution.certified,
+        "warnings": [] if solution.certified else [UNPROVEN],
+    }
+
+
+def cost(world: World, state: Sequence[int] | State) -> float:
+    """Return the weight of the false positive and the true negative soft clauses.
+
+    Those with an atom of an open predicate, that is, and no true literal of a closed one. What evidence gives
+    of open predicates counts like the rest of the state: giving an atom changes the cost of no state.
+    """
+    total = 0.0
+    for literals, weight in world.soft.items():
+        if any(state[abs(x) - 1] == (x > 0) for x in literals) == (weight < 0):
+            total += abs(weight)
+    return total
+
+
+def _marginals(
+    world: World, method: str, seed: int, error: float | None
+) -> tuple[list[str], dict[str, Any]]:
+    found = marginals(world.model, world.weight, method, seed=seed, error=error)  # type: ignore[arg-type]
+    values = [f"{p:.10f}" for p in found.probability]
+    return values, {
+        "log_z": found.log_z,
+        "route": found.route,
+        "samples": found.samples,
+        **({} if found.diagnostics is None else _figures(found.diagnostics)),
+        "warnings": _doubts(world, method, found, error),
+    }
+
+
+def _figures(of: Diagnostics) -> dict[str, Any]:
+    """Return how far to trust the atom of which least is known."""
+    return {
+        "chains": of.chains,
+        "r_hat": of.largest_r_hat,
+        "ess": of.least_ess,
+        "standard_error": of.largest_error,
+    }
+
+
+def _doubts(world: World, method: str, found: Marginals, error: float | None) -> list[str]:
+    """Say where the marginals are not what was asked for, or not to be trusted."""
+    of = found.diagnostics
+    if of is None:
+        return []
+    said = [SAMPLED.format(found=found, of=of)] if method == "exact" else []
+    if error is not None and not of.reach(error):
+        said.append(NOT_REACHED.format(error=error, found=found, of=of))
+    if not of.agree:
+        atom = _names(world)[int(of.r_hat.argmax())]
+        said.append(DISAGREED.format(of=of, atom=atom, limit=DISAGREE))
+    return said

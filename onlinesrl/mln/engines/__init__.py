@@ -1,0 +1,1 @@
+"""Inference in Markov logic: most probable states and marginals."""

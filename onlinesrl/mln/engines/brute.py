@@ -1,0 +1,102 @@
+"""Brute force: every state of a small model, the reference that the other engines are held to."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.mln.engines.engine import Solution, value
+from onlinesrl.mln.ground.model import ClauseModel, State
+
+MAX_ATOMS = 20
+TIE = 1e-9
+"""Scores closer than this, relative to the largest, count as equal: they differ by rounding."""
+
+
+class Brute:
+    """Exact by enumeration, up to ``MAX_ATOMS`` atoms (ValueError beyond).
+
+    The order of the states is lexicographic, atom 0 first, false before true; of several optimal
+    states the first in this order is returned.
+    """
+
+    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
+        """As ``MapEngine.solve``."""
+        best = _first_maximum(model, _scores(model, weight, bonus), weight, bonus)
+        if best is None:
+            raise Infeasible("no state satisfies the hard clauses and the groups")
+        return best
+
+    def second_best(
+        self,
+        model: ClauseModel,
+        weight: Floats,
+        best_state: State,
+        bonus: Floats | None = None,
+    ) -> Solution | None:
+        """Find the best feasible state other than ``best_state``; None where there is no other."""
+        scores = _scores(model, weight, bonus)
+        scores[_number(best_state)] = -np.inf
+        return _first_maximum(model, scores, weight, bonus)
+
+
+def _first_maximum(
+    model: ClauseModel, scores: Floats, weight: Floats, bonus: Floats | None
+) -> Solution | None:
+    maxima = _maxima(scores)
+    if not len(maxima):
+        return None
+    state = _state(int(maxima[0]), model.n_atoms)
+    score = value(model, state, weight, bonus)
+    return Solution(state, score, score, "brute", certified=True)
+
+
+def _maxima(scores: Floats) -> NDArray[np.int64]:
+    """Find the numbers of the states of highest finite score, within ``TIE``, rising."""
+    top = scores.max()
+    if top == -np.inf:
+        return np.array([], np.int64)
+    return np.flatnonzero(scores >= top - TIE * max(1.0, abs(top)))
+
+
+def _scores(model: ClauseModel, weight: Floats, bonus: Floats | None) -> Floats:
+    """Score every state, float64[2 ** n_atoms] by state number; -inf where infeasible."""
+    n = model.n_atoms
+    if n > MAX_ATOMS:
+        raise ValueError(f"{n} atoms are too many for brute force, which takes up to {MAX_ATOMS}")
+    number = np.arange(1 << n)
+    true = [(number >> (n - 1 - atom) & 1).astype(np.bool_) for atom in range(n)]
+    scores = np.zeros(1 << n)
+    for atom_true, gain in zip(true, np.zeros(n) if bonus is None else bonus, strict=True):
+        scores[atom_true] += gain
+    _add_clauses(model, weight, true, scores)
+    for group, exactly in enumerate(model.exactly):
+        count = sum((true[a] for a in np.flatnonzero(model.group == group)), np.zeros(1 << n, int))
+        scores[(count > 1) | (exactly & (count == 0))] = -np.inf
+    return scores
+
+
+def _add_clauses(
+    model: ClauseModel, weight: Floats, true: list[NDArray[np.bool_]], scores: Floats
+) -> None:
+    """Add every soft clause's weight where it is true, and -inf where a hard one is false."""
+    for c in range(model.n_clauses):
+        satisfied = np.zeros(len(scores), np.bool_)
+        for literal in model.literals[model.start[c] : model.start[c + 1]]:
+            satisfied |= true[abs(literal) - 1] == (literal > 0)
+        if model.hard[c]:
+            scores[~satisfied] = -np.inf
+        else:
+            scores[satisfied] += weight[c]
+
+
+def _state(number: int, n_atoms: int) -> State:
+    """State ``number`` in the order of ``Brute``."""
+    return np.array([number >> (n_atoms - 1 - atom) & 1 for atom in range(n_atoms)], np.uint8)
+
+
+def _number(state: State) -> int:
+    """Find the place of a state in the order of ``Brute``."""
+    return int("0" + "".join("1" if true else "0" for true in state), 2)

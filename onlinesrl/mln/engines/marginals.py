@@ -1,0 +1,121 @@
+"""Marginals: exact where the induced width allows, and the choice between that and sampling."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.mln.engines.diagnostics import combined
+from onlinesrl.mln.engines.engine import MarginalEngine, Marginals
+from onlinesrl.mln.engines.gibbs import Gibbs
+from onlinesrl.mln.engines.mcsat import McSat
+from onlinesrl.mln.engines.mpe import Wide, components, restrict, structured
+from onlinesrl.mln.engines.tables import Tables
+from onlinesrl.mln.ground.convert import network_of
+from onlinesrl.mln.ground.model import ClauseModel
+from onlinesrl.mln.kernels import sumproduct
+from onlinesrl.mln.kernels.structure import GENERIC, Structure
+
+
+class Exact:
+    """Sum-product variable elimination, clause by clause or, where that is too wide, on ``Tables``.
+
+    Raises Wide where these would be too large as well.
+    """
+
+    def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
+        """As ``MarginalEngine.marginals``; ``log_z`` is that of ``w . f``."""
+        try:
+            return _by_clause(model, weight)
+        except Wide:
+            return Tables().marginals(model, weight)
+
+
+def _by_clause(model: ClauseModel, weight: Floats) -> Marginals:
+    """Eliminate with every atom or group as a variable, the defined atoms too."""
+    net, order = network_of(model)
+    memory = structured(net, model)
+    unary, scratch = np.zeros(len(memory.unary)), np.zeros(len(memory.table))
+    log_z = sumproduct.sum_product(net, memory, weight, unary, scratch)
+    if log_z == -np.inf or np.any(np.diff(model.start) == 0):
+        raise Infeasible("no state satisfies the hard clauses and the groups")
+    atoms = np.arange(model.n_atoms)
+    probability = np.empty(model.n_atoms)
+    probability[order] = unary[atoms + net.var_of[atoms] + 1]
+    log_z += _constant(model, weight, memory)
+    return Marginals(np.clip(probability, 0.0, 1.0), log_z, "exact", 0)
+
+
+def _constant(model: ClauseModel, weight: Floats, memory: Structure) -> float:
+    """Sum what the tables leave out of the score.
+
+    They hold a clause on one or two variables multiplied out without its constant, which is its
+    value where all atoms are false, and any other clause as 0 where it is true.
+    """
+    generic = memory.row_kind[: model.n_clauses] == GENERIC
+    left_out = generic | model.satisfied(np.zeros(model.n_atoms, np.uint8))
+    return float(weight[left_out].sum())
+
+
+class Narrow:
+    """Exact in each connected component that is narrow enough, ``core`` in the others.
+
+    The route names what was used: ``exact``, the core's, or both as in ``exact+mcsat``.
+    """
+
+    def __init__(self, core: MarginalEngine) -> None:
+        self.core = core
+        self.exact = Exact()
+
+    def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
+        """As ``MarginalEngine.marginals``; ``log_z`` where all of it is exact."""
+        live = model.hard | (weight != 0)
+        probability = np.empty(model.n_atoms)
+        places, parts = [], []
+        for atoms, clauses in components(model, live):
+            places.append(atoms)
+            parts.append(self._part(restrict(model, atoms, clauses), weight[clauses]))
+            probability[atoms] = parts[-1].probability
+        log_z = [part.log_z for part in parts]
+        known = [z for z in log_z if z is not None]
+        samples = max((part.samples for part in parts), default=0)
+        return Marginals(
+            probability,
+            float(sum(known)) if len(known) == len(log_z) else None,
+            "+".join(sorted({part.route for part in parts})) or "exact",
+            samples,
+            combined(model.n_atoms, samples, places, [part.diagnostics for part in parts]),
+        )
+
+    def _part(self, part: ClauseModel, weight: Floats) -> Marginals:
+        try:
+            return self.exact.marginals(part, weight)
+        except Wide:
+            return self.core.marginals(part, weight)
+
+
+Method = Literal["exact", "mcsat", "gibbs"]
+
+
+def marginals(
+    model: ClauseModel,
+    weight: Floats,
+    method: Method = "exact",
+    *,
+    seed: int = 0,
+    error: float | None = None,
+) -> Marginals:
+    """Return marginals by one of the methods; ``exact`` samples by MC-SAT where it is too wide.
+
+    ``seed`` and ``error`` are those of ``Chains``.
+    """
+    mcsat = McSat(seed=seed, error=error)
+    engines: dict[Method, MarginalEngine] = {
+        "exact": Narrow(mcsat),
+        "mcsat": mcsat,
+        "gibbs": Gibbs(seed=seed, error=error),
+    }
+    return engines[method].marginals(model, weight)

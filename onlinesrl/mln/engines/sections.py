@@ -1,0 +1,138 @@
+"""The engines that a run can predict by: the section of each makes what its learner infers with."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field
+
+from onlinesrl.core.section import Section, standard
+from onlinesrl.core.values import Count, Natural
+
+if TYPE_CHECKING:
+    from onlinesrl.mln.engines.engine import MapEngine
+    from onlinesrl.mln.engines.ilp import Ilp
+    from onlinesrl.mln.worlds import Inference
+
+
+class EngineSection(Section, ABC):
+    """How examples are predicted, and how far a search may go."""
+
+    tag = "engine"
+
+    engine: str
+    """how examples are predicted. mpe: by the most probable state, proven (certified: true). walksat
+    (local search) and lp (the relaxation, rounded): by a good state, where elimination is too wide, and
+    learned from against rivals found the same way, proven or not: no bound on the regret. mcsat: by
+    each atom's probability (exact where narrow, else sampled; with AUC and the like), and learned from
+    against proven rivals, as with mpe."""
+    presolve: Literal["exact", "none"] = "exact"
+    """exact reductions before a search, or everything whole through the engine."""
+    solver: Literal["highs", "cbc"] = "highs"
+    """the solver of the integer linear program."""
+    max_groundings: Count = 1_000_000
+    """the most ground clauses (PSL: rows of joins) of an example; one with more is bad."""
+    max_nodes: Count | None = None
+    """the nodes of branch and bound after which a search ends, the same on every replay; null: any
+    number."""
+    max_work: Count | None = 1_000_000
+    """the work after which a search ends, the same on every replay: the steps of HiGHS (LPs and
+    nodes) times the entries of its matrix. A million take 1 to 15 seconds; null: the search goes on to
+    the proof, for hours on dense examples of a hundred atoms. cbc counts nodes only."""
+    unsolved: Literal["fallback", "skip", "stop"] = "fallback"
+    """what becomes of an example whose search ended without proof: predicted by the best state
+    found, put aside as bad, or the end of the run."""
+    targets: Literal["stop", "skip"] = "stop"
+    """what becomes of a ground rule that reaches an atom, of a predicate with targets, that is
+    neither observed nor a target: its example is bad, or the ground rule is left out and
+    counted."""
+
+    @abstractmethod
+    def make(self, seed: int, max_atoms: int) -> Inference:
+        """Return how a learner of Markov logic infers; ``seed`` is of random numbers."""
+
+    def _exact(self) -> Ilp:
+        """Return the engine that solves problems whole."""
+        from onlinesrl.mln.engines.ilp import Ilp
+
+        return Ilp(self.solver, max_nodes=self.max_nodes, max_work=self.max_work)
+
+    def _made(self, core: MapEngine, seed: int, max_atoms: int) -> Inference:
+        """Return inference with a core for what is too wide for elimination."""
+        from onlinesrl.mln.engines.mpe import Mpe
+        from onlinesrl.mln.engines.walksat import WalkSat
+        from onlinesrl.mln.ground.grounder import Limits
+        from onlinesrl.mln.worlds import Inference
+
+        presolve = self.presolve == "exact"
+        return Inference(
+            whole=self._exact(),
+            exact=Mpe(core) if presolve else core,
+            fallback=WalkSat(seed=seed) if self.unsolved == "fallback" else None,
+            presolve=presolve,
+            limits=Limits(max_atoms, self.max_groundings),
+        )
+
+
+class MpeSection(EngineSection):
+    """The most probable state, proven: elimination, and the integer linear program."""
+
+    engine: Literal["mpe"] = "mpe"
+    audit_every: Natural = 0
+    """every n-th example is also solved whole, and the two answers are compared; 0: none."""
+
+    def make(self, seed: int, max_atoms: int) -> Inference:
+        """See ``EngineSection.make``."""
+        made = self._made(self._exact(), seed, max_atoms)
+        return replace(made, audit_every=self.audit_every)
+
+
+class WalkSatSection(EngineSection):
+    """A good state by MaxWalkSAT, where elimination is too wide."""
+
+    engine: Literal["walksat"] = "walksat"
+
+    def make(self, seed: int, max_atoms: int) -> Inference:
+        """See ``EngineSection.make``."""
+        from onlinesrl.mln.engines.walksat import WalkSat
+
+        return replace(self._made(WalkSat(seed=seed), seed, max_atoms), proven=False)
+
+
+class LpSection(EngineSection):
+    """A good state by the relaxation, rounded, where elimination is too wide."""
+
+    engine: Literal["lp"] = "lp"
+
+    def make(self, seed: int, max_atoms: int) -> Inference:
+        """See ``EngineSection.make``."""
+        from onlinesrl.mln.engines.lp import Lp
+
+        return replace(self._made(Lp(), seed, max_atoms), proven=False)
+
+
+class McSatSection(EngineSection):
+    """The probability of each atom: exact where the world is narrow, else by MC-SAT."""
+
+    engine: Literal["mcsat"] = "mcsat"
+
+    def make(self, seed: int, max_atoms: int) -> Inference:
+        """See ``EngineSection.make``."""
+        from onlinesrl.mln.engines.marginals import Narrow
+        from onlinesrl.mln.engines.mcsat import McSat
+
+        sampled = McSat(seed=seed)
+        marginals = Narrow(sampled) if self.presolve == "exact" else sampled
+        return replace(self._made(self._exact(), seed, max_atoms), marginals=marginals)
+
+
+AnyEngine: TypeAlias = Annotated[
+    MpeSection  # one line an engine
+    | WalkSatSection
+    | LpSection
+    | McSatSection,
+    Field(discriminator="engine"),
+    BeforeValidator(standard("engine", "mpe")),
+]

@@ -1,0 +1,209 @@
+"""The solvers behind PuLP that ``ilp`` uses, set to be exact and deterministic.
+
+Importing this module imports PuLP and HiGHS. HiGHS and OR-tools do not load in one process.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sized
+from contextlib import suppress
+from itertools import accumulate
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import highspy
+import pulp
+
+from onlinesrl.core import interrupt
+
+GAP = 1e-9
+"""How close bound and best solution must come, in absolute terms; the solvers' 1e-4 is not exact.
+
+Also HiGHS's tolerance for integrality, since it prunes what gains less than that."""
+PATIENCE_SECONDS = 0.25
+"""How long HiGHS may take to leave a search."""
+
+
+class Highs(pulp.LpSolver):  # type: ignore[misc]
+    """HiGHS, handed the whole problem as one matrix (``pulp.HiGHS`` goes column by column).
+
+    Every solve starts from nothing, so that the answer does not depend on the solves before it.
+    """
+
+    name = "HiGHS_matrix"
+
+    def __init__(self, max_nodes: int | None, max_work: int | None = None) -> None:
+        super().__init__(mip=True, msg=False)
+        self._max_work = max_work
+        self._looks = self._most_looks = 0
+        self._highs = highspy.Highs()  # type: ignore[no-untyped-call]
+        options = {
+            "output_flag": False,
+            "threads": 1,
+            "random_seed": 0,
+            "mip_rel_gap": 0.0,
+            "mip_abs_gap": GAP,
+            "mip_feasibility_tolerance": GAP,
+            "mip_heuristic_run_feasibility_jump": False,
+        }
+        if max_nodes is not None:
+            options["mip_max_nodes"] = max_nodes
+        for option, setting in options.items():
+            self._highs.setOptionValue(option, setting)
+        self._highs.HandleUserInterrupt = True
+        if max_work is not None:
+            self._highs.cbMipInterrupt += self._look
+
+    def _look(self, event: highspy.HighsCallbackEvent) -> None:
+        """Take note that HiGHS asks whether to go on, as it does at each step of its search."""
+        self._looks += 1
+        if self._looks > self._most_looks:
+            event.interrupt()
+
+    def available(self) -> bool:
+        """Say yes: highspy is a dependency."""
+        return True
+
+    def actualSolve(self, lp: Any) -> int:
+        """Solve the problem; a matrix that an earlier call left in it is used again."""
+        if lp.solverModel is None:
+            lp.solverModel = _matrix(lp)
+        while not self._highs.wait(interrupt.POLL_SECONDS)[0]:  # highspy does one at a time
+            interrupt.check()
+        columns, matrix = lp.solverModel
+        matrix.col_cost_ = [lp.objective.get(column, 0.0) for column in columns]
+        self._highs.passModel(matrix)
+        self._looks, self._most_looks = 0, _steps(self._max_work, matrix.a_matrix_.index_)
+        self._run()
+        for column, x in zip(columns, self._highs.getSolution().col_value, strict=True):
+            column.varValue = x
+        status, sol_status = self._status()
+        lp.assignStatus(status, sol_status)
+        return status
+
+    def _run(self) -> None:
+        """Solve in another thread: a signal is not handled while this one is inside HiGHS.
+
+        Where it is to leave, HiGHS looks for that only now and then (a sub-problem of a heuristic may
+        take seconds), and is left behind if it does not end soon.
+        """
+        try:
+            self._highs.startSolve()
+            while not self._highs.wait(interrupt.POLL_SECONDS)[0]:
+                interrupt.check()
+        except BaseException:
+            self._highs.cancelSolve()  # type: ignore[no-untyped-call]
+            if not self._highs.wait(PATIENCE_SECONDS)[0]:
+                interrupt.left_behind.append(self._highs)
+            raise
+
+    def bound(self, lp: Any) -> float:
+        """Return what no solution of the problem just solved can exceed."""
+        return float(self._highs.getInfo().mip_dual_bound)
+
+    def _status(self) -> tuple[int, int]:
+        """Return PuLP's status of the model and of the solution."""
+        model_status, info = self._highs.getModelStatus(), self._highs.getInfo()
+        if model_status == highspy.HighsModelStatus.kOptimal:
+            return pulp.LpStatusOptimal, pulp.LpSolutionOptimal
+        if model_status == highspy.HighsModelStatus.kInfeasible:
+            return pulp.LpStatusInfeasible, pulp.LpSolutionInfeasible
+        if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
+            return pulp.LpStatusOptimal, pulp.LpSolutionIntegerFeasible
+        return pulp.LpStatusNotSolved, pulp.LpSolutionNoSolutionFound
+
+
+def _steps(max_work: int | None, entries: Sized) -> int:
+    """Return how many steps of a search, each as much work as the matrix has entries, are allowed."""
+    return 0 if max_work is None else max(1, max_work // max(1, len(entries)))
+
+
+def _matrix(lp: Any) -> tuple[list[Any], highspy.HighsLp]:
+    """Return a PuLP problem's columns, and its rows and bounds as HiGHS takes them."""
+    columns, rows = lp.variables(), lp.constraints()
+    number = {column: i for i, column in enumerate(columns)}
+    matrix = highspy.HighsLp()
+    matrix.num_col_, matrix.num_row_ = len(columns), len(rows)
+    matrix.sense_ = highspy.ObjSense.kMaximize
+    matrix.col_lower_ = [column.lowBound for column in columns]
+    matrix.col_upper_ = [column.upBound for column in columns]
+    matrix.integrality_ = [_KIND[column.cat] for column in columns]
+    matrix.row_lower_ = [_or(row.getLb(), -highspy.kHighsInf) for row in rows]
+    matrix.row_upper_ = [_or(row.getUb(), highspy.kHighsInf) for row in rows]
+    matrix.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    matrix.a_matrix_.start_ = [0, *accumulate(len(row) for row in rows)]
+    matrix.a_matrix_.index_ = [number[column] for row in rows for column in row]
+    matrix.a_matrix_.value_ = [x for row in rows for x in row.values()]
+    return columns, matrix
+
+
+def _or(bound: float | None, infinite: float) -> float:
+    return infinite if bound is None else bound
+
+
+_KIND = {
+    pulp.LpInteger: highspy.HighsVarType.kInteger,
+    pulp.LpContinuous: highspy.HighsVarType.kContinuous,
+}
+
+
+class Cbc(pulp.COIN_CMD):  # type: ignore[misc]
+    """The CBC program that PuLP carries, in a process of its own; serial, as is its default.
+
+    It counts nodes only, and may take minutes for a few: ``max_work`` says nothing to it.
+    """
+
+    def __init__(self, max_nodes: int | None, max_work: int | None = None) -> None:
+        super().__init__(
+            path=pulp.PULP_CBC_CMD.pulp_cbc_path,
+            msg=False,
+            gapRel=0,
+            gapAbs=GAP,
+            maxNodes=max_nodes,
+        )
+
+    def actualSolve(self, lp: Any) -> int:
+        """Solve the problem as PuLP does, but leave it where a signal asks to: the process is killed.
+
+        It has a session of its own, for an interrupt from the terminal would have it answer early.
+        """
+        with TemporaryDirectory() as folder:
+            problem, solution = f"{folder}/problem.mps", f"{folder}/solution"
+            columns, column_names, row_names, _ = lp.writeMPS(problem, rename=1)
+            options = [word for option in self.getOptions() for word in f"-{option}".split()]
+            steps = ["-solve", "-printingOptions", "all", "-solution", solution]
+            command = [self.path, problem, "-max", *options, *steps]
+            nothing = subprocess.DEVNULL
+            process = subprocess.Popen(
+                command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
+            )
+            try:
+                while process.poll() is None:
+                    interrupt.check()
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(interrupt.POLL_SECONDS)
+            finally:
+                process.kill()
+                process.wait()
+            if process.returncode != 0 or not Path(solution).exists():
+                raise pulp.PulpSolverError(f"{self.path} ended with {process.returncode}")
+            status, values, *_, sol_status = self.readsol_MPS(
+                solution, lp, columns, column_names, row_names
+            )
+        lp.assignVarsVals(values)
+        lp.assignStatus(status, sol_status)
+        return int(status)
+
+    def bound(self, lp: Any) -> float:
+        """Return what no solution can exceed: PuLP reads none from CBC, so a trivial one at worst.
+
+        That is the sum of the gains in the objective, all variables being in [0, 1].
+        """
+        if lp.sol_status == pulp.LpSolutionOptimal:
+            return float(lp.objective.valueOrDefault())
+        return float(sum(max(0.0, cost) for cost in lp.objective.values()))
+
+
+SOLVERS: dict[Literal["highs", "cbc"], type[Highs] | type[Cbc]] = {"highs": Highs, "cbc": Cbc}

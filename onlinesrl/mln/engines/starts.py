@@ -1,0 +1,124 @@
+"""Where Markov chains start, and the blocks of atoms that lead from one such place to another.
+
+States are annealed (Kirkpatrick, Gelatt & Vecchi 1983) from random feasible ones, so that they lie in
+modes as far apart as the search finds. What two of them differ in, split where no clause connects it, are
+blocks: flipping such a block leads from mode to mode, whatever lies between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinesrl.core import interrupt
+from onlinesrl.core.errors import Unsolved
+from onlinesrl.mln.engines.reduce import Reduced
+from onlinesrl.mln.engines.walksat import feasible_state
+from onlinesrl.mln.ground.model import State
+from onlinesrl.mln.kernels import sampling, walksat
+from onlinesrl.mln.kernels.clauses import Generator, generator
+from onlinesrl.mln.kernels.completion import BY_GAIN
+
+STARTS = 16
+"""So many states; their random numbers are those of a chain of this number, which no chain has."""
+WARM, COLD, SWEEPS = (0.1, 0.2, 0.4, 0.7, 1.0), 50.0, 4
+"""What the soft weights are multiplied by while annealing, and at its end; sweeps at each."""
+FLIPS = 100_000
+"""Moves that the search for a feasible state may take."""
+ROOM = 64
+"""No more blocks are kept than have so many atoms in all, for each atom of the network."""
+NO_BLOCKS = sampling.Blocks(np.zeros(1, np.int32), np.zeros(0, np.int32), 0)
+
+
+class Starts(NamedTuple):
+    """Feasible states, at random and annealed from these."""
+
+    random: list[State]
+    annealed: list[State]
+
+    def of(self, chain: int) -> State:
+        """Return where a chain starts: every second one from a state that was not annealed."""
+        states = self.random if chain % 2 else self.annealed
+        return states[chain % len(states)].copy()
+
+
+def starts(problem: Reduced, seed: int, record: int) -> Starts:
+    """Return states that depend on the seed and the record's number alone.
+
+    The first is where each atom satisfies most, others are at random. Raises Infeasible or Unsolved where
+    the first search finds no feasible state.
+    """
+    random = np.random.default_rng((seed, record, 1))
+    rng = generator(seed, record, STARTS)
+    preferred = np.full(problem.n_atoms, BY_GAIN, np.uint8)
+    order = np.arange(problem.n_atoms, dtype=np.int32)
+    memory, found = walksat.search(problem.clauses, interrupt.flag()), Starts([], [])
+    for _ in range(STARTS):
+        try:
+            state = feasible_state(problem, FLIPS, rng, preferred, order)
+        except Unsolved:
+            if not found.random:
+                raise
+            state = found.random[0]
+        found.random.append(state)
+        found.annealed.append(_annealed(problem, state, memory, rng))
+        preferred = random.integers(2, size=problem.n_atoms, dtype=np.uint8)
+        order = random.permutation(problem.n_atoms).astype(np.int32)
+    return found
+
+
+def _annealed(problem: Reduced, state: State, memory: walksat.Search, rng: Generator) -> State:
+    """Return the state that Gibbs sweeps of rising weights end in."""
+    clauses, scratch = problem.clauses, np.zeros((4, problem.n_atoms))
+    memory.state[:] = state
+    for factor in (*WARM, COLD):
+        memory.weight[clauses.hard :] = factor * clauses.weight[clauses.hard :]
+        sampling.gibbs(clauses, memory, NO_BLOCKS, SWEEPS, rng, *scratch)
+    return memory.state.copy()
+
+
+def blocks(problem: Reduced, states: Sequence[State]) -> sampling.Blocks:
+    """Return what the states differ in pairwise, by connected component, single variables left out."""
+    clauses = problem.clauses
+    drawn, room = int(clauses.var_start[clauses.drawn]), ROOM * problem.n_atoms
+    variable, parent = clauses.var_of.tolist(), np.zeros(problem.n_atoms, np.int32)
+    states = list({state.tobytes(): state for state in states}.values())
+    found: dict[tuple[int, ...], None] = {}
+    for one, other in _pairs(states):
+        differs = one != other
+        sampling.connect(clauses, differs.view(np.uint8), parent)
+        for block in _classes(np.flatnonzero(differs[:drawn]), parent):
+            if block not in found and any(variable[a] != variable[block[0]] for a in block):
+                found[block] = None
+                room -= len(block)
+        if room < 0:
+            break
+    return _laid_out(list(found), drawn)
+
+
+def _pairs(states: Sequence[State]) -> Iterator[tuple[State, State]]:
+    """Yield all pairs, first those of neighbours, so that a first part has each state."""
+    for apart in range(1, len(states)):
+        yield from zip(states, states[apart:], strict=False)
+
+
+def _classes(atoms: NDArray[np.int64], top: NDArray[np.int32]) -> Iterator[tuple[int, ...]]:
+    """Yield the atoms that have the same one on top."""
+    members: dict[int, list[int]] = {}
+    for atom, above in zip(atoms.tolist(), top[atoms].tolist(), strict=True):
+        members.setdefault(above, []).append(atom)
+    return map(tuple, members.values())
+
+
+def _laid_out(rows: list[tuple[int, ...]], drawn: int) -> sampling.Blocks:
+    """Lay out blocks; as many proposals are made as flip each atom about once."""
+    if not rows:
+        return NO_BLOCKS
+    start = np.cumsum([0, *map(len, rows)])
+    proposals = max(1, drawn * len(rows) // int(start[-1]))
+    atoms = np.array(list(chain.from_iterable(rows)), np.int32)
+    return sampling.Blocks(start.astype(np.int32), atoms, proposals)

@@ -1,0 +1,121 @@
+"""MaxWalkSAT: a state of high score by stochastic local search, with no proof of how good it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinesrl.core import interrupt
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import Infeasible, Unsolved
+from onlinesrl.mln.engines.engine import Solution, value
+from onlinesrl.mln.engines.reduce import Reduced, reduced
+from onlinesrl.mln.ground.model import ClauseModel, State
+from onlinesrl.mln.kernels import completion
+from onlinesrl.mln.kernels import walksat as kernel
+from onlinesrl.mln.kernels.clauses import Generator, generator
+from onlinesrl.mln.kernels.network import TRUE
+
+BACKTRACKS = 10_000
+"""Decisions that completion may reverse before search takes over."""
+
+
+@dataclass(frozen=True)
+class WalkSat:
+    """MaxWalkSAT with tabu (Kautz, Selman & Jiang 1997; Selman, Kautz & Cohen 1993).
+
+    The first of ``tries`` starts from a greedy state, the others from random ones; each takes up to
+    ``flips`` steps, all of them in broken hard clauses while there are any. With probability
+    ``noise`` a move is random, and with the same one a move that loses weight is made; no variable
+    moves again within ``tabu`` steps. The random numbers depend on ``seed`` and ``record`` alone.
+    Raises Unsolved where no feasible state turned up.
+    """
+
+    flips: int = 100_000
+    tries: int = 3
+    noise: float = 0.01
+    tabu: int = 5
+    seed: int = 0
+    record: int = 0
+
+    def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
+        """As ``MapEngine.solve``; never certified, the bound is infinite."""
+        problem = reduced(model, weight, bonus)
+        state = problem.expand(self._search(problem))
+        if not model.feasible(state):
+            raise Unsolved(
+                f"MaxWalkSAT found no state that satisfies the hard clauses in {self.tries} tries "
+                f"of {self.flips} steps: raise flips or tries, or use an exact engine"
+            )
+        score = value(model, state, weight, bonus)
+        return Solution(state, score, np.inf, "walksat", certified=False)
+
+    def _search(self, problem: Reduced) -> State:
+        """Return the best state of all tries."""
+        clauses, rng = problem.clauses, generator(self.seed, self.record)
+        memory = kernel.search(clauses, interrupt.flag())
+        preferences = np.random.default_rng((self.seed, self.record))
+        best, lowest = memory.state.copy(), np.inf
+        found = np.zeros_like(best)
+        preferred = np.full(problem.n_atoms, completion.BY_GAIN, np.uint8)
+        for _ in range(self.tries):
+            memory.state[:], _ = completed(problem, preferred)
+            cost = kernel.maxwalksat(clauses, memory, self.flips, self.noise, self.tabu, rng, found)
+            if cost < lowest:
+                best, lowest = found.copy(), cost
+            if cost == 0:
+                break
+            preferred = preferences.integers(2, size=problem.n_atoms, dtype=np.uint8)
+        return best
+
+
+def completed(
+    problem: Reduced, preferred: State, order: NDArray[np.int32] | None = None
+) -> tuple[State, bool]:
+    """Return a state near the preferred one that satisfies the groups, and whether the hard clauses.
+
+    ``order`` and ``preferred`` are those of ``completion.complete``. Raises Infeasible where the hard
+    part is shown to have no solution.
+    """
+    clauses = problem.clauses
+    trail = completion.trail(problem.n_atoms, len(clauses.weight), interrupt.flag())
+    required = (np.arange(len(clauses.weight)) < clauses.hard).astype(np.float64)
+    order = np.arange(problem.n_atoms, dtype=np.int32) if order is None else order
+    status = completion.complete(clauses, trail, required, order, preferred, BACKTRACKS)
+    if status == completion.CONTRADICTION:
+        raise Infeasible("no state satisfies the hard clauses and the groups")
+    state = np.zeros(problem.n_atoms, np.uint8)
+    true = np.flatnonzero(trail.fixed == TRUE)
+    variables, first = np.unique(clauses.var_of[true], return_index=True)
+    state[true[first]] = 1
+    missing = np.setdiff1d(np.flatnonzero(clauses.exactly), variables)
+    state[clauses.var_start[missing]] = 1
+    return state, status == completion.COMPLETE
+
+
+def feasible_state(
+    problem: Reduced,
+    flips: int,
+    rng: Generator,
+    preferred: State | None = None,
+    order: NDArray[np.int32] | None = None,
+) -> State:
+    """Return a feasible state near the preferred one: by completion, else by WalkSAT.
+
+    ``order`` and ``preferred`` are those of ``completion.complete``. Raises Infeasible or Unsolved.
+    """
+    if preferred is None:
+        preferred = np.full(problem.n_atoms, completion.BY_GAIN, np.uint8)
+    state, feasible = completed(problem, preferred, order)
+    if feasible:
+        return state
+    memory = kernel.search(problem.clauses, interrupt.flag())
+    memory.weight[problem.clauses.hard :] = 0.0
+    memory.state[:] = state
+    if kernel.maxwalksat(problem.clauses, memory, flips, 0.5, 0, rng, state) > 0:
+        raise Unsolved(
+            f"WalkSAT found no state that satisfies the hard clauses in {flips} steps: raise flips"
+        )
+    return state

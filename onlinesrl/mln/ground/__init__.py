@@ -1,0 +1,1 @@
+"""Grounding Markov logic: programs and examples into networks."""

@@ -1,0 +1,105 @@
+"""Between the two forms of a ground network: runs of rows (``Network``) and clauses (``ClauseModel``)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bools, Floats, Ints, Ints32
+from onlinesrl.mln.ground.model import ClauseModel
+from onlinesrl.mln.kernels import network as n
+
+
+def clause_model(net: n.Network, folded: bool = True) -> tuple[ClauseModel, Ints]:
+    """Return a world's ground network as a ClauseModel, and the ground clause that each of its is.
+
+    Runs are written out, duplicate literals dropped, tautologies left out (they are constant). Atoms
+    that evidence fixes are hard unit clauses at the end, which are no ground clauses: -1. Where these
+    are ``folded`` in, literals that they make false are left out, and so are clauses that they make true
+    and soft ones that they make false.
+    """
+    atoms, rows = int(net.size[n.ATOMS]), int(net.size[n.ROWS])
+    clause, code = _literals(net, rows)
+    order = np.unique(clause * (2 * atoms) + code)
+    clause, code = order // (2 * atoms or 1), order % (2 * atoms or 1)
+    same = (clause[1:] == clause[:-1]) & (code[1:] >> 1 == code[:-1] >> 1)
+    true = np.zeros(int(net.clause_start[rows]), np.bool_)
+    true[clause[1:][same]] = True
+    hard = np.repeat(net.row_weight[:rows] < 0, net.row_len[:rows])
+    if folded:
+        fixed = net.fixed[code >> 1]
+        value = np.where(code & 1, n.TRUE, n.FALSE)
+        true[clause[fixed == value]] = True
+        open_ = (fixed != n.TRUE) & (fixed != n.FALSE)
+        clause, code = clause[open_], code[open_]
+        true |= ~hard & (np.bincount(clause, minlength=len(true)) == 0)
+    kept = np.flatnonzero(~true)
+    length = np.bincount(clause, minlength=len(true))[kept]
+    code = code[~true[clause]]
+    units = np.flatnonzero((net.fixed[:atoms] == n.TRUE) | (net.fixed[:atoms] == n.FALSE))
+    code = np.concatenate([code, 2 * units + (net.fixed[units] == n.TRUE)])
+    group, exactly = _groups(net)
+    model = ClauseModel(
+        n_atoms=atoms,
+        start=np.cumsum([0, *length, *np.ones_like(units)], dtype=np.int64),
+        literals=(((code >> 1) + 1) * np.where(code & 1, 1, -1)).astype(np.int32),
+        hard=np.concatenate([hard[kept], np.ones(len(units), np.bool_)]),
+        group=group,
+        exactly=exactly,
+    )
+    return model, np.concatenate([kept, np.full(len(units), -1)])
+
+
+def clause_weights(model: ClauseModel, place: Ints, weight: Floats) -> Floats:
+    """Return the weights of a model's clauses, of those of all ground clauses; 0 for hard ones."""
+    return np.where(model.hard, 0.0, weight[np.maximum(place, 0)] if len(weight) else 0.0)
+
+
+def _literals(net: n.Network, rows: int) -> tuple[Ints, Ints]:
+    """Return of every literal its ground clause, and 2 * atom, 1 more where it is positive."""
+    length = np.diff(net.lit_start[: rows + 1]).astype(np.int64)
+    row = np.repeat(np.arange(rows), net.row_len[:rows])
+    k = np.arange(len(row)) - net.clause_start[row]
+    count = length[row]
+    clause = np.repeat(np.arange(len(row)), count)
+    within = np.arange(len(clause)) - np.repeat(np.cumsum(count) - count, count)
+    p = net.lit_start[row[clause]] + within
+    atom = net.lit_atom[p] + k[clause] * net.lit_step[p]
+    return clause, 2 * atom + net.lit_positive[p]
+
+
+def _groups(net: n.Network) -> tuple[Ints32, Bools]:
+    """Return the group of each atom, and of which groups one atom must be true."""
+    variables = int(net.size[n.VARIABLES])
+    size = np.diff(net.var_start[: variables + 1])
+    grouped = (size > 1) | (net.exactly[:variables] != 0)
+    number = np.where(grouped, np.cumsum(grouped) - 1, -1)
+    return np.repeat(number, size).astype(np.int32), net.exactly[:variables][grouped] != 0
+
+
+def network_of(model: ClauseModel) -> tuple[n.Network, Ints]:
+    """Return a ClauseModel as kernel scratch, and the model's atom that each of its atoms is.
+
+    Atoms are reordered so that groups are contiguous; a clause is a run of one.
+    """
+    key = np.where(model.group >= 0, model.group.astype(np.int64), -1)
+    order = np.argsort(key, kind="stable")
+    place = np.empty(model.n_atoms, np.int64)
+    place[order] = np.arange(model.n_atoms)
+    net = n.network(model.n_atoms + 1, model.n_clauses + 1, len(model.literals) + 1)
+    grouped = key[order]
+    new = np.ones(model.n_atoms, bool)
+    new[1:] = (grouped[1:] < 0) | (grouped[1:] != grouped[:-1])
+    first = np.flatnonzero(new)
+    net.var_of[: model.n_atoms] = np.cumsum(new) - 1
+    net.var_start[: len(first)] = first
+    net.var_start[len(first)] = model.n_atoms
+    net.exactly[: len(first)] = [g >= 0 and bool(model.exactly[g]) for g in grouped[first]]
+    rows = model.n_clauses
+    net.row_len[:rows] = 1
+    net.row_weight[:rows] = np.where(model.hard, -1, 0)
+    net.clause_start[: rows + 1] = np.arange(rows + 1)
+    net.lit_start[: rows + 1] = model.start
+    net.lit_atom[: len(model.literals)] = place[np.abs(model.literals) - 1]
+    net.lit_positive[: len(model.literals)] = model.literals > 0
+    net.size[:] = model.n_atoms, len(first), rows, len(model.literals), rows, model.n_atoms
+    return net, order

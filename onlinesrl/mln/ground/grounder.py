@@ -1,0 +1,171 @@
+"""The grounder of Markov logic: examples in, ground networks out, one at a time, whatever the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from onlinesrl.core.arrays import Ints
+from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.example import Constant, Example
+from onlinesrl.core.kernels.jit import ready
+from onlinesrl.logic.background import Background
+from onlinesrl.mln.ground.encode import Layout
+from onlinesrl.mln.ground.pack import KEYS, AtomNames, Domain, LimitKeys, Packer
+from onlinesrl.mln.ground.reasons import KINDS, Reasons
+from onlinesrl.mln.kernels import candidates, network, plans, truth
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most open atoms and ground clauses that a world may have, and what they are set by."""
+
+    atoms: int = 1_000_000
+    groundings: int = 1_000_000
+    keys: LimitKeys = KEYS
+
+
+LIMITS = Limits()
+ROOM = {plans.GROW_ATOMS: "atoms", plans.GROW_ROWS: "rows", plans.GROW_INDEX: "index"}
+"""What a kernel that stopped for want of room needs more of."""
+
+
+class Grounder:
+    """Grounds the worlds of a batch; ``net`` and ``truth`` are those of the last one.
+
+    They are memory that is used again, and grows where a kernel stops for want of room. ``stream`` has the
+    constants that weights are known by, by type. Where a method raises MemoryError all is as it was.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        stream: Mapping[str, Domain],
+        limits: Limits = LIMITS,
+        background: Background | None = None,
+    ):
+        self.layout = layout
+        self.limits = limits
+        self.packer = Packer(layout, stream, limits.atoms, limits.keys, background)
+        self.names = [AtomNames(layout, name) for name in layout.plan.query]
+        self.reasons = Reasons(self.packer, limits.atoms, limits.groundings)
+        self.room: dict[str, int] = {}
+        self.allocate()
+
+    # memory --------------------------------------------------------------------------------------
+
+    def allocate(self, atoms: int = 1 << 10, rows: int = 1 << 13, index: int = 1 << 12) -> None:
+        """Begin, also once more, with so much room for a world's atoms, rows and indexes."""
+        layout, code = self.layout, self.layout.plans
+        keys = max((len(p.clause.template) for p in layout.plan.clauses), default=0)
+        queries, arguments = len(layout.plan.query), len(code.query_type)
+        self.net = network.network(atoms, rows, 4 * rows, queries, arguments, keys)
+        self.truth = np.zeros(atoms, np.uint8)
+        self.scratch = plans.scratch(len(code.index_slot), index, self._depth(), self._variables())
+        self.room = {"atoms": atoms, "rows": rows, "index": index}
+
+    def _depth(self) -> int:
+        """Return the most join steps that are open at once."""
+        code = self.layout.plans
+        steps = (np.diff(code.step_start), np.diff(code.exist_step_start))
+        depth = 2 + sum(int(each.max(initial=0)) for each in steps)
+        return max(depth, 2 + 3 * int(np.diff(code.part_step_start).max(initial=0)))
+
+    def _variables(self) -> int:
+        """Return the most variables of a rule."""
+        types = [plan.types for plan in self.layout.plan.clauses]
+        for found in self.layout.candidates:
+            types += [found.types, *(each.types for each in found.exclusions)]
+        return max(map(len, types), default=0)
+
+    def grow(self, status: int) -> None:
+        """Make twice the room for what a kernel stopped at."""
+        self.allocate(**{**self.room, ROOM[status]: 2 * self.room[ROOM[status]]})
+
+    def compile(self, batch: plans.Batch) -> None:
+        """Compile the kernel that grounds a world of such a batch, or load it from the cache."""
+        code, net, s, limits = self.layout.plans, self.net, self.scratch, self.limits
+        ready(truth.ground_labelled, code, batch, 0, net, s, self.truth, limits.atoms, 0)
+
+    # worlds --------------------------------------------------------------------------------------
+
+    def batch(self, learning: bool) -> plans.Batch:
+        """Return the worlds that have been packed, with what hard rules leave open of each."""
+        batch = self.packer.batch(learning)
+        if not self.layout.candidates:
+            return batch
+        found = np.zeros(len(batch.listed), np.uint8)
+        w, at = 0, len(batch.data)
+        batch = _with_room(batch)
+        while w < len(found):
+            status, w, at = candidates.find_open(
+                self.layout.plans, batch, w, at, self.scratch, self.limits.atoms, found
+            )
+            if status == plans.GROW_DATA:
+                batch = _with_room(batch)
+            elif status != plans.OK:
+                self.grow(status)
+        return replace(batch, listed=np.where(found, np.uint8(plans.FOUND), batch.listed))
+
+    def ground(self, batch: plans.Batch, w: int) -> tuple[int, int]:
+        """Ground a world of a batch; returns a status and what it is about, see ``reasons``."""
+        while True:
+            status, detail = truth.ground_labelled(
+                self.layout.plans,
+                batch,
+                w,
+                self.net,
+                self.scratch,
+                self.truth,
+                self.limits.atoms,
+                self.limits.groundings,
+            )
+            if status not in ROOM:
+                return status, detail
+            self.grow(status)
+
+    def atoms(self, batch: plans.Batch, w: int) -> Iterator[tuple[str, int, list[list[Constant]]]]:
+        """Yield the query predicates of the world just ground: name, first atom, all arguments."""
+        for q, names in enumerate(self.names):
+            first, last = self.net.query_base[q : q + 2].tolist()
+            listed = batch.listed[w]
+            keys = self.net.key[first:last].tolist() if listed else range(last - first)
+            domains = [self.packer.names(batch, w, kind) for kind in names.kinds]
+            yield names.name, first, list(names.constants(keys, domains))
+
+    # one example ---------------------------------------------------------------------------------
+
+    def ground_one(self, example: Example) -> plans.Batch:
+        """Ground one example, as all of it or only what hard rules leave is open; its batch.
+
+        Raises ExampleError for a bad one.
+        """
+        self.packer.clear()
+        self.packer.add(example, 0)
+        batch = self.packer.batch(learning=False)
+        status, detail = self.ground(batch, 0)
+        if status != plans.OK:
+            raise ExampleError(self.reasons.of(batch, 0, status, detail), KINDS[status])
+        return batch
+
+    def rule_sizes(self, example: Example) -> Ints:
+        """Return how many ground clauses each rule has in an example, int64[rules].
+
+        Of one beyond a limit, so many as have been made. Raises ExampleError where none can be.
+        """
+        self.packer.clear()
+        self.packer.add(example, 0)
+        self.ground(self.batch(learning=False), 0)
+        plan, rows = self.layout.plan, int(self.net.size[network.ROWS])
+        rule = np.array([each.clause.rule for each in plan.clauses], np.int64)
+        of = rule[self.net.row_clause[:rows]]
+        sizes = np.bincount(of, self.net.row_len[:rows], minlength=len(plan.program.rules))
+        return sizes.astype(np.int64)
+
+
+def _with_room(batch: plans.Batch) -> plans.Batch:
+    """Return a batch with twice the room for tuples."""
+    more = np.zeros(len(batch.data) + 1024, np.int32)
+    return replace(batch, data=np.concatenate([batch.data, more]))

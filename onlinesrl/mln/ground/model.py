@@ -1,0 +1,103 @@
+"""The ground model of a Markov logic network: one example's clauses over its open atoms, as arrays.
+
+``score(y) = w . f(y)``: the weights of the soft ground clauses that are true, added up (Richardson &
+Domingos 2006, equation 2); hard clauses and groups of atoms say which states are possible at all. The
+model holds no weights, so one model serves every weight vector; a weight is that of one ground clause,
+wherever it comes from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bools, Bytes, Floats, Ints, Ints32, check_rows
+
+State = Bytes
+"""One truth value, 0 or 1, for every open atom."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClauseModel:
+    """Ground clauses in compressed rows, over the atoms ``0 .. n_atoms - 1``.
+
+    Clause ``c`` is the disjunction of ``literals[start[c]:start[c + 1]]``, each ``atom + 1`` or
+    ``-(atom + 1)``. Where ``hard[c]`` it must be true, else it adds its weight to the score of every state
+    in which it is.
+    ``group[a]`` is the number of the atom's group, -1 for none: of group ``g`` exactly one atom is
+    true where ``exactly[g]``, at most one elsewhere. ``validate`` says what else must hold.
+    """
+
+    n_atoms: int
+    start: Ints
+    literals: Ints32
+    hard: Bools
+    group: Ints32
+    exactly: Bools
+
+    @property
+    def n_clauses(self) -> int:
+        """The number of ground clauses, soft and hard."""
+        return len(self.hard)
+
+    def satisfied(self, state: State) -> Bools:
+        """Which clauses are true in the state, bool[n_clauses]."""
+        true = (state[np.abs(self.literals) - 1] != 0) == (self.literals > 0)
+        count = np.concatenate(([0], np.cumsum(true)))
+        return count[self.start[1:]] > count[self.start[:-1]]
+
+    def score(self, state: State, weight: Floats) -> float:
+        """``w . f(state)``, whether the state is feasible or not.
+
+        ``weight`` is float64[n_clauses], 0 for hard clauses.
+        """
+        return float(weight[self.satisfied(state)].sum())
+
+    def feasible(self, state: State) -> bool:
+        """Whether every hard clause is true and every group has the true atoms it may have."""
+        chosen = self.group[(state != 0) & (self.group >= 0)]
+        count = np.bincount(chosen, minlength=len(self.exactly))
+        return bool(
+            np.all(self.satisfied(state)[self.hard])
+            and np.all(count <= 1)
+            and np.all(count[self.exactly] == 1)
+        )
+
+
+def validate(model: ClauseModel) -> None:
+    """Check what every engine takes for granted; a contract check, not for the inner loop.
+
+    Raises ValueError where shapes or types do not fit, where a literal or a group is out of range, where a
+    soft clause is empty, where a clause has an atom twice, or where a group has no atom.
+    """
+    _check_shapes(model)
+    length = np.diff(model.start)
+    atom = np.abs(model.literals.astype(np.int64)) - 1
+    clause = np.repeat(np.arange(model.n_clauses), length)
+    seen = np.unique(clause * max(model.n_atoms, 1) + atom)
+    groups = model.group[model.group >= 0]
+    rules = {
+        "a literal names no atom": np.all((atom >= 0) & (atom < model.n_atoms)),
+        "a clause has an atom twice": len(seen) == len(atom),
+        "a soft clause has no literal": np.all(length[~model.hard] > 0),
+        "a group number is below -1": np.all(model.group >= -1),
+        "the groups are not 0 .. G-1, each with an atom": np.array_equal(
+            np.unique(groups), np.arange(len(model.exactly))
+        ),
+    }
+    broken = [rule for rule, holds in rules.items() if not holds]
+    if broken:
+        raise ValueError(f"not a ground model: {'; '.join(broken)}")
+
+
+def _check_shapes(model: ClauseModel) -> None:
+    """Raise ValueError unless every array has the type and the length that the others imply."""
+    expected: dict[str, tuple[type[np.generic], int]] = {
+        "start": (np.int64, model.n_clauses + 1),
+        "literals": (np.int32, int(model.start[-1])),
+        "hard": (np.bool_, model.n_clauses),
+        "group": (np.int32, model.n_atoms),
+        "exactly": (np.bool_, len(model.exactly)),
+    }
+    check_rows(model, expected)

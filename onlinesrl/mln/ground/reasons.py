@@ -1,0 +1,84 @@
+"""Why an example cannot be ground, or its truth is none, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from onlinesrl.core.example import show_ground_atom
+from onlinesrl.logic.text import quote
+from onlinesrl.mln.ground.pack import Packer
+from onlinesrl.mln.kernels import plans
+from onlinesrl.mln.lang.normal import Clause
+
+KINDS = {
+    plans.TRUTH_NOT_OPEN: "not_open",
+    plans.TRUTH_BREAKS_GROUP: "hard_rule",
+    plans.TRUTH_BREAKS_RULE: "hard_rule",
+    plans.EVIDENCE_BREAKS_RULE: "hard_rule",
+    plans.TOO_MANY_ATOMS: "limit",
+    plans.TOO_MANY_GROUNDINGS: "limit",
+}
+"""What kind of ExampleError each status is."""
+
+
+class Reasons:
+    """Puts a status in words; the most atoms and ground clauses are those that a world may have."""
+
+    def __init__(self, packer: Packer, most_atoms: int, most_groundings: int):
+        self.packer = packer
+        self.layout = packer.layout
+        self.clauses = [plan.clause for plan in packer.layout.plan.clauses]
+        self.most_atoms = most_atoms
+        self.most_groundings = most_groundings
+
+    def of(self, batch: plans.Batch, w: int, status: int, detail: int) -> str:
+        """Say why a world is bad."""
+        reasons: dict[int, Callable[[], str]] = {
+            plans.TRUTH_NOT_OPEN: lambda: self._not_open(batch, w, detail),
+            plans.TRUTH_BREAKS_GROUP: lambda: (
+                "the truth breaks "
+                + " or ".join(sorted(g.show(q) for q, g in self.layout.plan.groups.items()))
+            ),
+            plans.TRUTH_BREAKS_RULE: lambda: (
+                f"the truth breaks the hard rule {self.clauses[detail].text}"
+            ),
+            plans.EVIDENCE_BREAKS_RULE: lambda: (
+                f"the evidence breaks the hard rule {self.clauses[detail].text}"
+            ),
+            plans.TOO_MANY_ATOMS: lambda: (
+                f"more query atoms than {self.packer.keys.atoms} ({self.most_atoms})"
+            ),
+            plans.TOO_MANY_GROUNDINGS: lambda: self._too_many(self.clauses[detail]),
+        }
+        return reasons[status]()
+
+    def _too_many(self, clause: Clause) -> str:
+        """Say which rule has too many ground clauses, and what to do."""
+        keys, most = self.packer.keys, self.most_groundings
+        line = self.layout.plan.program.rules[clause.rule].position.line
+        long = f", where {plans.LITERALS_EACH} literals more count as another one"
+        return (
+            f"more ground clauses than {keys.groundings} ({most}), reached in the rule {clause.text} "
+            f"(line {line}){long if clause.exists else ''}; {keys.advice} a condition that evidence "
+            f"decides to the rule, or a hard rule that decides atoms; or raise {keys.groundings}"
+        )
+
+    def _not_open(self, batch: plans.Batch, w: int, detail: int) -> str:
+        slot, row = detail >> 32, detail & 0xFFFFFFFF
+        name, told = self.layout.slot_predicates()[slot], self.packer.told(batch, slot, w, row)
+        atom = show_ground_atom(name, [constant for constant, _ in told])
+        said = f"truth atom {atom} is not an open atom of the example: "
+        unknown = [(constant, kind) for constant, kind in told if kind is not None]
+        listed = batch.listed[w] == plans.LISTED
+        if not unknown or listed:
+            return (
+                said
+                + ("it is not in its `query`, or " if listed else "")
+                + ("evidence says otherwise")
+            )
+        constant, kind = unknown[0]
+        return said + (
+            f"only the truth names the {kind} {constant}; declare it in the model, `{kind} = "
+            f"{{{quote(str(constant))}, ...}}` (`...`: and what the stream brings), name it in the "
+            "evidence, or list the atoms to predict in `query`"
+        )

@@ -1,0 +1,1 @@
+"""The hot loops of Markov logic, as compiled functions of arrays."""

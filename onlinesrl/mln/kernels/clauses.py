@@ -1,0 +1,123 @@
+"""Weighted clauses over variables, as arrays: what search and sampling read, and their random numbers.
+
+Atoms stand in *variables* as in ``network``: variable ``v`` holds the atoms
+``var_start[v] : var_start[v + 1]``, of which at most one is true, or exactly one. A literal is coded
+``2 * atom`` where positive, ``2 * atom + 1`` where negative. Clause ``c`` adds ``weight[c]`` to the
+score of the states in which it is true; the first ``hard`` clauses must be true and have a weight that
+outweighs all others together.
+
+Atoms that hard clauses define as conjunctions of other literals stand last, each a variable of its own.
+They are computed, never drawn or moved. The first ``gates`` clauses are ``d v !l1 v ... v !ln`` for them
+in their order, inputs before outputs and ``d`` or ``!d`` first; then ``!d v li`` follow.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate, chain
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bytes, Floats, Ints32
+from onlinesrl.core.kernels.frames import Frame
+from onlinesrl.core.kernels.jit import kernel
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+S27, S30, S31, S11 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(11)
+Generator = np.ndarray[tuple[int], np.dtype[np.uint64]]
+"""The state of a random number generator, uint64[1]."""
+
+
+def generator(seed: int, record: int = 0, chain: int = 0) -> Generator:
+    """Return a generator whose numbers depend on the seed and the record's and chain's numbers alone."""
+    mixed = np.random.SeedSequence((seed, record, chain)).generate_state(1, np.uint64)
+    return np.asarray(mixed, np.uint64)
+
+
+@kernel
+def uniform(rng: Generator) -> float:
+    """Draw from [0, 1): splitmix64 (Steele, Lea & Flood 2014)."""
+    rng[0] += GOLDEN
+    z = rng[0]
+    z = (z ^ (z >> S30)) * MIX_1
+    z = (z ^ (z >> S27)) * MIX_2
+    return float((z ^ (z >> S31)) >> S11) * 2.0**-53
+
+
+@kernel
+def below(rng: Generator, n: int) -> int:
+    """Draw from 0 .. n - 1."""
+    return int(uniform(rng) * n)
+
+
+@kernel
+def copy(source: Floats | Bytes, target: Floats | Bytes) -> None:
+    """Copy one array into another; numba's own assignment may allocate."""
+    for i in range(len(source)):
+        target[i] = source[i]
+
+
+class Clauses(Frame):
+    """Clauses in compressed rows, and for each literal the clauses that have it."""
+
+    var_of: Ints32  # [atom]
+    var_start: Ints32  # [variable + 1]
+    exactly: Bytes  # [variable] 1: one of its atoms must be true
+    start: Ints32  # [clause + 1]
+    literal: Ints32
+    weight: Floats  # [clause]
+    hard: int  # clauses below it are hard
+    occ_start: Ints32  # [literal code + 1]
+    occ: Ints32  # clauses
+    aim_start: Ints32  # [clause + 1]
+    aim: Ints32  # literals of atoms that may be moved, each of which helps to make the clause true
+    gates: int  # defined atoms, the last ones
+    defining: int  # clauses below it define atoms: true of themselves
+    drawn: int  # variables below it may be moved, the others are computed
+
+    @classmethod
+    def of(
+        cls,
+        first: np.ndarray[tuple[int], np.dtype[np.bool_]],
+        exactly: np.ndarray[tuple[int], np.dtype[np.bool_]],
+        rows: list[list[int]],
+        weight: Floats,
+        hard: int,
+        gates: int = 0,
+    ) -> Clauses:
+        """Lay out clauses given as rows of literal codes; ``first[atom]``: it begins a variable."""
+        start, literal = _rows(rows)
+        count = np.bincount(literal, minlength=2 * len(first))
+        clause = np.repeat(np.arange(len(rows)), np.diff(start))
+        aim_start, aim = _rows(_aims(rows, gates)) if gates else (start, literal)
+        return cls(
+            var_of=(np.cumsum(first) - 1).astype(np.int32),
+            var_start=np.append(np.flatnonzero(first), len(first)).astype(np.int32),
+            exactly=exactly.astype(np.uint8),
+            start=start,
+            literal=literal,
+            weight=weight,
+            hard=hard,
+            occ_start=np.concatenate(([0], np.cumsum(count))).astype(np.int32),
+            occ=clause[np.argsort(literal, kind="stable")].astype(np.int32),
+            aim_start=aim_start,
+            aim=aim,
+            gates=gates,
+            defining=int(start[gates]),
+            drawn=int(np.count_nonzero(first)) - gates,
+        )
+
+
+def _rows(rows: list[list[int]]) -> tuple[Ints32, Ints32]:
+    """Compress rows."""
+    start = np.array([0, *accumulate(map(len, rows))], np.int32)
+    return start, np.array(list(chain.from_iterable(rows)), np.int32)
+
+
+def _aims(rows: list[list[int]], gates: int) -> list[list[int]]:
+    """Return each clause with the literals of computed atoms replaced by what makes them true."""
+    aims: dict[int, list[int]] = {}
+    for literal, *inputs in rows[:gates]:
+        aims[literal] = [y for x in inputs for y in aims.get(x ^ 1, [x ^ 1])]
+        aims[literal ^ 1] = [y for x in inputs for y in aims.get(x, [x])]
+    return [list(dict.fromkeys(y for x in row for y in aims.get(x, [x]))) for row in rows]

@@ -1,0 +1,310 @@
+"""Exact MPE of a ground network of small induced width, by max-sum variable elimination.
+
+``eliminate`` fills the tables of a ``structure`` from the weights of the ground clauses, eliminates, and
+reads the maximising state back. Ties go to the first value (none, then atoms in their order) of the
+variable that is decided.
+"""
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bytes, Floats
+from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.mln.kernels.network import (
+    ATOMS,
+    FALSE,
+    OPEN,
+    ROWS,
+    TRUE,
+    VARIABLES,
+    Network,
+    soft_score,
+)
+from onlinesrl.mln.kernels.structure import CELLS, GENERIC, UNARY, Structure, find_edge, values
+
+
+@kernel
+def forbid(net: Network, st: Structure) -> None:
+    """Give the values that groups and evidence exclude a score of minus infinity."""
+    for v in range(net.size[VARIABLES]):
+        if net.exactly[v]:
+            st.unary[net.var_start[v] + v] = -np.inf
+        for a in range(net.var_start[v], net.var_start[v + 1]):
+            if net.fixed[a] == FALSE:
+                st.unary[a + v + 1] = -np.inf
+            elif net.fixed[a] == TRUE:
+                for slot in range(net.var_start[v] + v, net.var_start[v + 1] + v + 1):
+                    if slot != a + v + 1:
+                        st.unary[slot] = -np.inf
+
+
+@kernel
+def _hard_row(net: Network, st: Structure, row: int) -> None:
+    """Forbid what falsifies the hard clauses of a unary row, or of a row on one edge."""
+    p = net.lit_start[row]
+    for k in range(net.row_len[row]):
+        a = net.lit_atom[p] + k * net.lit_step[p]
+        u = net.var_of[a]
+        x = a - net.var_start[u] + 1
+        if st.row_kind[row] == UNARY:
+            for value in range(values(net, u)):
+                if (value == x) != (net.lit_positive[p] == 1):
+                    st.unary[net.var_start[u] + u + value] = -np.inf
+            continue
+        b = net.lit_atom[p + 1] + k * net.lit_step[p + 1]
+        v = net.var_of[b]
+        y = b - net.var_start[v] + 1
+        table = st.edge_table[find_edge(st, u, v)]
+        for i in range(values(net, u)):
+            for j in range(values(net, v)):
+                if (i == x) != (net.lit_positive[p] == 1) and (j == y) != (
+                    net.lit_positive[p + 1] == 1
+                ):
+                    cell = i * values(net, v) + j if u < v else j * values(net, u) + i
+                    st.table[table + cell] = -np.inf
+
+
+@kernel
+def fill(net: Network, st: Structure, weight: Floats) -> None:
+    """Add weight * [clause true] of the clauses on one or two variables, up to constants."""
+    unary, table = st.unary, st.table
+    for r in range(net.size[ROWS]):
+        kind = st.row_kind[r]
+        if kind == GENERIC:
+            continue
+        if net.row_weight[r] < 0:
+            _hard_row(net, st, r)
+            continue
+        p = net.lit_start[r]
+        i = net.clause_start[r]
+        a, a_step = net.lit_atom[p], net.lit_step[p]
+        if kind == UNARY:
+            for _ in range(net.row_len[r]):
+                unary[a + net.var_of[a] + 1] += weight[i] if net.lit_positive[p] else -weight[i]
+                i += 1
+                a += a_step
+            continue
+        b, b_step = net.lit_atom[p + 1], net.lit_step[p + 1]
+        positive_a, positive_b = net.lit_positive[p], net.lit_positive[p + 1]
+        for _ in range(net.row_len[r]):
+            w = weight[i]
+            u, v = net.var_of[a], net.var_of[b]
+            edge = kind if kind >= 0 else find_edge(st, u, v)
+            x, y = a - net.var_start[u] + 1, b - net.var_start[v] + 1
+            cell = x * values(net, v) + y if u < v else y * values(net, u) + x
+            # 1 - [a false][b false], multiplied out
+            if positive_a:
+                if positive_b:
+                    unary[a + u + 1] += w
+                    unary[b + v + 1] += w
+                    table[st.edge_table[edge] + cell] -= w
+                else:
+                    unary[b + v + 1] -= w
+                    table[st.edge_table[edge] + cell] += w
+            elif positive_b:
+                unary[a + u + 1] -= w
+                table[st.edge_table[edge] + cell] += w
+            else:
+                table[st.edge_table[edge] + cell] -= w
+            i += 1
+            a += a_step
+            b += b_step
+
+
+@kernel
+def _pass_leaf(net: Network, st: Structure, v: int, u: int) -> None:
+    """Eliminate a variable with one neighbour: its message is a unary of the neighbour."""
+    nv, nu = values(net, v), values(net, u)
+    slot_v, slot_u = net.var_start[v] + v, net.var_start[u] + u
+    table = st.edge_table[find_edge(st, u, v)]
+    step_v, step_u = (1, nv) if u < v else (nu, 1)
+    for y in range(nu):
+        best, choice = st.unary[slot_v] + st.table[table + y * step_u], 0
+        for x in range(1, nv):
+            s = st.unary[slot_v + x] + st.table[table + x * step_v + y * step_u]
+            if s > best:
+                best, choice = s, x
+        st.choice[st.message[v] + y] = choice
+        st.unary[slot_u + y] += best
+
+
+@kernel
+def _generic(net: Network, st: Structure, v: int, weight: Floats) -> float:
+    """Score the generic clauses decided at v under ``st.value``, up to constants."""
+    total = 0.0
+    g = st.generic_head[v]
+    while g >= 0:
+        row, k = st.generic_row[g], st.generic_k[g]
+        true = False
+        for p in range(net.lit_start[row], net.lit_start[row + 1]):
+            a = net.lit_atom[p] + k * net.lit_step[p]
+            u = net.var_of[a]
+            if (st.value[u] == a - net.var_start[u] + 1) == (net.lit_positive[p] == 1):
+                true = True
+                break
+        if not true:
+            if net.row_weight[row] < 0:
+                return -np.inf
+            total -= weight[net.clause_start[row] + k]
+        g = st.generic_next[g]
+    return total
+
+
+@kernel
+def message_cell(net: Network, st: Structure, v: int) -> int:
+    """Return the cell of v's message for the values of its clique in ``st.value``."""
+    cell = 0
+    for i in range(st.clique_start[st.place[v]], st.clique_start[st.place[v] + 1]):
+        cell = cell * values(net, st.clique[i]) + st.value[st.clique[i]]
+    return st.message[v] + cell
+
+
+@kernel
+def local_score(net: Network, st: Structure, v: int, weight: Floats) -> float:
+    """Score v and its clique, all with their value in ``st.value``."""
+    x = st.value[v]
+    s = st.unary[net.var_start[v] + v + x]
+    for i in range(st.clique_start[st.place[v]], st.clique_start[st.place[v] + 1]):
+        u = st.clique[i]
+        y = st.value[u]
+        cell = x * values(net, u) + y if v < u else y * values(net, v) + x
+        s += st.table[st.edge_table[find_edge(st, u, v)] + cell]
+    sender = st.message_head[v]
+    while sender >= 0:
+        s += st.table[message_cell(net, st, sender)]
+        sender = st.message_next[sender]
+    return s + _generic(net, st, v, weight)
+
+
+@kernel
+def _pass_clique(net: Network, st: Structure, v: int, weight: Floats) -> float:
+    """Eliminate v over every assignment of its clique; returns the maximum where it is empty."""
+    start, stop = st.clique_start[st.place[v]], st.clique_start[st.place[v] + 1]
+    cells = 1
+    for i in range(start, stop):
+        st.value[st.clique[i]] = 0
+        cells *= values(net, st.clique[i])
+    best = -np.inf
+    for cell in range(cells):
+        best, choice = -np.inf, 0
+        for x in range(values(net, v)):
+            st.value[v] = x
+            s = local_score(net, st, v, weight)
+            if s > best:
+                best, choice = s, x
+        st.choice[st.message[v] + cell] = choice
+        if stop - start > 2:
+            st.table[st.message[v] + cell] = best
+        elif stop - start == 2:
+            a, b = st.clique[start], st.clique[start + 1]
+            x, y = st.value[a], st.value[b]
+            at = x * values(net, b) + y if a < b else y * values(net, a) + x
+            st.table[st.edge_table[find_edge(st, a, b)] + at] += best
+        elif stop - start == 1:
+            u = st.clique[start]
+            st.unary[net.var_start[u] + u + st.value[u]] += best
+        for i in range(stop - 1, start - 1, -1):  # next assignment, last member fastest
+            u = st.clique[i]
+            st.value[u] += 1
+            if st.value[u] < values(net, u):
+                break
+            st.value[u] = 0
+    return best
+
+
+@kernel
+def eliminate(
+    net: Network,
+    st: Structure,
+    weight: Floats,
+    bonus: Floats,
+    state: Bytes,
+) -> float:
+    """Write the state of maximal soft score plus ``bonus`` . state; -inf: the hard part is infeasible.
+
+    ``structure`` has run on the same network. ``weight`` is [ground clause], ``bonus`` [atom]. The value
+    returned is the maximum up to the constants of satisfied clauses.
+    """
+    n, atoms = net.size[VARIABLES], net.size[ATOMS]
+    st.unary[: atoms + n] = 0.0
+    st.table[: st.size[CELLS]] = 0.0
+    for a in range(atoms):
+        st.unary[a + net.var_of[a] + 1] += bonus[a]
+    forbid(net, st)
+    fill(net, st, weight)
+    total = 0.0
+    for place in range(n):
+        if st.stop[0]:
+            return total
+        v = st.order[place]
+        members = st.clique_start[place + 1] - st.clique_start[place]
+        if members == 1 and st.generic_head[v] < 0:
+            _pass_leaf(net, st, v, st.clique[st.clique_start[place]])
+            continue
+        best = _pass_clique(net, st, v, weight)
+        if members == 0:
+            total += best
+    state[:atoms] = 0
+    for place in range(n - 1, -1, -1):
+        v = st.order[place]
+        st.value[v] = st.choice[message_cell(net, st, v)]
+        if st.value[v] > 0:
+            state[net.var_start[v] + st.value[v] - 1] = 1
+    return total
+
+
+@kernel
+def set_bonus(net: Network, truth: Bytes, augmented: bool, bonus: Floats) -> None:
+    """Make the Hamming loss, up to its constant, a bonus of each atom; or no bonus."""
+    for a in range(net.size[ATOMS]):
+        bonus[a] = 0.0
+        if augmented and net.fixed[a] == OPEN:
+            bonus[a] = -1.0 if truth[a] else 1.0
+
+
+@kernel
+def _without(net: Network, v: int, state: Bytes) -> tuple[int, int]:
+    """Forbid the value that a variable has in a state; returns what ``_again`` needs to undo it."""
+    for a in range(net.var_start[v], net.var_start[v + 1]):
+        if state[a]:
+            old = net.fixed[a]
+            net.fixed[a] = FALSE
+            return a, old
+    old = net.exactly[v]
+    net.exactly[v] = 1
+    return -1, old
+
+
+@kernel
+def _again(net: Network, v: int, atom: int, old: int) -> None:
+    if atom >= 0:
+        net.fixed[atom] = old
+    else:
+        net.exactly[v] = old
+
+
+@kernel
+def margin(
+    net: Network,
+    st: Structure,
+    weight: Floats,
+    best: Bytes,
+    score: float,
+    bonus: Floats,
+    state: Bytes,
+) -> float:
+    """Return ``score`` less that of the best state other than ``best``.
+
+    Another state differs in some variable, so it is the best of those that ``best``'s value of one
+    variable is forbidden to, over all variables. Infinite where there is no other state. ``bonus`` is 0;
+    ``state`` is scratch.
+    """
+    second = -np.inf
+    for v in range(net.size[VARIABLES]):
+        if st.stop[0]:
+            break
+        atom, old = _without(net, v, best)
+        found = eliminate(net, st, weight, bonus, state)
+        if found > -np.inf and not (atom >= 0 and old == TRUE):
+            second = max(second, soft_score(net, state, weight))
+        _again(net, v, atom, old)
+    return score - second

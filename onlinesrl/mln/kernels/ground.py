@@ -1,0 +1,203 @@
+"""Grounding of one world: its clauses over open atoms, by join plans.
+
+Work is proportional to the tuples read and the rows written.
+"""
+
+from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.mln.kernels.atoms import find_atom, number_atoms
+from onlinesrl.mln.kernels.existentials import each_existential, undone
+from onlinesrl.mln.kernels.joins import advance, open_step, term_value
+from onlinesrl.mln.kernels.network import (
+    ATOMS,
+    GROUNDINGS,
+    LITERALS,
+    ROWS,
+    SETTLED,
+    VARIABLES,
+    Network,
+)
+from onlinesrl.mln.kernels.numbers import shared_constant
+from onlinesrl.mln.kernels.plans import (
+    ALL,
+    EVIDENCE_BREAKS_RULE,
+    GROW_ROWS,
+    OK,
+    SATISFIED,
+    TOO_MANY_GROUNDINGS,
+    Batch,
+    Plans,
+    Scratch,
+)
+from onlinesrl.mln.kernels.relations import index_relations
+
+
+@kernel
+def _emit_literals(
+    plans: Plans, batch: Batch, w: int, c: int, run: int, net: Network, s: Scratch
+) -> int:
+    """Write the open literals of a ground clause; returns their number, -1: the clause is true."""
+    first = net.size[LITERALS]
+    at = first
+    for x in range(plans.literal_start[c], plans.literal_start[c + 1]):
+        q = plans.literal_query[x]
+        key, step = 0, 0
+        for p in range(plans.literal_term_start[x], plans.literal_term_start[x + 1]):
+            stride = net.query_stride[plans.query_start[q] + p - plans.literal_term_start[x]]
+            if plans.literal_term[p] == run:
+                step += stride
+            else:
+                key += term_value(s, plans.literal_term[p]) * stride
+        atom = find_atom(batch, w, q, key, net)
+        if atom >= 0:
+            net.lit_atom[at] = atom
+            net.lit_step[at] = step
+            net.lit_positive[at] = plans.literal_positive[x]
+            at += 1
+        elif not plans.literal_positive[x]:
+            return -1
+    net.size[LITERALS] = at
+    return at - first
+
+
+@kernel
+def _emit_key(
+    plans: Plans, batch: Batch, w: int, c: int, run: int, row: int, net: Network, s: Scratch
+) -> None:
+    """Write the template constants of a row: the key of its weights, and its offset in the block."""
+    net.row_offset[row] = 0
+    first = plans.template_start[c]
+    net.row_key[row, :] = 0
+    for p in range(first, plans.template_start[c + 1]):
+        if plans.template_variable[p] == run:
+            continue
+        constant = s.variable[plans.template_variable[p]]
+        kind = plans.template_type[p]
+        if batch.member_start[w, kind] >= 0 and constant >= plans.declared[kind]:
+            shared = shared_constant(batch, w, kind, constant)
+            if shared >= 0:
+                constant = batch.shared_stream[batch.shared_start[kind] + shared]
+            else:
+                constant = batch.stream[batch.member_start[w, kind] - 1 - shared]
+        if plans.template_stride[p] == 0 or constant < 0:
+            net.row_key[row, p - first] = constant
+        elif constant < plans.declared[kind]:
+            net.row_offset[row] += constant * plans.template_stride[p]
+        else:
+            net.row_key[row, p - first] = constant + 1
+
+
+@kernel
+def _emit(
+    plans: Plans,
+    batch: Batch,
+    w: int,
+    c: int,
+    run: int,
+    length: int,
+    depth: int,
+    net: Network,
+    s: Scratch,
+    limit: int,
+) -> int:
+    """Write one row for the bound variables."""
+    row = net.size[ROWS]
+    literals = plans.literal_start[c + 1] - plans.literal_start[c]
+    if row + 2 > len(net.row_len) or net.size[LITERALS] + literals > len(net.lit_atom):
+        return GROW_ROWS
+    count = _emit_literals(plans, batch, w, c, run, net, s)
+    if count >= 0 and plans.exist_start[c] < plans.exist_start[c + 1]:
+        start, atoms, variables = net.lit_start[row], net.size[ATOMS], net.size[VARIABLES]
+        status = each_existential(plans, batch, w, c, depth, False, net, s, limit)
+        if status != OK:
+            net.size[LITERALS], net.size[ATOMS], net.size[VARIABLES] = start, atoms, variables
+            return OK if status == SATISFIED else status
+        count = net.size[LITERALS] - start
+    if count == 0 and plans.hard[c] and not undone(plans, batch, w, c, depth, s):
+        return EVIDENCE_BREAKS_RULE
+    if count < 0 or (count == 0 and not plans.hard[c]):
+        return OK
+    net.row_len[row] = length
+    net.row_clause[row] = c
+    net.row_weight[row] = -1 if plans.hard[c] else 0
+    net.row_step[row] = 0
+    net.row_sign[row] = plans.sign[c]
+    if not plans.hard[c]:
+        _emit_key(plans, batch, w, c, run, row, net, s)
+        for p in range(plans.template_start[c], plans.template_start[c + 1]):
+            if plans.template_variable[p] == run:
+                net.row_step[row] = 1
+    net.lit_start[row + 1] = net.size[LITERALS]
+    net.clause_start[row + 1] = net.clause_start[row] + length
+    net.size[ROWS] += 1
+    if net.size[SETTLED] < net.size[ATOMS]:
+        return each_existential(plans, batch, w, c, depth, True, net, s, limit)
+    return OK
+
+
+@kernel
+def _may_run(plans: Plans, batch: Batch, w: int, c: int, step: int) -> bool:
+    """Tell whether the last DOMAIN step may become a run: a template one only over declared constants."""
+    if not plans.run[step]:
+        return False
+    variable = plans.term[plans.term_start[step]]
+    kind = plans.slot[step]
+    if batch.domain[w, kind] == 0:
+        return False
+    for p in range(plans.template_start[c], plans.template_start[c + 1]):
+        if plans.template_variable[p] == variable:
+            return bool(batch.domain[w, kind] == plans.declared[kind])
+    return True
+
+
+@kernel
+def _ground_clause(
+    plans: Plans, batch: Batch, w: int, c: int, net: Network, s: Scratch, limit: int
+) -> int:
+    """Run the join plan of one clause in one world and write its rows."""
+    variant = 2 * c + (batch.listed[w] != ALL)
+    first, steps = plans.step_start[variant], plans.step_start[variant + 1]
+    steps -= first
+    run, length = -1, 1
+    if steps > 0 and not batch.listed[w] and _may_run(plans, batch, w, c, first + steps - 1):
+        steps -= 1
+        run = plans.term[plans.term_start[first + steps]]
+        length = batch.domain[w, plans.slot[first + steps]]
+    if steps == 0:
+        net.size[GROUNDINGS] += length
+        if net.size[GROUNDINGS] > limit:
+            return TOO_MANY_GROUNDINGS
+        return _emit(plans, batch, w, c, run, length, 0, net, s, limit)
+    depth = 0
+    open_step(plans, batch, w, first, 0, s)
+    while depth >= 0:
+        if not advance(plans, batch, w, first + depth, depth, s):
+            depth -= 1
+        elif depth < steps - 1:
+            depth += 1
+            open_step(plans, batch, w, first + depth, depth, s)
+        else:
+            net.size[GROUNDINGS] += length
+            if net.size[GROUNDINGS] > limit:
+                return TOO_MANY_GROUNDINGS
+            status = _emit(plans, batch, w, c, run, length, steps, net, s, limit)
+            if status != OK:
+                return status
+    return OK
+
+
+@kernel
+def ground_world(
+    plans: Plans, batch: Batch, w: int, net: Network, s: Scratch, max_atoms: int, limit: int
+) -> tuple[int, int]:
+    """Ground all clauses of a world; returns a status and the clause it came from (or -1)."""
+    status = index_relations(plans, batch, w, s)
+    if status == OK:
+        status = number_atoms(plans, batch, w, net, max_atoms)
+    if status != OK:
+        return status, -1
+    net.lit_start[0], net.clause_start[0] = 0, 0
+    for c in range(len(plans.hard)):
+        status = _ground_clause(plans, batch, w, c, net, s, limit)
+        if status != OK:
+            return status, c
+    return OK, -1

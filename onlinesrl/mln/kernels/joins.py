@@ -1,0 +1,146 @@
+"""Join plans, run step by step by backtracking."""
+
+from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.mln.kernels.background import match_fact
+from onlinesrl.mln.kernels.numbers import holds, shared_constant
+from onlinesrl.mln.kernels.plans import ABSENT, DOMAIN, EQUAL, LESS, SCAN, Batch, Plans, Scratch
+
+
+@kernel
+def term_value(s: Scratch, term: int) -> int:
+    """Return the constant that a term stands for."""
+    return s.variable[term] if term >= 0 else -1 - term
+
+
+@kernel
+def open_step(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> None:
+    """Set the cursor of a step to its first candidate."""
+    op = plans.op[step]
+    s.cursor[depth], s.stop[depth] = 0, 1
+    if op == DOMAIN:
+        s.stop[depth] = batch.domain[w, plans.slot[step]]
+    elif op in (SCAN, ABSENT):
+        x, slot = plans.probe[step], plans.slot[step]
+        if x < 0:
+            s.stop[depth] = batch.count[w, slot]
+        else:
+            at = s.index_start_at[x] + (term_value(s, plans.probe_term[step]) & s.index_mask[x])
+            s.cursor[depth], s.stop[depth] = s.index_start[at], s.index_start[at + 1]
+        s.own_cursor[depth] = -1
+        if batch.facts.count[slot] > 0:
+            _open_facts(plans, batch, w, step, depth, s)
+
+
+@kernel
+def _open_facts(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> None:
+    """Let the candidates among facts come before those of the world's own tuples."""
+    x, facts = plans.probe[step], batch.facts
+    first, stop = 0, int(facts.count[plans.slot[step]])
+    if x >= 0:
+        constant = shared_constant(
+            batch, w, plans.index_type[x], term_value(s, plans.probe_term[step])
+        )
+        if constant < 0:
+            return
+        cell = facts.index_start[x] + constant
+        first, stop = facts.cell[cell], facts.cell[cell + 1]
+    s.own_cursor[depth], s.own_stop[depth] = s.cursor[depth], s.stop[depth]
+    s.cursor[depth], s.stop[depth] = first, stop
+
+
+@kernel
+def _matches(plans: Plans, batch: Batch, w: int, step: int, i: int, s: Scratch) -> bool:
+    """Compare a tuple with the bound terms of a step, and bind the others."""
+    slot = plans.slot[step]
+    x = plans.probe[step]
+    row = s.index_row[s.index_row_at[x] + i] if x >= 0 else i
+    at = batch.start[w, slot] + row * plans.arity[slot] - plans.term_start[step]
+    for p in range(plans.term_start[step], plans.term_start[step + 1]):
+        value = batch.data[at + p]
+        if plans.binds[p]:
+            s.variable[plans.term[p]] = value
+        elif value != term_value(s, plans.term[p]):
+            return False
+    return True
+
+
+@kernel
+def _next_match(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> bool:
+    """Move to a relation's next tuple that matches, first among facts; False: there is none."""
+    if s.own_cursor[depth] >= 0:
+        found = match_fact(
+            batch.facts,
+            batch.own,
+            batch.member_start,
+            w,
+            plans.slot[step],
+            plans.probe[step] >= 0,
+            s.cursor[depth],
+            s.stop[depth],
+            plans.term_start[step],
+            plans.term_start[step + 1],
+            plans.term,
+            plans.binds,
+            s.variable,
+        )
+        if found >= 0:
+            s.cursor[depth] = found
+            return True
+        s.cursor[depth], s.stop[depth] = s.own_cursor[depth], s.own_stop[depth]
+        s.own_cursor[depth] = -1
+    while s.cursor[depth] < s.stop[depth]:
+        s.cursor[depth] += 1
+        if _matches(plans, batch, w, step, s.cursor[depth] - 1, s):
+            return True
+    return False
+
+
+@kernel
+def advance(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> bool:
+    """Move a step to its next match; False: there is none."""
+    op = plans.op[step]
+    p = plans.term_start[step]
+    if op == ABSENT:
+        if s.cursor[depth] < 0 or _next_match(plans, batch, w, step, depth, s):
+            return False
+        s.cursor[depth], s.stop[depth] = -1, -1
+        return True
+    if op == SCAN:
+        return _next_match(plans, batch, w, step, depth, s)
+    while s.cursor[depth] < s.stop[depth]:
+        i = s.cursor[depth]
+        s.cursor[depth] += 1
+        if op == DOMAIN:
+            s.variable[plans.term[p]] = i
+            return True
+        if op >= LESS:
+            return holds(plans, batch, w, step, s)
+        if plans.binds[p]:  # EQUAL that binds its first term
+            s.variable[plans.term[p]] = term_value(s, plans.term[p + 1])
+            return True
+        same = term_value(s, plans.term[p]) == term_value(s, plans.term[p + 1])
+        return same == (op == EQUAL)
+    return False
+
+
+@kernel
+def next_binding(
+    plans: Plans, batch: Batch, w: int, first: int, stop: int, base: int, began: bool, s: Scratch
+) -> bool:
+    """Move the steps from first to stop to their next binding, or first one; False: there is none."""
+    steps = stop - first
+    if steps == 0:
+        return not began
+    depth = steps - 1
+    if not began:
+        depth = 0
+        open_step(plans, batch, w, first, base, s)
+    while depth >= 0:
+        if not advance(plans, batch, w, first + depth, base + depth, s):
+            depth -= 1
+        elif depth == steps - 1:
+            return True
+        else:
+            depth += 1
+            open_step(plans, batch, w, first + depth, base + depth, s)
+    return False

@@ -1,0 +1,88 @@
+"""Relations as sets, and indexes by counting on the arguments that plans look up."""
+
+import numpy as np
+
+from onlinesrl.core.arrays import Ints32
+from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.mln.kernels.background import without_facts
+from onlinesrl.mln.kernels.plans import GROW_INDEX, OK, SPARSE, Batch, Plans, Scratch
+
+
+@kernel
+def _same_tuple(batch: Batch, start: int, arity: int, i: int, j: int) -> bool:
+    for k in range(arity):
+        if batch.data[start + i * arity + k] != batch.data[start + j * arity + k]:
+            return False
+    return True
+
+
+@kernel
+def deduplicate(batch: Batch, w: int, slot: int, arity: int, table: Ints32) -> None:
+    """Make a relation a set: repeated tuples are dropped, first places kept."""
+    n, start = batch.count[w, slot], batch.start[w, slot]
+    mask = 1
+    while mask < 2 * n:
+        mask *= 2
+    table[:mask] = -1
+    mask -= 1
+    kept = 0
+    for i in range(n):
+        h = np.uint64(14695981039346656037)
+        for k in range(arity):
+            h = (h ^ np.uint64(batch.data[start + i * arity + k])) * np.uint64(1099511628211)
+        at = np.int64((h ^ (h >> np.uint64(29))) & np.uint64(mask))
+        while table[at] >= 0 and not _same_tuple(batch, start, arity, table[at], i):
+            at = (at + 1) & mask
+        if table[at] < 0:
+            table[at] = kept
+            for k in range(arity):
+                batch.data[start + kept * arity + k] = batch.data[start + i * arity + k]
+            kept += 1
+    batch.count[w, slot] = kept
+
+
+@kernel
+def index_relations(plans: Plans, batch: Batch, w: int, s: Scratch) -> int:
+    """Make every relation a set and index the arguments that plans look up."""
+    for slot in range(len(plans.arity)):
+        if batch.facts.count[slot] > 0 and batch.count[w, slot] > 0:
+            batch.count[w, slot] = without_facts(
+                batch.facts,
+                batch.own,
+                batch.member_start,
+                w,
+                slot,
+                batch.data,
+                batch.start[w, slot],
+                batch.count[w, slot],
+                plans.arity[slot],
+            )
+        if batch.count[w, slot] > 1:
+            if 4 * batch.count[w, slot] > len(s.table):
+                return GROW_INDEX
+            deduplicate(batch, w, slot, plans.arity[slot], s.table)
+    at, row_at = 0, 0
+    for x in range(len(plans.index_slot)):
+        slot, argument = plans.index_slot[x], plans.index_argument[x]
+        n, cells, mask = batch.count[w, slot], batch.domain[w, plans.index_type[x]], -1
+        if cells > 4 * n + SPARSE:  # several constants share a cell
+            cells = SPARSE
+            while cells < n:
+                cells *= 2
+            mask = cells - 1
+        if at + cells + 2 > len(s.index_start) or row_at + n > len(s.index_row):
+            return GROW_INDEX
+        s.index_start_at[x], s.index_row_at[x], s.index_mask[x] = at, row_at, mask
+        column, arity = batch.start[w, slot] + argument, plans.arity[slot]
+        s.index_start[at : at + cells + 2] = 0
+        for i in range(n):
+            s.index_start[at + (batch.data[column + i * arity] & mask) + 2] += 1
+        for c in range(at + 2, at + cells + 2):
+            s.index_start[c] += s.index_start[c - 1]
+        for i in range(n):
+            c = at + (batch.data[column + i * arity] & mask) + 1
+            s.index_row[row_at + s.index_start[c]] = i
+            s.index_start[c] += 1
+        at += cells + 2
+        row_at += n
+    return OK

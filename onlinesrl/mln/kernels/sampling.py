@@ -1,0 +1,403 @@
+"""Markov chains over weighted clauses: Gibbs sweeps by variable, and MC-SAT with SampleSAT.
+
+A draw of an atom is at every sample the probability that it is true given the rest of what was drawn,
+not the value drawn: the mean is the same, its variance smaller. Of the atoms that others define it is
+the value. Both samplers flip *blocks* of atoms between their samples, which leaves the distribution as
+it is and leads from mode to mode.
+"""
+
+import math
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bytes, Floats, Ints32
+from onlinesrl.core.kernels.frames import Frame
+from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.mln.kernels.clauses import Clauses, Generator, below, copy, uniform
+from onlinesrl.mln.kernels.completion import Trail, clear, fix_literal, propagate, units
+from onlinesrl.mln.kernels.network import OPEN, TRUE
+from onlinesrl.mln.kernels.walksat import (
+    HARD,
+    NONE,
+    OFF,
+    ON,
+    SOFT,
+    Search,
+    apply,
+    choose,
+    count,
+    flip,
+    gain,
+    move_gain,
+    pick_broken,
+    true_atom,
+)
+
+REQUIRED = 1000.0
+"""A sliced clause's weight: exp(-1000) is 0 in a float, so that no draw ever breaks it."""
+TEMPERATURE, NOISE, ANY_STEP = 0.5 * REQUIRED, 0.5, 1 << 62
+"""SampleSAT's: of its annealing moves, and of its WalkSAT moves."""
+
+
+@kernel
+def _resample_atom(
+    cl: Clauses, s: Search, v: int, share: float, probability: Floats, rng: Generator
+) -> None:
+    """Draw a variable of one atom given the others."""
+    atom = cl.var_start[v]
+    change = 1.0 / (1.0 + math.exp(-gain(cl, s, atom)))
+    probability[atom] += share * (change if s.state[atom] == 0 else 1.0 - change)
+    if uniform(rng) < change:
+        flip(cl, s, atom)
+
+
+@kernel
+def _resample_group(
+    cl: Clauses,
+    s: Search,
+    v: int,
+    share: float,
+    probability: Floats,
+    score: Floats,
+    rng: Generator,
+) -> None:
+    """Draw the value of a group given all other variables; ``score`` is scratch, [atom]."""
+    first, last = cl.var_start[v], cl.var_start[v + 1]
+    now = true_atom(cl, s, v)
+    if now >= 0:
+        flip(cl, s, now)
+    none = -np.inf if cl.exactly[v] else 0.0
+    top = none
+    for atom in range(first, last):
+        score[atom] = gain(cl, s, atom) if s.fixed[atom] == OPEN else -np.inf
+        top = max(top, score[atom])
+    total = math.exp(none - top)
+    for atom in range(first, last):
+        score[atom] = math.exp(score[atom] - top)
+        total += score[atom]
+    left = uniform(rng) * total
+    chosen = NONE
+    for atom in range(first, last):
+        probability[atom] += share * score[atom] / total
+        if chosen == NONE:
+            left -= score[atom]
+            if left < 0:
+                chosen = atom
+    if chosen == NONE and cl.exactly[v]:
+        chosen = now
+    if chosen >= 0:
+        flip(cl, s, chosen)
+
+
+@kernel
+def resample(
+    cl: Clauses,
+    s: Search,
+    v: int,
+    share: float,
+    probability: Floats,
+    score: Floats,
+    rng: Generator,
+) -> None:
+    """Draw a variable given all others, and add ``share`` of its atoms' probabilities.
+
+    The broken hard clauses of ``s.state`` are none; those of a variable's other values outweigh
+    everything, so that their probability is 0.
+    """
+    if cl.var_start[v + 1] - cl.var_start[v] > 1:
+        _resample_group(cl, s, v, share, probability, score, rng)
+    elif not cl.exactly[v]:
+        _resample_atom(cl, s, v, share, probability, rng)
+    else:
+        probability[cl.var_start[v]] += share
+
+
+@kernel
+def _add_draw(cl: Clauses, s: Search, probability: Floats, total: Floats, square: Floats) -> None:
+    """Add a draw and its square to their sums, of defined atoms the values; clears the draw."""
+    for atom in range(len(cl.var_of)):
+        if atom >= len(cl.var_of) - cl.gates:
+            probability[atom] = s.state[atom]
+        total[atom] += probability[atom]
+        square[atom] += probability[atom] * probability[atom]
+        probability[atom] = 0.0
+
+
+class Blocks(Frame):
+    """Sets of atoms to flip as one, such as those that two states differ in."""
+
+    start: Ints32  # [block + 1]
+    atom: Ints32
+    proposals: int  # after each draw
+
+
+@kernel
+def _top(parent: Ints32, atom: int) -> int:
+    """Return what stands for an atom's class."""
+    while parent[atom] != atom:
+        parent[atom] = parent[parent[atom]]
+        atom = parent[atom]
+    return atom
+
+
+@kernel
+def _join(parent: Ints32, one: int, other: int) -> None:
+    """Unite two classes; the lower atom stands for both."""
+    one, other = _top(parent, one), _top(parent, other)
+    parent[max(one, other)] = min(one, other)
+
+
+@kernel
+def connect(cl: Clauses, differs: Bytes, parent: Ints32) -> None:
+    """Set ``parent[atom]`` to what stands for the component of differing atoms that it is in.
+
+    Two are connected by a clause or a variable that has both.
+    """
+    for atom in range(len(differs)):
+        parent[atom] = atom
+    for c in range(len(cl.weight)):
+        first = -1
+        for p in range(cl.start[c], cl.start[c + 1]):
+            atom = cl.literal[p] >> 1
+            if differs[atom]:
+                _join(parent, atom, first if first >= 0 else atom)
+                first = atom
+    for v in range(len(cl.exactly)):
+        first = -1
+        for atom in range(cl.var_start[v], cl.var_start[v + 1]):
+            if differs[atom]:
+                _join(parent, atom, first if first >= 0 else atom)
+                first = atom
+    for atom in range(len(differs)):
+        parent[atom] = _top(parent, atom)
+
+
+@kernel
+def _in_groups(cl: Clauses, s: Search, blocks: Blocks, k: int) -> bool:
+    """Tell whether the variables of a block have as many true atoms as they may."""
+    for p in range(blocks.start[k], blocks.start[k + 1]):
+        v = cl.var_of[blocks.atom[p]]
+        n_true = 0
+        for atom in range(cl.var_start[v], cl.var_start[v + 1]):
+            n_true += s.state[atom]
+        if n_true > 1 or n_true < cl.exactly[v]:
+            return False
+    return True
+
+
+@kernel
+def _flip_block(cl: Clauses, s: Search, blocks: Blocks, k: int) -> float:
+    """Flip a block, which may leave the groups; returns the gain."""
+    gained = 0.0
+    for p in range(blocks.start[k], blocks.start[k + 1]):
+        gained += gain(cl, s, blocks.atom[p])
+        flip(cl, s, blocks.atom[p])
+    return gained
+
+
+@kernel
+def _flip_blocks(cl: Clauses, s: Search, blocks: Blocks, rng: Generator) -> None:
+    """Flip random blocks, each with the probability of Metropolis."""
+    for _ in range(blocks.proposals):
+        k = below(rng, len(blocks.start) - 1)
+        gained = _flip_block(cl, s, blocks, k)
+        taken = gained >= 0 or uniform(rng) < math.exp(gained)
+        if not (taken and _in_groups(cl, s, blocks, k)):
+            _flip_block(cl, s, blocks, k)
+
+
+@kernel
+def gibbs(
+    cl: Clauses,
+    s: Search,
+    blocks: Blocks,
+    sweeps: int,
+    rng: Generator,
+    total: Floats,
+    square: Floats,
+    probability: Floats,
+    score: Floats,
+) -> None:
+    """Sweep over the variables in their order, from ``s.state``, feasible; adds up each sweep's draw.
+
+    Geman & Geman (1984), with a variable's values as one block. ``probability`` [atom], all 0, and
+    ``score`` [atom] are scratch.
+    """
+    count(cl, s)
+    for _ in range(sweeps):
+        for v in range(cl.drawn):
+            if s.stop[0]:
+                return
+            resample(cl, s, v, 1.0, probability, score, rng)
+        _add_draw(cl, s, probability, total, square)
+        _flip_blocks(cl, s, blocks, rng)
+
+
+@kernel
+def _slice(cl: Clauses, s: Search, t: Trail, rng: Generator) -> None:
+    """Draw the clauses that must stay as they are; the others have 0 in ``s.weight``.
+
+    A clause of weight w > 0 that is true stays so with probability 1 - exp(-w), REQUIRED; one of w < 0
+    that is false stays false with probability 1 - exp(w), -REQUIRED: its literals are fixed.
+    """
+    clear(t)
+    for c in range(len(cl.weight)):
+        w = cl.weight[c]
+        s.weight[c] = 0.0
+        if w > 0 and s.n_true[c] > 0:
+            if c < cl.hard or uniform(rng) >= math.exp(-w):
+                s.weight[c] = REQUIRED
+        elif w < 0 and s.n_true[c] == 0 and uniform(rng) >= math.exp(w):
+            s.weight[c] = -REQUIRED
+            for p in range(cl.start[c], cl.start[c + 1]):
+                fix_literal(t, cl.literal[p] ^ 1)
+
+
+@kernel
+def _tied(cl: Clauses, s: Search, t: Trail, v: int) -> int:
+    """Say how free propagation left a variable: 0 fixed, 1 free of every clause, 2 neither."""
+    open_ = False
+    for atom in range(cl.var_start[v], cl.var_start[v + 1]):
+        open_ = open_ or t.fixed[atom] == OPEN
+    if not open_:
+        return 0
+    for literal in range(2 * cl.var_start[v], 2 * cl.var_start[v + 1]):
+        for p in range(cl.occ_start[literal], cl.occ_start[literal + 1]):
+            c = cl.occ[p]
+            if s.weight[c] > 0 and t.n_true[c] == 0 and t.fixed[literal >> 1] == OPEN:
+                return 2
+    return 1
+
+
+@kernel
+def _any_value(cl: Clauses, t: Trail, s: Search, v: int, rng: Generator) -> None:
+    """Give a variable that is not fixed a random one of the values that are left to it."""
+    values = 0 if cl.exactly[v] else 1
+    for atom in range(cl.var_start[v], cl.var_start[v + 1]):
+        values += t.fixed[atom] == OPEN
+    chosen = below(rng, values) - (0 if cl.exactly[v] else 1)
+    for atom in range(cl.var_start[v], cl.var_start[v + 1]):
+        s.state[atom] = 0
+        if t.fixed[atom] == OPEN:
+            s.state[atom] = chosen == 0
+            chosen -= 1
+
+
+@kernel
+def _place(cl: Clauses, s: Search, t: Trail, jumps: bool, tied: Ints32, rng: Generator) -> int:
+    """Set what propagation fixed, and draw what it left free of every clause.
+
+    Defined atoms are left to ``count``. Returns how many variables are neither, listed in ``tied``;
+    they get any value if ``jumps``.
+    """
+    n_tied = 0
+    for v in range(cl.drawn):
+        freedom = _tied(cl, s, t, v)
+        if freedom == 2:
+            tied[n_tied] = v
+            n_tied += 1
+        if freedom == 1 or (freedom == 2 and jumps):
+            _any_value(cl, t, s, v, rng)
+        elif freedom == 0:
+            for atom in range(cl.var_start[v], cl.var_start[v + 1]):
+                s.state[atom] = t.fixed[atom] == TRUE
+    return n_tied
+
+
+@kernel
+def _anneal(cl: Clauses, s: Search, v: int, temperature: float, rng: Generator) -> None:
+    """Give a variable a random other value, or with the probability of Metropolis."""
+    off = true_atom(cl, s, v)
+    first = cl.var_start[v]
+    on = first + below(rng, cl.var_start[v + 1] - first + 1) - 1
+    on = on if on >= first else NONE
+    if on == off or (on == NONE and cl.exactly[v]):
+        return
+    if (on >= 0 and s.fixed[on] != OPEN) or (off >= 0 and s.fixed[off] != OPEN):
+        return
+    gained = move_gain(cl, s, off, on)
+    if gained >= 0 or uniform(rng) < math.exp(gained / temperature):
+        apply(cl, s, off, on)
+
+
+@kernel
+def _sample_sat(
+    cl: Clauses,
+    s: Search,
+    tied: Ints32,
+    n_tied: int,
+    flips: int,
+    rng: Generator,
+) -> bool:
+    """Satisfy the sliced clauses by WalkSAT and annealing moves at even odds.
+
+    Wei, Erenrich & Selman (2004). False: not within so many moves.
+    """
+    for _ in range(flips):
+        if s.size[HARD] + s.size[SOFT] == 0 or s.stop[0]:
+            return True
+        if uniform(rng) < 0.5:
+            _anneal(cl, s, tied[below(rng, n_tied)], TEMPERATURE, rng)
+        else:
+            c = pick_broken(cl, s, rng)
+            if choose(cl, s, c, NOISE, np.inf, ANY_STEP, rng) > -np.inf:
+                apply(cl, s, s.move[OFF], s.move[ON])
+    return s.size[HARD] + s.size[SOFT] == 0
+
+
+@kernel
+def mcsat(
+    cl: Clauses,
+    s: Search,
+    t: Trail,
+    blocks: Blocks,
+    samples: int,
+    flips: int,
+    sweeps: int,
+    jump: float,
+    rng: Generator,
+    total: Floats,
+    square: Floats,
+    probability: Floats,
+    score: Floats,
+    kept: Bytes,
+    tied: Ints32,
+) -> int:
+    """Run MC-SAT (Poon & Domingos 2006) from ``s.state``, feasible; adds up each sample's draw.
+
+    A sample: slice; propagate; go on from the last sample or, with probability ``jump``, from what
+    SampleSAT finds from a random state (the last sample where it finds nothing); then ``sweeps``
+    Gibbs sweeps among the solutions, which leave the uniform distribution as it is and undo the
+    bias of the search. At its end are blocks and a sweep of Gibbs sampling itself, whose draw it
+    is: it moves what slices hold by soft clauses. Returns the number of failures. ``probability``
+    [atom], all 0, ``score`` [atom], ``kept`` [atom] and ``tied`` [variable] are scratch.
+    """
+    failures = 0
+    copy(cl.weight, s.weight)
+    count(cl, s)
+    for _ in range(samples):
+        _slice(cl, s, t, rng)
+        units(cl, t, s.weight)
+        propagate(cl, t, s.weight)
+        copy(s.state, kept)
+        jumps = uniform(rng) < jump
+        n_tied = _place(cl, s, t, jumps, tied, rng)
+        copy(t.fixed, s.fixed)
+        count(cl, s)
+        if not _sample_sat(cl, s, tied, n_tied, flips, rng):
+            failures += 1
+            copy(kept, s.state)
+            count(cl, s)
+        for _ in range(sweeps):
+            if s.stop[0]:
+                return failures
+            for i in range(n_tied):
+                resample(cl, s, tied[i], 0.0, probability, score, rng)
+        copy(cl.weight, s.weight)
+        s.fixed[:] = OPEN
+        count(cl, s)
+        _flip_blocks(cl, s, blocks, rng)
+        for v in range(cl.drawn):
+            resample(cl, s, v, 1.0, probability, score, rng)
+        _add_draw(cl, s, probability, total, square)
+    return failures

@@ -1,0 +1,143 @@
+"""The weights of Markov logic: found by template constants, read for ground clauses, told apart by gaps."""
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
+from onlinesrl.core.kernels.averaged import Averaged
+from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.mln.kernels.network import ATOMS, DEFINED, ROWS, Network, clause_true
+from onlinesrl.mln.kernels.plans import Plans
+
+
+class Weights(Averaged):
+    """The weights, and the hash table from template constants to blocks of them."""
+
+    key: Ints32  # [block, 1 + template variables] clause, constants
+    block: Ints  # [block] first weight
+    slot: Ints32  # hash table of blocks
+    size: Ints  # weights, blocks
+    block_size: Ints32  # [clause]
+    keyed: Bytes  # [clause] 1: its template has constants outside the block
+    default: Floats  # [clause] weight of constants never seen
+
+
+@kernel
+def _hash(key: Ints32, c: int) -> np.uint64:
+    h = np.uint64(14695981039346656037) ^ np.uint64(c)
+    for k in key:
+        h = (h ^ np.uint64(k)) * np.uint64(1099511628211)
+        h ^= h >> np.uint64(31)
+    return h
+
+
+@kernel
+def _same_key(weights: Weights, block: int, c: int, key: Ints32) -> bool:
+    if weights.key[block, 0] != c:
+        return False
+    for j in range(len(key)):
+        if weights.key[block, j + 1] != key[j]:
+            return False
+    return True
+
+
+@kernel
+def find_slot(weights: Weights, c: int, key: Ints32) -> int:
+    """Return the slot that holds the block of a key, or the free one where it would go."""
+    mask = len(weights.slot) - 1
+    at: int = np.int64(_hash(key, c) & np.uint64(mask))  # type: ignore[assignment]
+    while weights.slot[at] >= 0 and not _same_key(weights, weights.slot[at], c, key):
+        at = (at + 1) & mask
+    return at
+
+
+@kernel
+def add_block(weights: Weights, at: int, c: int, key: Ints32) -> int:
+    """Append the block of a new key; returns its first weight, -1: no room."""
+    n, block = weights.size[0], weights.size[1]
+    size = weights.block_size[c]
+    if n + size > len(weights.uses) or 2 * (block + 1) > len(weights.slot):
+        return -1
+    if block == len(weights.block):
+        return -1
+    weights.slot[at] = block
+    weights.key[block, 0] = c
+    for j in range(len(key)):
+        weights.key[block, j + 1] = key[j]
+    weights.block[block] = n
+    weights.value[n : n + size, 0] = weights.default[c]
+    weights.size[0] += size
+    weights.size[1] += 1
+    return n
+
+
+@kernel
+def rehash(weights: Weights) -> None:
+    """Fill an empty hash table from the keys."""
+    for block in range(weights.size[1]):
+        c = weights.key[block, 0]
+        weights.slot[find_slot(weights, c, weights.key[block, 1:])] = block
+
+
+@kernel
+def number(plans: Plans, net: Network, weights: Weights, learning: bool) -> bool:
+    """Give every soft row its first weight; new keys grow the table while learning. False: no room."""
+    for r in range(net.size[ROWS]):
+        if net.row_weight[r] < 0:
+            continue
+        c = net.row_clause[r]
+        key = net.row_key[r]
+        seen, plain = True, not weights.keyed[c]
+        for k in key:
+            seen &= k >= 0
+            plain &= k == 0
+        first = plans.first_weight[c] if plain else plans.unseen_weight[c]
+        if seen and not plain:
+            at = find_slot(weights, c, key)
+            if weights.slot[at] >= 0:
+                first = weights.block[weights.slot[at]]
+            elif learning:
+                first = add_block(weights, at, c, key)
+                if first < 0:
+                    return False
+        net.row_weight[r] = first + net.row_offset[r]
+    return True
+
+
+@kernel
+def effective(net: Network, value: Floats, cu: float, cv: float, weight: Floats) -> None:
+    """Write what each ground clause adds where it is true, sign * (base + cu u + cv v), to ``weight``."""
+    for r in range(net.size[ROWS]):
+        i, step, sign = net.row_weight[r], net.row_step[r], net.row_sign[r]
+        if i < 0:
+            continue
+        for g in range(net.clause_start[r], net.clause_start[r + 1]):
+            weight[g] = sign * (value[i, 0] + cu * value[i, 1] + cv * value[i, 2])
+            i += step
+
+
+@kernel
+def gap(net: Network, weights: Weights, truth: Bytes, rival: Bytes) -> tuple[int, float]:
+    """Accumulate Delta = f(truth) - f(rival) in ``delta``; returns how many weights it touched, and rho."""
+    n, rho = 0, 0.0
+    for a in range(net.size[ATOMS]):
+        rho += net.fixed[a] != DEFINED and truth[a] != rival[a]
+    for r in range(net.size[ROWS]):
+        first = net.row_weight[r]
+        if first < 0:
+            continue
+        for k in range(net.row_len[r]):
+            differs = False
+            for p in range(net.lit_start[r], net.lit_start[r + 1]):
+                a = net.lit_atom[p] + k * net.lit_step[p]
+                differs |= truth[a] != rival[a]
+            if not differs:
+                continue
+            change = int(clause_true(net, r, k, truth)) - int(clause_true(net, r, k, rival))
+            if change != 0:
+                i = first + k * net.row_step[r]
+                if not weights.mark[i]:
+                    weights.mark[i] = 1
+                    weights.touched[n] = i
+                    n += 1
+                weights.delta[i] += net.row_sign[r] * change
+    return n, rho

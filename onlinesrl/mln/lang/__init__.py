@@ -1,0 +1,1 @@
+"""Reading Markov logic: files into programs, clauses and weights."""

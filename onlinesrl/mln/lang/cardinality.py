@@ -1,0 +1,132 @@
+"""Cardinalities, as in RockIt: hard formulas that say how many of some atoms are true."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, count
+
+from onlinesrl.logic.ast import (
+    And,
+    Atom,
+    Equal,
+    Exists,
+    Formula,
+    Leaf,
+    Not,
+    Or,
+    Position,
+    Predicate,
+    Rule,
+    Variable,
+    replace_terms,
+    terms,
+)
+from onlinesrl.logic.text import show
+from onlinesrl.mln.lang.syntax import Cardinality
+
+MAX_AT_MOST = 4
+"""A cardinality is at most this: its clauses hold so many atoms, and one more."""
+
+
+def counted(rule: Rule, cardinality: Cardinality, closed: Container[str]) -> Rule:
+    """Return the hard rule that a cardinality means, given the clause that it counts.
+
+    It counts the atom of the clause that is not of a ``closed`` predicate, where all else in the clause
+    is false. Raises ValueError, with a message, for what is not supported.
+    """
+    over, op, bound = cardinality.over, cardinality.op, cardinality.bound
+    literals = rule.formula.operands if isinstance(rule.formula, Or) else (rule.formula,)
+    atoms = [each for each in literals if _is_open(each, closed)]
+    conditions = [_negated(each) for each in literals if not _is_open(each, closed)]
+    if len(atoms) != 1 or not isinstance(atoms[0], Atom):
+        raise ValueError(
+            "a cardinality counts one atom without sign, of a predicate not marked `*`"
+        )
+    inside = {term.name for term in terms(atoms[0]) if isinstance(term, Variable)}
+    if not {*over} <= inside:
+        raise ValueError(f"the counted atom does not have {', '.join(sorted({*over} - inside))}")
+    if not 1 <= bound <= (MAX_AT_MOST if op == "<=" else 1):
+        raise ValueError(f"a cardinality is from <= 1 to <= {MAX_AT_MOST}, or >= 1")
+    if op == "<=":
+        return _typed(rule, *_at_most(atoms[0], conditions, over, bound))
+    return _typed(rule, *_at_least_one(atoms[0], conditions, over))
+
+
+def functional(predicate: Predicate, arguments: Sequence[int], position: Position) -> Rule:
+    """Return the hard rule that atoms which differ in these arguments only are not true together."""
+    names = [f"x{number}" for number in range(1, len(predicate.types) + 1)]
+    atom = Atom(predicate.name, tuple(map(Variable, names)))
+    types = tuple(zip(names, predicate.types, strict=True))
+    rule = Rule(atom, None, True, position, "", types=types)
+    return _typed(rule, *_at_most(atom, (), [names[index] for index in arguments], 1))
+
+
+def _typed(rule: Rule, formula: Formula, new: Mapping[str, str]) -> Rule:
+    """Return a rule with another formula, whose ``new`` variables have the types of old ones."""
+    types = dict(rule.types)
+    types |= {name: types[old] for name, old in new.items()}
+    kept = {term.name for term in terms(formula) if isinstance(term, Variable)}
+    pairs = tuple((name, type_) for name, type_ in types.items() if name in kept)
+    return replace(rule, formula=formula, text=show(formula), types=pairs)
+
+
+def _at_most(
+    atom: Atom, conditions: Sequence[Formula], over: Sequence[str], bound: int
+) -> tuple[Formula, dict[str, str]]:
+    """Return the clause that of so many atoms and one more two are equal, or one is false.
+
+    Returns the new variables, too, and the old ones that they stand for.
+    """
+    copies = _copies([atom, *conditions], over, bound + 1)
+    parts: list[Formula] = []
+    for copy in copies:
+        parts += [_negated(_renamed(each, copy)) for each in (*conditions, atom)]
+    parts = [each for index, each in enumerate(parts) if each not in parts[:index]]
+    parts += [_equal(over, first, second) for first, second in combinations(copies, 2)]
+    return Or(tuple(parts)), {new: old for copy in copies for old, new in copy.items()}
+
+
+def _at_least_one(
+    atom: Atom, conditions: Sequence[Formula], over: Sequence[str]
+) -> tuple[Formula, dict[str, str]]:
+    """Return the formula that one of the atoms is true, where one has its conditions."""
+    (copy,) = _copies([atom, *conditions], over, 1)
+    body = tuple(_renamed(each, copy) for each in (*conditions, atom))
+    some = Exists(tuple(copy.values()), And(body) if len(body) > 1 else body[0])
+    parts: tuple[Formula, ...] = (*map(_negated, conditions), some)
+    new = {new: old for old, new in copy.items()}
+    return Or(parts) if len(parts) > 1 else some, new
+
+
+def _is_open(literal: Formula, closed: Container[str]) -> bool:
+    atom = literal.operand if isinstance(literal, Not) else literal
+    return isinstance(atom, Atom) and atom.predicate not in closed
+
+
+def _negated(literal: Formula) -> Formula:
+    return literal.operand if isinstance(literal, Not) else Not(literal)
+
+
+def _copies(formulas: Sequence[Formula], over: Sequence[str], number: int) -> list[dict[str, str]]:
+    """Return new names for the variables ``over``, so many times."""
+    taken = {term.name for each in formulas for term in terms(each) if isinstance(term, Variable)}
+    copies: list[dict[str, str]] = [{} for _ in range(number)]
+    for name in over:
+        fresh = (new for new in map(f"{name}{{}}".format, count(1)) if new not in taken)
+        for copy in copies:
+            copy[name] = next(fresh)
+            taken.add(copy[name])
+    return copies
+
+
+def _renamed(formula: Formula, names: Mapping[str, str]) -> Formula:
+    def new(leaf: Leaf) -> Leaf:
+        return Variable(names.get(leaf.name, leaf.name)) if isinstance(leaf, Variable) else leaf
+
+    return replace_terms(formula, new)
+
+
+def _equal(over: Sequence[str], first: Mapping[str, str], second: Mapping[str, str]) -> Formula:
+    parts = tuple(Equal(Variable(first[name]), Variable(second[name])) for name in over)
+    return And(parts) if len(parts) > 1 else parts[0]

@@ -1,0 +1,128 @@
+"""Predicate completion of definite clauses (Clark 1978; in MLNs as LoMRF's decomposed mode).
+
+A definite clause ``head :- body`` means ``body => head``, with its weight. The completion adds the
+other direction as one hard rule for each head predicate: an atom of it is true only where the body
+of one of its clauses is, with that clause's other variables existentially quantified. Constants,
+functions and repeated variables in a head become equations in the body, so that no head at all
+fits an atom that is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from onlinesrl.logic.ast import (
+    And,
+    Atom,
+    Equal,
+    Exists,
+    Formula,
+    Implies,
+    Leaf,
+    Or,
+    Position,
+    Predicate,
+    Rule,
+    Variable,
+    bound_variables,
+    replace_leaves,
+    replace_terms,
+    terms,
+)
+from onlinesrl.logic.cnf import disjunctions
+from onlinesrl.logic.source import Source
+from onlinesrl.logic.text import show
+
+
+@dataclass(frozen=True, slots=True)
+class Definite:
+    """A definite clause ``body => head``, where it stands, and the types of its variables."""
+
+    formula: Implies
+    position: Position
+    types: tuple[tuple[str, str], ...]
+    source: Source
+
+    @property
+    def head(self) -> Atom:
+        """The head."""
+        assert isinstance(self.formula.right, Atom)
+        return self.formula.right
+
+
+def completions(
+    definite: Iterable[Definite], predicates: Mapping[str, Predicate]
+) -> tuple[Rule, ...]:
+    """Return the completion of each head predicate, in the order of their first clauses.
+
+    Raises the source's error of the first clause where it is too large.
+    """
+    groups: dict[str, list[Definite]] = {}
+    for clause in definite:
+        groups.setdefault(clause.head.predicate, []).append(clause)
+    return tuple(_completion(group, predicates[name]) for name, group in groups.items())
+
+
+def _completion(group: Sequence[Definite], predicate: Predicate) -> Rule:
+    names = _head_names(group[0].head)
+    types = dict(zip(names, predicate.types, strict=True))
+    bodies = tuple(_body(clause, names, types) for clause in group)
+    head = Atom(predicate.name, tuple(map(Variable, names)))
+    formula = Implies(head, Or(bodies) if len(bodies) > 1 else bodies[0])
+    position = group[0].position
+    try:
+        disjunctions(formula)
+    except ValueError as error:
+        message = f"too many clauses have the head {predicate.name}: {error} of their completion"
+        raise group[0].source.error(message, position) from None
+    return Rule(formula, None, True, position, show(formula), types=tuple(types.items()))
+
+
+def _head_names(head: Atom) -> list[str]:
+    """Return distinct names for the arguments of a head, its own variables' where they can be."""
+    own = {leaf.name for leaf in terms(head) if isinstance(leaf, Variable)}
+    names: list[str] = []
+    for term in head.terms:
+        if isinstance(term, Variable) and term.name not in names:
+            names.append(term.name)
+        else:
+            names.append(_fresh("x", {*own, *names}))
+    return names
+
+
+def _body(clause: Definite, names: Sequence[str], types: dict[str, str]) -> Formula:
+    """Return when a clause makes the head with variables ``names`` true, and note new types."""
+    renaming: dict[str, str] = {}
+    equations: list[tuple[str, int]] = []
+    for index, (name, term) in enumerate(zip(names, clause.head.terms, strict=True)):
+        if isinstance(term, Variable) and term.name not in renaming:
+            renaming[term.name] = name
+        else:
+            equations.append((name, index))
+    own = dict(clause.types)
+    for name, type_ in own.items():
+        if name not in renaming:
+            renaming[name] = name if name not in types else _fresh(name, {*types, *own})
+            types[renaming[name]] = type_
+
+    def renamed(leaf: Leaf) -> Leaf:
+        return Variable(renaming[leaf.name]) if isinstance(leaf, Variable) else leaf
+
+    equal = [
+        Equal(Variable(name), replace_leaves(clause.head.terms[index], renamed))
+        for name, index in equations
+    ]
+    body = replace_terms(clause.formula.left, renamed)
+    parts = (*equal, *(body.operands if isinstance(body, And) else (body,)))
+    whole = And(parts) if len(parts) > 1 else body
+    bound = {*names, *bound_variables(whole)}
+    free = dict.fromkeys(leaf.name for leaf in terms(whole) if isinstance(leaf, Variable))
+    others = tuple(name for name in free if name not in bound)
+    return Exists(others, whole) if others else whole
+
+
+def _fresh(name: str, taken: Iterable[str]) -> str:
+    used = set(taken)
+    return next(new for new in map(f"{name}{{}}".format, count(1)) if new not in used)

@@ -1,0 +1,147 @@
+"""Markov logic, as a run sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onlinesrl.core.errors import ModelError
+from onlinesrl.core.row import Row
+from onlinesrl.logic.ast import Constant, Formula, Leaf, Program, Variable, terms
+from onlinesrl.logic.text import show, show_leaf
+
+if TYPE_CHECKING:
+    from onlinesrl.logic.background import Background
+    from onlinesrl.mln.learner import OnlineLearner
+    from onlinesrl.run.schema import Config
+
+
+class MarkovLogic:
+    """See ``Language``."""
+
+    name = "Markov logic"
+    suffix = ".mln"
+    foreign = (("inference", "targets"),)
+    true_facts = True
+
+    def load(self, path: Path, dialect: str) -> Program:
+        """Read a model; one in another dialect becomes a program as Alchemy's file would give it."""
+        from onlinesrl.logic.dialect import dialect_of
+        from onlinesrl.mln.lang import mln
+        from onlinesrl.mln.lang.weights import alchemy_text
+
+        program = mln.load(path, dialect_of(dialect))
+        if dialect == "alchemy":
+            return program
+        for rule in program.rules:
+            if rule.fixed or rule.weight_variable is not None:
+                raise ModelError(
+                    "a weight that evidence says, or that is fixed, cannot be learned around: a run "
+                    f"gives every soft rule weights of its own: {rule.text}",
+                    file=str(path),
+                    line=rule.position.line,
+                    column=rule.position.column,
+                    hint="leave the mark out; infer and ground take such rules as they are",
+                )
+        return mln.parse(alchemy_text(program), str(path))
+
+    def check_trained(self, path: Path, program: Program) -> None:
+        """Raise ModelError where a soft rule has no weight."""
+        for rule in program.rules:
+            if rule.weight is None and not rule.hard:
+                raise ModelError(
+                    f"this rule has no weight, so the file is not a trained model: {rule.text}",
+                    file=str(path),
+                    line=rule.position.line,
+                    column=rule.position.column,
+                )
+
+    def argument_types(self, program: Program, predicate: str) -> Sequence[str | None]:
+        """Return the types of a predicate's arguments."""
+        return program.predicates[predicate].types
+
+    def learner(
+        self,
+        config: Config,
+        program: Program,
+        by: tuple[str, int] | None,
+        margins: bool,
+        facts: Background,
+    ) -> OnlineLearner:
+        """Return a learner; ConfigError where there may be fewer weights than the rules take."""
+        from onlinesrl.mln.ground.plan import compile_program
+        from onlinesrl.mln.learner import OnlineLearner
+
+        plan = compile_program(program, config.query)
+        inference = config.inference.make(config.seed, config.limits.max_atoms)
+        learner = OnlineLearner(plan, config.learner, inference, by, margins, facts)
+        most, fixed = config.learner.max_weights, learner.weights.reserved
+        if most is not None and most < 2 * fixed:
+            reason = f"the rules alone have {fixed} weights; expected at least {2 * fixed}"
+            raise config.error("learner.max_weights", reason)
+        return learner
+
+    def rows_of_file(self, path: Path) -> Iterator[Row]:
+        """Yield the weights in a file of weights."""
+        from onlinesrl.mln.lang import mln
+        from onlinesrl.mln.lang.normal import plus_variables
+
+        for number, rule in enumerate(mln.load(path).rules, 1):
+            template = plus_variables(rule.formula)
+            weighted = () if rule.weight is None else (((), rule.weight),)
+            for key, weight in weighted if rule.table is None else rule.table:
+                constants = dict(zip(template, key, strict=False))
+                yield _Row(number, rule.text, constants, weight, None, rule.formula)
+
+    def rows_of_checkpoint(
+        self, name: str, header: Mapping[str, Any], arrays: Mapping[str, Any]
+    ) -> Iterator[Row]:
+        """Yield the weights in a checkpoint."""
+        from onlinesrl.mln.ground.encode import Layout
+        from onlinesrl.mln.ground.plan import compile_program
+        from onlinesrl.mln.lang import mln
+        from onlinesrl.mln.lang.weights import written
+        from onlinesrl.mln.weights import WeightTable
+
+        program = mln.parse(header["model"], name)
+        weights = WeightTable(Layout(compile_program(program, header["fingerprint"]["query"])))
+        weights.restore(header["learner"], arrays)
+        formulas = {id(c): written(c, program.rules[c.rule]) for c in weights.clauses}
+        for e in weights.entries():
+            constants = dict(zip(e.clause.template, e.key, strict=True))
+            formula = formulas[id(e.clause)]
+            yield _Row(e.clause.rule + 1, e.text, constants, e.weight, e.uses, formula)
+
+
+LANGUAGE = MarkovLogic()
+
+
+@dataclass(frozen=True)
+class _Row(Row):
+    """A weight with its formula."""
+
+    formula: Formula
+
+    def line(self) -> str:
+        """Return the rule with its constants, as a file of weights has it."""
+        return show(self.formula, self._spelled)
+
+    def shape(self) -> str:
+        """Return the rule without its constants, which is the same wherever its weights stand."""
+        return show(self.formula, lambda leaf: show_leaf(leaf) if _varies(leaf) else "_")
+
+    def about(self) -> set[str]:
+        """Return the constants that the weight is about."""
+        own = terms(self.formula)
+        return {*self.constants.values(), *(t.name for t in own if isinstance(t, Constant))}
+
+    def _spelled(self, leaf: Leaf) -> str:
+        return show_leaf(
+            leaf if _varies(leaf) else Constant(self.constants.get(leaf.name, leaf.name))
+        )
+
+
+def _varies(leaf: Leaf) -> bool:
+    return isinstance(leaf, Variable) and not leaf.plus

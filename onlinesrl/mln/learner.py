@@ -1,0 +1,365 @@
+"""The online learner: examples in, outcomes out, strictly one at a time.
+
+An example is predicted with the averaged weights before its truth is looked at; then the update is
+made. Micro-batches only share the overhead of a call: every size gives the same bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import reduce
+from operator import add
+from typing import Any
+
+from msgspec.structs import replace
+
+from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.example import Atoms, Example
+from onlinesrl.core.interrupt import Interrupted
+from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally, heaviest
+from onlinesrl.core.together import TOO_LARGE, Together
+from onlinesrl.core.update import Update
+from onlinesrl.logic.ast import Program
+from onlinesrl.logic.background import Background
+from onlinesrl.mln.ground.advice import largest
+from onlinesrl.mln.ground.domains import undeclared
+from onlinesrl.mln.ground.encode import Layout
+from onlinesrl.mln.ground.grounder import Grounder
+from onlinesrl.mln.ground.pack import NO_NEWS, News, World
+from onlinesrl.mln.ground.plan import Plan
+from onlinesrl.mln.kernels import outcome
+from onlinesrl.mln.lang import weights as weight_files
+from onlinesrl.mln.outcomes import Taken, Teller
+from onlinesrl.mln.weights import WeightTable
+from onlinesrl.mln.worlds import Inference, Worlds, check_audits
+
+
+class OnlineLearner:
+    """Owns the weights; ``step`` takes a micro-batch, all of which have the facts of ``background``."""
+
+    valued = False
+
+    def __init__(  # noqa: PLR0913, PLR0917 - what a learner is made of
+        self,
+        plan: Plan,
+        update: Update,
+        inference: Inference,
+        by: tuple[str, int] | None = None,
+        margins: bool = False,
+        background: Background | None = None,
+    ):
+        self.layout = Layout(plan)
+        self.update = update
+        self.inference = inference
+        self.weights = WeightTable(self.layout, update)
+        self.grounder = Grounder(self.layout, self.weights.stream, inference.limits, background)
+        self.packer = self.grounder.packer
+        self.by = self._by(by)
+        self.worlds = Worlds(self.grounder, self.weights, inference, self.by, margins)
+        self.slowest = self.worlds.slowest
+        self.teller = Teller(self.grounder, self.by)
+        self.together = Together()
+        self.seen = 0
+
+    def _by(self, by: tuple[str, int] | None) -> outcome.By:
+        """Return the query predicate and argument of which each value is counted by itself."""
+        if by is None:
+            return outcome.By(-1, 0)
+        query, argument = by
+        place = self.layout.radix_order(query).index(argument)
+        return outcome.By(self.layout.plan.query.index(query), place)
+
+    @property
+    def model_text(self) -> str:
+        """The model's text, with what it includes."""
+        return self.layout.plan.program.text
+
+    def describe(self) -> str:
+        """Say how large the model is."""
+        plan = self.layout.plan
+        return (
+            f"{len(plan.program.rules)} rules, {len(plan.clauses)} clauses to ground, "
+            f"{len(plan.groups)} groups"
+        )
+
+    def compile(self) -> float:
+        """Compile the kernels, or load them from the cache; returns the seconds it took."""
+        started = time.perf_counter()
+        self.packer.clear()
+        self.worlds.compile()
+        return time.perf_counter() - started
+
+    def start(self, program: Program) -> list[str]:
+        """Set starting weights from a file of weights; returns what the model has no place for."""
+        matched = weight_files.read(self.weights.clauses, program)
+        for clause, key, weight in matched.entries:
+            self.weights.set(clause, key, weight)
+        self.packer.set_shown(program.types)
+        return [
+            f"line {lost.position.line}: no rule of the model fits `{lost.text}` ({lost.rows} weights)"
+            for lost in matched.unmatched
+        ]
+
+    def weights_text(self, averaged: str, by: str) -> str:
+        """Return a file of weights, the most influential first."""
+        entries = heaviest(self.weights.entries())
+        header = f"{averaged}, most influential first.\n{len(entries)} weights; written by {by}."
+        text = io.StringIO()
+        rows = ((e.clause, e.key, e.weight) for e in entries)
+        program, shown = self.layout.plan.program, self.packer.shown()
+        types = {t: (*names, *map(str, shown.get(t, ()))) for t, names in program.types.items()}
+        weight_files.write(dataclasses.replace(program, types=types), rows, text, header)
+        return text.getvalue()
+
+    def advice(self, examples: Sequence[Example]) -> list[str]:
+        """Say which types should be declared, and which rules have the most ground clauses."""
+        sizes = []
+        for example in examples:
+            with suppress(ExampleError):
+                sizes.append(self.grounder.rule_sizes(example))
+        found = undeclared(self.layout, examples, self.packer.background)
+        return [*found, *largest(self.layout.plan, sizes)]
+
+    def words(self, evidence: Atoms) -> dict[str, str]:
+        """Say what constants of query types stand for: by a relation to a type that only names things."""
+        plan = self.layout.plan
+        queried = {t for q in plan.query for t in self.layout.arguments(q)}
+        for name, atoms in evidence.items():
+            types = self.layout.arguments(name)
+            if len(types) == 2 and types[0] not in plan.local and types[1] in queried:
+                return {str(row[1]): str(row[0]) for row in atoms if isinstance(row, list)}
+        return {}
+
+    def predict(self, items: Sequence[Item]) -> list[Outcome]:
+        """Predict between two steps, with margins; learning goes on as if nothing had been asked."""
+        seen, margins = self.seen, self.worlds.margins
+        self.worlds.margins = True
+        try:
+            return self.step(items, learning=False)[0]
+        finally:
+            self.seen, self.worlds.margins = seen, margins
+
+    # the step ------------------------------------------------------------------------------
+
+    def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:
+        """As ``Learner.step``; an example that shows new constants of open types is a batch of its own."""
+        if not self.layout.open:
+            return self._step(items, learning)
+        first, parts = 0, []
+        for place, item in enumerate(items):
+            news = self._news(item)
+            if news is None or news.constants:
+                parts.append(self._step(items[first:place], learning))
+                if len(parts[-1][0]) < place - first:
+                    break
+                parts.append(self._met(item, news, learning))
+                if not parts[-1][0]:
+                    break
+                first = place + 1
+        else:
+            parts.append(self._step(items[first:], learning))
+        outcomes = [outcome for part, _ in parts for outcome in part]
+        return outcomes, reduce(add, (tally for _, tally in parts))
+
+    def _news(self, item: Item) -> News | None:
+        """Return what an example shows for the first time; None: there is not the memory to tell."""
+        if isinstance(item, ExampleError):
+            return NO_NEWS
+        try:
+            return self.packer.news(item.example if isinstance(item, Answered) else item)
+        except MemoryError:
+            return None
+
+    def _met(self, item: Item, news: News | None, learning: bool) -> tuple[list[Outcome], Tally]:
+        """Take an example that shows new constants, or that takes too much memory to tell."""
+        known, updates = self.packer.stream_sizes(), self.weights.updates
+        if news is not None and not isinstance(item, ExampleError):
+            try:
+                return self._first_sight(item, news, learning)
+            except MemoryError:
+                if self.weights.updates > updates:
+                    raise
+            self.packer.forget(known)
+        return self._step([ExampleError(TOO_LARGE, "memory")], learning)
+
+    def _first_sight(
+        self, item: Example | Answered, news: News, learning: bool
+    ) -> tuple[list[Outcome], Tally]:
+        """Take an example that shows new constants; if it is learned from, all later ones have them.
+
+        Where only its truth shows them it is predicted without, then scored and learned from with them.
+        """
+        if not news.hidden:
+            outcomes, tally = self._step([item], learning)
+            labelled = isinstance(item, Answered) or item.truth is not None
+            if learning and labelled and _predicted(outcomes):
+                self.packer.share(news.constants, learning)
+            return outcomes, tally
+        predicted, seen = None, self.seen
+        if isinstance(item, Example):
+            blind, predicted = self._step([replace(item, truth=None)], learning=False)
+            if not (prediction := _predicted(blind)):
+                return blind, predicted
+            item = Answered(item, prediction)
+        outcomes, tally = self._admit(item, news, learning, predicted)
+        if not outcomes:
+            self.seen = seen
+        return outcomes, tally
+
+    def _admit(
+        self, item: Answered, news: News, learning: bool, predicted: Tally | None
+    ) -> tuple[list[Outcome], Tally]:
+        """Score and learn from an example with its new constants, which stay if it was learned from."""
+        shown, stay = self.packer.shown(), False
+        self.packer.share(news.constants, learning)
+        try:
+            outcomes, tally = self._step([item], learning)
+            if not _predicted(outcomes):
+                return outcomes, tally
+            stay = learning
+            return outcomes, tally if predicted is None else predicted + tally
+        finally:
+            if not stay:
+                self.packer.set_shown(shown)
+
+    def _step(self, items: Sequence[Item], learning: bool) -> tuple[list[Outcome], Tally]:
+        """Take examples in turn, none of which shows constants that a later one is to have."""
+        tallies: list[Tally] = []
+        outcomes = self.together.take(
+            items, lambda some: self._attempt(some, learning, tallies), self.weights
+        )
+        return outcomes, reduce(add, tallies)
+
+    def _attempt(
+        self, items: Sequence[Item], learning: bool, tallies: list[Tally]
+    ) -> list[Outcome]:
+        """Take examples in turn, as far as memory allows; see ``Together``."""
+        known, dropped = self.packer.stream_sizes(), self.weights.dropped
+        outcomes, bad, served = self._pack(items)
+        worlds = self.packer.worlds
+        taken = self._prepared(served, learning)
+        done, enough = (0, False) if taken is None else self._run(taken, learning)
+        if taken is None or not enough:
+            self.grounder.allocate()
+            self.worlds.allocate()
+            if taken is None or worlds[done].place == 0:
+                self.packer.forget(known)
+                raise MemoryError
+        taken = taken.first(done)
+        check_audits(taken)
+        told = self.teller.outcomes(taken)
+        for world, outcome_ in zip(taken.worlds, told, strict=True):
+            outcomes[world.place] = outcome_
+        end = worlds[done].place if done < len(worlds) else len(items)
+        errors = [kind for place, kind in bad.items() if place < end]
+        tallies.append(self.teller.tally(taken, told, errors))
+        self.seen += done
+        self.packer.clear()
+        if not enough:
+            self._number_again(taken.worlds, known, learning)
+        if self.weights.dropped > dropped:
+            self._forget()
+        return [outcome for outcome in outcomes[:end] if outcome is not None]
+
+    def _pack(
+        self, items: Sequence[Item]
+    ) -> tuple[list[Outcome | None], dict[int, str], dict[int, Prediction]]:
+        """Pack the good examples.
+
+        Returns the outcomes of the bad ones, by place their kinds, and by world what was given out.
+        """
+        outcomes = [Outcome(None, str(e)) if isinstance(e, ExampleError) else None for e in items]
+        bad = {n: e.kind for n, e in enumerate(items) if isinstance(e, ExampleError)}
+        served: dict[int, Prediction] = {}
+        self.packer.clear()
+        for place, item in enumerate(items):
+            if isinstance(item, ExampleError):
+                continue
+            try:
+                self.packer.add(item.example if isinstance(item, Answered) else item, place)
+            except ExampleError as error:
+                outcomes[place] = Outcome(None, str(error))
+                bad[place] = error.kind
+            else:
+                if isinstance(item, Answered):
+                    served[len(self.packer) - 1] = item.prediction
+        return outcomes, bad, served
+
+    def _prepared(self, served: dict[int, Prediction], learning: bool) -> Taken | None:
+        """Return the packed worlds, with room for what will be said of them; None: no memory."""
+        try:
+            batch = self.grounder.batch(learning)
+            out = self.worlds.begin(batch)
+        except MemoryError:
+            return None
+        return Taken(batch, self.packer.worlds, out, served)
+
+    def _run(self, taken: Taken, learning: bool) -> tuple[int, bool]:
+        """Take worlds in turn; returns how many, and whether there was the memory for them.
+
+        They are fewer where there was not, or where a signal asked to stop.
+        """
+        most, every = self.update.max_weights, self.inference.audit_every
+        for w in range(len(taken.worlds)):
+            begun, updates = self.weights.arrays.size.tolist(), self.weights.updates
+            audit = every > 0 and (self.seen + 1 + w) % every == 0 and w not in taken.served
+            try:
+                self.worlds.take(taken, w, learning, audit)
+            except Interrupted:
+                return w, True
+            except MemoryError:
+                if self.weights.updates > updates:
+                    raise
+                self.weights.cut(*begun)
+                return w, False
+            if most is not None and len(self.weights) > most:
+                self.weights.drop_least(most)
+        return len(taken.worlds), True
+
+    def _number_again(
+        self, worlds: Sequence[World], known: Mapping[str, int], learning: bool
+    ) -> None:
+        """Let the stream have the constants of these worlds, and of none that were packed after them."""
+        self.packer.forget(known)
+        for world in worlds:
+            self.packer.add(world.example, world.place)
+        self.packer.batch(learning)
+        self.packer.clear()
+
+    # certificate and checkpoint ----------------------------------------------------------------
+
+    def certificate(self) -> dict[str, float | None]:
+        """Return the mean loss, the dual value D_T and the bound it gives on the regret.
+
+        Of rivals that need not be proven the loss is too low, so that there is no bound.
+        """
+        found = self.weights.certificate()
+        return found if self.inference.proven else {**found, "regret_bound": None}
+
+    def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return header and arrays of a checkpoint."""
+        self._forget()
+        header, arrays = self.weights.save()
+        return {**header, "seen": self.seen, "shown": self.packer.shown()}, arrays
+
+    def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Go on from what ``save`` returned, bit for bit."""
+        self.weights.restore(header, arrays)
+        self.packer.set_stream(self.weights.stream)
+        self.packer.set_shown(header.get("shown", {}))
+        self.seen = header["seen"]
+
+    def _forget(self) -> None:
+        """Forget the constants of weights that were dropped."""
+        if self.weights.dropped:
+            self.weights.forget_constants(self.packer.shown())
+            self.packer.set_stream(self.weights.stream)
+
+
+def _predicted(outcomes: Sequence[Outcome]) -> Prediction | None:
+    """Return the prediction of the only example, if it was taken and is good."""
+    return outcomes[0].prediction if outcomes else None

@@ -1,0 +1,419 @@
+"""The weights of a run: sparse, scaled, averaged, growing; the one large mutable thing.
+
+``kernels.weights`` says how they and their averages are kept, and ``updates`` how they are moved. Template
+instances are found by a hash table from (clause, constants) to a block of weights. Here are growth,
+dropping, and the passage to and from names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats, Ints32
+from onlinesrl.core.counts import certificate
+from onlinesrl.core.example import Constant
+from onlinesrl.core.kernels.averaged import HUGE
+from onlinesrl.core.kernels.jit import ready
+from onlinesrl.core.update import Update
+from onlinesrl.core.updates import Cda2
+from onlinesrl.mln.ground.encode import Layout, block_layout
+from onlinesrl.mln.ground.pack import Domain
+from onlinesrl.mln.kernels import weights as k
+from onlinesrl.mln.kernels.network import ROWS, Network
+from onlinesrl.mln.lang.normal import Clause
+
+KEPT_SHARE = 0.9
+STANDARD = Cda2()
+T, S, NORM = 0, 1, 2
+"""What ``scalar`` begins with: updates, the sum of s_2 .. s_{T+1}, and ||u||^2 in the metric of the update.
+
+Then come three sums over the updates: alpha (rho - <base, Delta>), the regularised loss and the loss.
+"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One weight by name: clause, constants of its template, value, updates it took part in."""
+
+    clause: Clause
+    key: tuple[str, ...]
+    weight: float
+    uses: int
+
+    @property
+    def text(self) -> str:
+        """The text of the clause."""
+        return self.clause.text
+
+    @property
+    def instance(self) -> str:
+        """The constants with the names of their variables."""
+        names = zip(self.clause.template, self.key, strict=True)
+        return ", ".join(f"{name} = {constant}" for name, constant in names)
+
+
+class WeightTable:
+    """Owns the weight arrays of ``kernels.weights`` and the constants they are known by.
+
+    ``kept`` has what the ``update`` keeps beside the weights.
+    """
+
+    def __init__(self, layout: Layout, update: Update = STANDARD):
+        self.layout = layout
+        self.update = update
+        self.clauses = [p.clause for p in layout.plan.clauses]
+        self.stream = {
+            t: Domain(layout.constants[t]) for t in layout.types if t in layout.plan.template
+        }
+        self.plans, self.reserved = layout.encoded
+        self.dropped = 0
+        self.scalar = np.zeros(6)
+        self.strides = [block_layout(layout, p) for p in layout.plan.clauses]
+        keys = max((len(c.template) for c in self.clauses), default=0)
+        self.arrays = self._empty(keys)
+        self.kept = {name: np.zeros(len(self.arrays.uses)) for name in update.columns}
+        self.weight = np.zeros(1024)
+        self._set_reserved()
+        for number, clause in enumerate(self.clauses):
+            for key, weight in clause.table or ():
+                self.set(number, key, weight)
+
+    def _empty(self, keys: int) -> k.Weights:
+        n = max(1024, 2 * self.reserved)
+        defaults = [0.0 if c.hard or c.weight is None else c.weight for c in self.clauses]
+        return k.Weights(
+            np.zeros((n, 3)),
+            np.zeros(n, np.int64),
+            np.zeros(n),
+            np.zeros(n, np.uint8),
+            np.zeros(n, np.int64),
+            np.zeros((n, keys + 1), np.int32),
+            np.zeros(n, np.int64),
+            np.full(2048, -1, np.int32),
+            np.array([self.reserved, 0], np.int64),
+            np.asarray([size for _, size in self.strides], np.int32),
+            np.asarray([0 in strides for strides, _ in self.strides], np.uint8),
+            np.asarray(defaults, float),
+        )
+
+    def _set_reserved(self) -> None:
+        for number, clause in enumerate(self.clauses):
+            if not clause.hard:
+                first, unseen = self.plans.first_weight[number], self.plans.unseen_weight[number]
+                stop = unseen + self.strides[number][1]
+                self.arrays.value[first:stop, 0] = self.arrays.default[number]
+
+    def __len__(self) -> int:
+        return int(self.arrays.size[0])
+
+    @property
+    def updates(self) -> int:
+        """The number of updates so far, T."""
+        return int(self.scalar[T])
+
+    def grow(self) -> None:
+        """Double the room for weights, blocks and hash slots."""
+        a = self.arrays
+
+        def twice(x: Any) -> Any:
+            return np.concatenate([x, np.zeros_like(x)])
+
+        self.arrays = replace(
+            a,
+            value=twice(a.value),
+            uses=twice(a.uses),
+            delta=twice(a.delta),
+            mark=twice(a.mark),
+            touched=twice(a.touched),
+            key=twice(a.key),
+            block=twice(a.block),
+            slot=np.full(2 * len(a.slot), -1, np.int32),
+        )
+        self.kept = {name: twice(column) for name, column in self.kept.items()}
+        k.rehash(self.arrays)
+
+    def cut(self, weights: int, blocks: int) -> None:
+        """Forget all weights and blocks but the first; nothing has been learned of the others."""
+        a = self.arrays
+        if a.size[1] > blocks:
+            for array in (a.value, *self.kept.values()):
+                array[weights : len(self)] = 0.0
+            a.size[:] = weights, blocks
+            a.slot[:] = -1
+            k.rehash(a)
+
+    def averaged(self) -> Floats:
+        """Return the averaged weights, [weight]."""
+        cu, cv = self.mean()
+        value = self.arrays.value[: len(self)]
+        return value[:, 0] + cu * value[:, 1] + cv * value[:, 2]
+
+    def mean(self) -> tuple[float, float]:
+        """Return (cu, cv): the averaged weight is base + cu u + cv v."""
+        t = float(self.scalar[T])
+        return (float(self.scalar[S]) / t, -1.0 / t) if t else (0.0, 0.0)
+
+    # one world -----------------------------------------------------------------------------
+
+    def compile(self) -> None:
+        """Compile the kernels that learning takes, or load them from the cache."""
+        a = self.arrays
+        ready(k.rehash, a)
+        self.update.compile(a, self.kept)
+
+    def number(self, net: Network, learning: bool) -> None:
+        """Give every soft row of a network its first weight; new keys get one while learning."""
+        while not k.number(self.plans, net, self.arrays, learning):
+            self.grow()
+
+    def room(self, net: Network) -> Floats:
+        """Return room for the weights of a network's ground clauses; it is used again."""
+        clauses = int(net.clause_start[net.size[ROWS]])
+        if clauses > len(self.weight):
+            self.weight = np.zeros(2 * clauses)
+        return self.weight
+
+    def of(self, net: Network, averaged: bool) -> Floats:
+        """Return what each ground clause of a numbered network adds to the score, [ground clause].
+
+        By the averaged weights, or by the current ones. The next call writes over it.
+        """
+        weight = self.room(net)
+        cu, cv = self.mean() if averaged else (self.update.scale(self.updates + 1), 0.0)
+        k.effective(net, self.arrays.value, cu, cv, weight)
+        return weight
+
+    def learn(self, n: int, rho: float) -> float:
+        """Make one update along a gap (``kernels.weights.gap``); returns the loss g_t(w_t).
+
+        NaN: some number would not be finite, or NaN; nothing has been changed.
+        """
+        update, t = self.update, self.updates + 1
+        _, sum_s, length, dual, primal, losses = self.scalar.tolist()
+        gap, s = update.measure(self.arrays, self.kept, n, rho), update.scale(t)
+        loss = max(0.0, gap.margin - s * gap.dot)
+        c, alpha = update.step(t, gap.margin, gap.moved, gap.norm) if gap.norm else (0.0, 1.0)
+        primal += loss
+        if update.shrinks:
+            primal += 0.5 * update.sigma * s * s * length
+        if c:
+            length += gap.rescaled + (2.0 * c * gap.moved + c * c * gap.norm)
+        dual += alpha * gap.margin
+        fits = all(abs(x) <= HUGE for x in (primal, length, dual))
+        if not update.move(self.arrays, self.kept, n, c if fits else math.nan, sum_s):
+            return math.nan
+        sum_s += update.scale(t + 1)
+        self.scalar[:] = t, sum_s, length, dual, primal, losses + loss
+        return loss
+
+    def certificate(self) -> dict[str, float | None]:
+        """Return the mean loss, the dual value D_T and the bound it gives on the regret.
+
+        Of updates that shrink the weights an upper bound on the regret, of others on the excess of the
+        summed loss over the least regularised one. None for updates without a dual, and once weights
+        were dropped.
+        """
+        t, _, length, dual, primal, loss = self.scalar.tolist()
+        if not self.update.dual or self.dropped or not t:
+            return certificate(self.updates, loss, primal, None)
+        sigma = self.update.sigma
+        dual -= (sigma / (2.0 * t) if self.update.shrinks else sigma / 2.0) * length
+        return certificate(self.updates, loss, primal, dual)
+
+    def drop_least(self, most: int) -> int:
+        """Drop the least influential blocks until at most 0.9 ``most`` weights are left.
+
+        Influence is how far the averaged weight is from what a constant never seen has, times the
+        number of updates it took part in (starting weights: 1); a block has that of its strongest
+        weight. The weights of rules without template constants are never dropped. Returns how many
+        weights went.
+        """
+        a, n, blocks = self.arrays, len(self), int(self.arrays.size[1])
+        clause = a.key[:blocks, 0]
+        sizes = a.block_size[clause]
+        learned = np.abs(self.averaged()[self.reserved :] - np.repeat(a.default[clause], sizes))
+        influence = learned * np.maximum(1, a.uses[self.reserved : n])
+        first = a.block[:blocks] - self.reserved
+        strength = np.maximum.reduceat(influence, first) if blocks else influence
+        weakest = np.argsort(strength, kind="stable")
+        excess = n - int(KEPT_SHARE * most)
+        gone = weakest[np.cumsum(sizes[weakest]) - sizes[weakest] < excess]
+        keep = np.ones(blocks, bool)
+        keep[gone] = False
+        self._compact(keep, sizes)
+        self.dropped += n - len(self)
+        return n - len(self)
+
+    def _compact(self, keep: Any, sizes: Any) -> None:
+        a, n, blocks = self.arrays, len(self), len(keep)
+        kept_weights = np.concatenate([np.ones(self.reserved, bool), np.repeat(keep, sizes)])
+        left = int(kept_weights.sum())
+        for array in (a.value, a.uses, *self.kept.values()):
+            array[:left] = array[:n][kept_weights]
+            array[left:n] = 0
+        kept = int(keep.sum())
+        a.key[:kept] = a.key[:blocks][keep]
+        ends = np.cumsum(sizes[keep])
+        a.block[:kept] = self.reserved + ends - sizes[keep]
+        a.size[:] = left, kept
+        self.scalar[NORM] = float(np.sum(a.value[:left, 1] ** 2))
+        a.slot[:] = -1
+        k.rehash(a)
+
+    # constants -----------------------------------------------------------------------------
+
+    def forget_constants(self, shown: Mapping[str, Sequence[Constant]]) -> None:
+        """Forget the constants that have no weight; number the others in the order of the weights.
+
+        The declared ones and those of open types that the stream has ``shown`` stay before them.
+        """
+        blocks = int(self.arrays.size[1])
+        rows = self.arrays.key[:blocks, 1:]
+        kind, shift = (table[self.arrays.key[:blocks, 0]] for table in self._columns())
+        old = rows - shift
+        for number, (name, known) in enumerate(self.stream.items()):
+            here = (kind == number) & (old >= 0)
+            used, first = np.unique(old[here], return_index=True)
+            kept = [*range(len(self.layout.constants[name]))]
+            kept += [known[constant] for constant in shown.get(name, ())]
+            kept = [*dict.fromkeys([*kept, *used[np.argsort(first)].tolist()])]
+            new = np.zeros(len(known.names), np.int32)
+            new[kept] = np.arange(len(kept))
+            rows[here] = new[old[here]] + shift[here]
+            self.stream[name] = Domain(known.names[n] for n in kept)
+        self.arrays.slot[:] = -1
+        k.rehash(self.arrays)
+
+    def _columns(self) -> tuple[Ints32, Ints32]:
+        """Return the type of each template constant, and what is added to its number in a key.
+
+        Both are [clause, constant]; a type is -1 where there is none, and 0 in a key of which 1 is added
+        stands for the declared constants.
+        """
+        types = list(self.stream)
+        kind = np.full((len(self.clauses), self.arrays.key.shape[1] - 1), -1, np.int32)
+        shift = np.zeros_like(kind)
+        for number, plan in enumerate(self.layout.plan.clauses):
+            strides, _ = self.strides[number]
+            for j, (name, stride) in enumerate(zip(plan.clause.template, strides, strict=True)):
+                kind[number, j] = types.index(plan.types[name])
+                shift[number, j] = stride != 0
+        return kind, shift
+
+    # names ---------------------------------------------------------------------------------
+
+    def _place(self, number: int, key: tuple[str, ...]) -> tuple[Any, int]:
+        """Return the hash key and the offset of a clause's template constants."""
+        clause_plan = self.layout.plan.clauses[number]
+        strides, _ = self.strides[number]
+        row = np.zeros(self.arrays.key.shape[1] - 1, np.int32)
+        offset = 0
+        for j, (name, constant, stride) in enumerate(
+            zip(clause_plan.clause.template, key, strides, strict=True)
+        ):
+            kind = clause_plan.types[name]
+            constant_number = self.stream[kind][constant]
+            if stride == 0:
+                row[j] = constant_number
+            elif constant_number < len(self.layout.constants[kind]):
+                offset += constant_number * stride
+            else:
+                row[j] = constant_number + 1
+        return row, offset
+
+    def set(self, number: int, key: tuple[str, ...], weight: float) -> None:
+        """Set the starting value (base) of one weight, adding it if need be."""
+        row, offset = self._place(number, key)
+        if not row.any() and not self.arrays.keyed[number]:
+            first = int(self.plans.first_weight[number])
+        else:
+            first = self._block(number, row)
+        self.arrays.value[first + offset, 0] = weight
+
+    def _block(self, number: int, row: Any) -> int:
+        at = k.find_slot(self.arrays, number, row)
+        if self.arrays.slot[at] >= 0:
+            return int(self.arrays.block[self.arrays.slot[at]])
+        first = k.add_block(self.arrays, at, number, row)
+        if first >= 0:
+            return int(first)
+        self.grow()
+        return self._block(number, row)
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield every weight by name, in order of its number; unseen constants have none."""
+        averaged = self.averaged().tolist()
+        uses = self.arrays.uses.tolist()
+        for number, first, row in self._blocks():
+            clause = self.clauses[number]
+            for offset, key in self._keys(number, row):
+                yield Entry(clause, key, averaged[first + offset], uses[first + offset])
+
+    def _blocks(self) -> Iterator[tuple[int, int, list[int]]]:
+        a, blocks = self.arrays, int(self.arrays.size[1])
+        for number, clause in enumerate(self.clauses):
+            if not clause.hard and not a.keyed[number]:
+                yield number, int(self.plans.first_weight[number]), [0] * len(clause.template)
+        rows = a.key[:blocks].tolist()
+        for row, first in zip(rows, a.block[:blocks].tolist(), strict=True):
+            yield row[0], first, row[1:]
+
+    def _keys(self, number: int, row: list[int]) -> Iterable[tuple[int, tuple[str, ...]]]:
+        """Return the offsets of a block and the constants that each stands for."""
+        clause_plan = self.layout.plan.clauses[number]
+        strides, _ = self.strides[number]
+        keys: list[tuple[int, tuple[str, ...]]] = [(0, ())]
+        for j, (name, stride) in enumerate(zip(clause_plan.clause.template, strides, strict=True)):
+            names = self.stream[clause_plan.types[name]].names
+            if stride == 0:
+                choices = [(0, row[j])]
+            elif row[j] > 0:
+                choices = [(0, row[j] - 1)]
+            else:
+                count = len(self.layout.constants[clause_plan.types[name]])
+                choices = [(stride * c, c) for c in range(count)]
+            keys = [(o + p, (*key, str(names[c]))) for o, key in keys for p, c in choices]
+        return keys
+
+    # checkpoints ---------------------------------------------------------------------------
+
+    def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return header and arrays of a checkpoint."""
+        a, n, blocks = self.arrays, len(self), int(self.arrays.size[1])
+        header = {
+            "constants": {t: d.names for t, d in self.stream.items()},
+            "dropped": self.dropped,
+        }
+        arrays = {
+            "value": a.value[:n],
+            "uses": a.uses[:n],
+            "key": a.key[:blocks],
+            "block": a.block[:blocks],
+            "scalar": self.scalar,
+            **{name: column[:n] for name, column in self.kept.items()},
+        }
+        return header, arrays
+
+    def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Take over the state that ``save`` returned, exactly."""
+        self.stream = {t: Domain(names) for t, names in header["constants"].items()}
+        self.dropped = header["dropped"]
+        n, blocks = len(arrays["uses"]), len(arrays["block"])
+        while n > len(self.arrays.uses) or 2 * (blocks + 1) > len(self.arrays.slot):
+            self.grow()
+        a = self.arrays
+        a.value[:n], a.value[n:] = arrays["value"], 0.0
+        a.uses[:n], a.uses[n:] = arrays["uses"], 0
+        a.key[:blocks] = arrays["key"]
+        a.block[:blocks] = arrays["block"]
+        self.scalar[:] = arrays["scalar"]
+        for name, column in self.kept.items():
+            column[:n], column[n:] = arrays[name], 0.0
+        a.size[:] = n, blocks
+        a.slot[:] = -1
+        k.rehash(a)

@@ -1,0 +1,411 @@
+"""One world of a batch: ground, predicted with the averaged weights, told, then learned from."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from onlinesrl.core import interrupt
+from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.errors import Infeasible, OnlinesrlError, Unsolved
+from onlinesrl.core.example import ValuedAtom
+from onlinesrl.core.interrupt import leavable
+from onlinesrl.core.kernels.jit import ready
+from onlinesrl.core.slowest import Slowest
+from onlinesrl.mln.engines.engine import MapEngine, MarginalEngine, RankingEngine, Solution
+from onlinesrl.mln.ground.convert import clause_model, clause_weights
+from onlinesrl.mln.ground.grounder import LIMITS, ROOM, Grounder, Limits
+from onlinesrl.mln.ground.model import ClauseModel, State
+from onlinesrl.mln.kernels import elimination, narrow, network, outcome, plans
+from onlinesrl.mln.kernels.plans import INFEASIBLE, OK
+from onlinesrl.mln.kernels.structure import structure_memory
+from onlinesrl.mln.kernels.weights import gap
+from onlinesrl.mln.outcomes import ELIMINATION, ILP, OVERFLOW, ROUTES, UNSOLVED, Taken
+from onlinesrl.mln.weights import WeightTable
+
+AUDIT_TOLERANCE = 1e-6
+GROWING = {
+    *ROOM,
+    narrow.GROW_WEIGHTS,
+    narrow.GROW_TABLES,
+    narrow.GROW_OUTPUT,
+    narrow.GROW_CLAUSES,
+}
+
+
+class AuditError(OnlinesrlError):
+    """Two exact engines disagree on the value of an example: a defect, never to be passed over."""
+
+
+@dataclass(frozen=True)
+class Inference:
+    """How MPE problems are solved and how large they may be.
+
+    ``whole`` is the engine for problems given to it whole (``presolve: none``, audits), ``exact`` the
+    one for worlds that elimination finds too wide. Where a search of these ends at its limit without
+    proof, the example is bad; or, with ``fallback``, it is predicted with the best state found, by this
+    engine where there was none, and learned from only if its rival is proven.
+    With ``marginals`` worlds are predicted by their atoms' probabilities; rivals are found as ever. Where
+    answers need not be ``proven``, those of ``exact``, any engine then, are taken as they are: the bound
+    on the regret is none.
+    """
+
+    whole: RankingEngine
+    exact: MapEngine
+    fallback: MapEngine | None = None
+    marginals: MarginalEngine | None = None
+    proven: bool = True
+    presolve: bool = True
+    audit_every: int = 0
+    limits: Limits = LIMITS
+
+    @property
+    def eliminates(self) -> bool:
+        """Whether narrow worlds are solved by elimination."""
+        return self.presolve and self.marginals is None
+
+
+class Worlds:
+    """Takes worlds one by one; memory for their states and tables is used again, and grows.
+
+    ``margins``: how far ahead of every other state a prediction is, is said where nothing is learned.
+    """
+
+    def __init__(
+        self,
+        grounder: Grounder,
+        weights: WeightTable,
+        inference: Inference,
+        by: outcome.By,
+        margins: bool,
+    ):
+        self.grounder = grounder
+        self.weights = weights
+        self.inference = inference
+        self.by = by
+        self.margins = margins
+        self.slowest = Slowest()
+        self.allocate()
+
+    def allocate(self, tables: int = 1 << 14, output: int = 1 << 12) -> None:
+        """Begin, also once more, with so many cells of tables and so many atoms to tell of."""
+        self.room = {"tables": tables, "output": output}
+        self._make_states()
+
+    def _make_states(self) -> None:
+        """Make states and tables of a world, as large as the grounder's memory."""
+        truth, room, tables = self.grounder.truth, self.grounder.room, self.room["tables"]
+        predicted, rival = np.zeros_like(truth), np.zeros_like(truth)
+        self.state = outcome.State(truth, predicted, rival, np.zeros(len(truth)))
+        self.tables = structure_memory(
+            room["atoms"], room["rows"], tables, 4 * tables, interrupt.flag()
+        )
+
+    def begin(self, batch: plans.Batch) -> outcome.Output:
+        """Return room for what will be said of the worlds of a batch, which is taken next."""
+        room, worlds = self.room["output"], len(batch.listed)
+        classes = np.zeros(worlds + 1, np.int64)
+        if self.by.query >= 0:
+            code = self.grounder.layout.plans
+            kind = code.query_type[code.query_start[self.by.query] + self.by.argument]
+            np.cumsum(batch.domain[:, kind], out=classes[1:])
+        self.batch, self.out = (
+            batch,
+            outcome.Output(
+                status=np.zeros(worlds, np.int32),
+                detail=np.zeros(worlds, np.int64),
+                route=np.zeros(worlds, np.int32),
+                counts=np.zeros((worlds, 7), np.int64),
+                score=np.zeros(worlds),
+                loss=np.zeros(worlds),
+                margin=np.full(worlds, np.inf),
+                true_start=np.zeros(worlds + 1, np.int64),
+                true_query=np.zeros(room, np.int32),
+                true_key=np.zeros(room, np.int64),
+                true_mark=np.zeros(room, np.uint8),
+                class_start=classes,
+                by_class=np.zeros((int(classes[-1]), 3), np.int64),
+            ),
+        )
+        self._set_pass()
+        return self.out
+
+    def _set_pass(self) -> None:
+        """Have the kernels use the memory that there is now."""
+        grounder, weights, limits = self.grounder, self.weights, self.inference.limits
+        self.memory = narrow.Pass(
+            grounder.layout.plans,
+            self.batch,
+            grounder.net,
+            grounder.scratch,
+            self.tables,
+            weights.arrays,
+            weights.weight,
+            self.state,
+            self.by,
+            self.out,
+            limits.atoms,
+            limits.groundings,
+        )
+
+    def _grow(self, status: int, taken: Taken) -> None:
+        """Make room for what a kernel stopped at."""
+        if status in ROOM:
+            self.grounder.grow(status)
+            self._make_states()
+        elif status == narrow.GROW_TABLES:
+            self.room["tables"] *= 2
+            self._make_states()
+        elif status == narrow.GROW_OUTPUT:
+            taken.out = self.out = self._with_room(self.out)
+        elif status == narrow.GROW_CLAUSES:
+            self.weights.room(self.grounder.net)
+        else:
+            self.weights.grow()
+        self._set_pass()
+
+    def _with_room(self, out: outcome.Output) -> outcome.Output:
+        """Return the same with twice the room for atoms."""
+        pad = np.zeros(len(out.true_key), np.int64)
+        self.room["output"] = 2 * len(pad)
+        return replace(
+            out,
+            true_query=np.concatenate([out.true_query, pad.astype(np.int32)]),
+            true_key=np.concatenate([out.true_key, pad]),
+            true_mark=np.concatenate([out.true_mark, pad.astype(np.uint8)]),
+        )
+
+    def compile(self) -> None:
+        """Compile the kernels that the worlds take, or load them from the cache."""
+        batch = self.grounder.batch(learning=True)
+        self.begin(batch)
+        self.weights.compile()
+        if self.inference.eliminates:
+            ready(narrow.predict, self.memory, 0, 0.0, 0.0, True)
+            ready(narrow.find_gap, self.memory, 0.0, False)
+        else:
+            self.grounder.compile(batch)
+
+    # one world -----------------------------------------------------------------------------
+
+    def take(self, taken: Taken, w: int, learning: bool, audit: bool = False) -> None:
+        """Take a world, writing what is said of it. Raises Interrupted, and nothing has been learned.
+
+        With ``audit`` the ILP solves it whole as well.
+        """
+        taken.out.true_start[w + 1] = taken.out.true_start[w]
+        status, detail = self._predict(taken, w, learning)
+        learning = learning and bool(taken.batch.labelled[w])
+        try:
+            if status == narrow.TOO_WIDE:
+                self._take_wide(taken, w, learning, audit)
+            elif audit and status in {OK, INFEASIBLE}:
+                self._audit(taken, w)
+            if status == OK and learning:
+                cu = self.weights.update.scale(self.weights.updates + 1)
+                n, rho = narrow.find_gap(self.memory, cu, self.weights.update.loss == "ml")
+                interrupt.check()
+                self._learn(taken, w, n, rho)
+            elif status != narrow.TOO_WIDE:
+                taken.out.status[w], taken.out.detail[w] = status, detail
+        except Infeasible:
+            taken.out.status[w] = INFEASIBLE
+        except Unsolved:
+            taken.out.status[w] = UNSOLVED
+
+    def _predict(self, taken: Taken, w: int, learning: bool) -> tuple[int, int]:
+        """Ground a world and predict it, if it is narrow; see ``kernels.narrow.predict``."""
+        if not self.inference.eliminates:
+            status, detail = self.grounder.ground(taken.batch, w)
+            if status != OK:
+                return status, detail
+            if self.state.truth is not self.grounder.truth:
+                self._make_states()
+            self.weights.number(self.grounder.net, learning and bool(taken.batch.labelled[w]))
+            return narrow.TOO_WIDE, -1
+        cu, cv = self.weights.mean()
+        while True:
+            status, detail = narrow.predict(self.memory, w, cu, cv, learning)
+            interrupt.check()
+            if status not in GROWING:
+                break
+            self._grow(status, taken)
+        if status == OK and self.margins and not learning:
+            state, score = self.state, float(taken.out.score[w])
+            net, weight, best = self.grounder.net, self.weights.weight, state.predicted
+            taken.out.margin[w] = elimination.margin(
+                net, self.tables, weight, best, score, state.bonus, state.rival
+            )
+            interrupt.check()
+        return status, detail
+
+    def _record(self, taken: Taken, w: int, route: int, score: float) -> None:
+        """Write what is said of the prediction and its score."""
+        net, state, code = self.grounder.net, self.state, self.grounder.layout.plans
+        while not outcome.record(
+            code, taken.batch, w, net, state, self.by, route, score, taken.out
+        ):
+            self._grow(narrow.GROW_OUTPUT, taken)
+
+    def _learn(self, taken: Taken, w: int, n: int, rho: float) -> None:
+        """Make the update along a gap."""
+        loss = self.weights.learn(n, rho)
+        taken.out.loss[w] = loss
+        if math.isnan(loss):
+            taken.out.status[w] = OVERFLOW
+
+    # by engines ------------------------------------------------------------------------------
+
+    def _take_wide(self, taken: Taken, w: int, learning: bool, audit: bool) -> None:
+        """Take a world by the engines."""
+        net, out = self.grounder.net, taken.out
+        atoms = int(np.sum(net.fixed[: net.size[network.ATOMS]] == network.OPEN))
+
+        def route() -> str:
+            return ROUTES[int(out.route[w])] if out.status[w] == OK else "unsolved"
+
+        with self.slowest.timing(taken.worlds[w].example.id, atoms, route):
+            if audit:
+                self._audit(taken, w)
+            with leavable():
+                model, place = clause_model(net)
+            if w not in taken.served:
+                self._predict_wide(taken, w, model, place)
+            else:
+                self.state.predicted[: model.n_atoms] = 0
+                self._record(taken, w, ILP, 0.0)
+            if learning:
+                self._find_rival(taken, w, model, place)
+
+    def _predict_wide(self, taken: Taken, w: int, model: ClauseModel, place: Ints) -> None:
+        """Predict a world and say so. Raises Unsolved, Infeasible."""
+        ground = self.weights.of(self.grounder.net, averaged=True)
+        weight = clause_weights(model, place, ground)
+        if self.inference.marginals is not None:
+            found = self._likeliest(taken, w, model, weight, self.inference.marginals)
+        else:
+            found = self._solve(taken, w, model, weight)
+        self.state.predicted[: model.n_atoms] = found.state
+        score = network.soft_score(self.grounder.net, self.state.predicted, ground)
+        self._record(taken, w, _NUMBER.get(found.route, ELIMINATION), score)
+        if not found.certified:
+            taken.unproven.add(w)
+        elif self.margins:
+            with suppress(Unsolved), leavable():
+                second = self.inference.whole.second_best(model, weight, found.state)
+                if second is not None:
+                    taken.out.margin[w] = found.score - second.score
+
+    def _find_rival(self, taken: Taken, w: int, model: ClauseModel, place: Ints) -> None:
+        """Learn from a world, if its rival is proven or need not be. Raises Unsolved, Infeasible."""
+        net, state, update = self.grounder.net, self.state, self.weights.update
+        elimination.set_bonus(net, state.truth, update.loss == "ml", state.bonus)
+        weight = clause_weights(model, place, self.weights.of(net, averaged=False))
+        bonus = state.bonus[: model.n_atoms].copy()
+        rival = self._solve(taken, w, model, weight, bonus)
+        if rival.certified or not self.inference.proven:
+            state.rival[: model.n_atoms] = rival.state
+            self._learn(taken, w, *gap(net, self.weights.arrays, state.truth, state.rival))
+
+    def _solve(
+        self,
+        taken: Taken,
+        w: int,
+        model: ClauseModel,
+        weight: Floats,
+        bonus: Floats | None = None,
+    ) -> Solution:
+        """Solve a world, or fall back. Raises Unsolved where it is left, Infeasible."""
+        inference = self.inference
+        engine = inference.exact if inference.presolve or not inference.proven else inference.whole
+        found = None
+        try:
+            with leavable():
+                found = engine.solve(model, weight, bonus=bonus)
+            if found.certified or not inference.proven:
+                return found
+        except Unsolved:
+            pass
+        taken.unsolved.add(w)
+        if inference.fallback is None:
+            raise Unsolved("the search ended at its limit")
+        with leavable():
+            return found or inference.fallback.solve(model, weight, bonus=bonus)
+
+    def _likeliest(
+        self, taken: Taken, w: int, model: ClauseModel, weight: Floats, engine: MarginalEngine
+    ) -> Solution:
+        """Predict each atom, or group, by its likeliest value. Raises Unsolved: none to start from."""
+        try:
+            with leavable():
+                marginals = engine.marginals(model, weight)
+        except Unsolved:
+            taken.unsolved.add(w)
+            raise
+        net = self.grounder.net
+        state = _values(model, marginals.probability)
+        network.define(net, state)
+        values = np.round(marginals.probability, 6).tolist()
+        if marginals.diagnostics is not None:
+            taken.diagnostics[w] = marginals.diagnostics
+        taken.marginals[w] = {
+            name: [
+                ValuedAtom(args, values[n])
+                for n, args in enumerate(atoms, first)
+                if net.fixed[n] == network.OPEN
+            ]
+            for name, first, atoms in self.grounder.atoms(taken.batch, w)
+        }
+        return Solution(state, 0.0, math.inf, "mcsat", certified=False)
+
+    # audits ----------------------------------------------------------------------------------
+
+    def _audit(self, taken: Taken, w: int) -> None:
+        """Solve a world whole by the ILP, with the averaged weights; see ``check_audits``."""
+        net = self.grounder.net
+        with leavable():
+            model, place = clause_model(net)
+        ground = self.weights.of(net, averaged=True)
+        weight = clause_weights(model, place, ground)
+        none = (net.fixed[: net.size[network.ATOMS]] == network.TRUE).astype(np.uint8)
+        constant = network.soft_score(net, none, ground) - model.score(none, weight)
+        try:
+            with leavable():
+                whole = self.inference.whole.solve(model, weight)
+        except Infeasible:
+            taken.audits[w] = -math.inf
+        except Unsolved:
+            return
+        else:
+            if whole.certified:
+                taken.audits[w] = whole.score + constant
+
+
+_NUMBER = {name: number for number, name in ROUTES.items()}
+
+
+def check_audits(taken: Taken) -> None:
+    """Compare the values that the worlds got with those of the ILP. Raises AuditError."""
+    out = taken.out
+    for w, value in taken.audits.items():
+        found = float(out.score[w]) if out.status[w] == OK else -math.inf
+        if not math.isclose(found, value, rel_tol=AUDIT_TOLERANCE, abs_tol=AUDIT_TOLERANCE):
+            raise AuditError(
+                f"audit of example {taken.worlds[w].example.id}: {ROUTES[int(out.route[w])]} "
+                f"gives {found!r}, the whole ILP {value!r}"
+            )
+
+
+def _values(model: ClauseModel, probability: Floats) -> State:
+    """Return the likeliest value of each group, which may be none of its atoms, and of other atoms."""
+    state = (probability > 0.5).astype(np.uint8)
+    for group, exactly in enumerate(model.exactly.tolist()):
+        members = np.flatnonzero(model.group == group)
+        best = members[np.argmax(probability[members])]
+        none = 0.0 if exactly else 1.0 - float(probability[members].sum())
+        state[members] = 0
+        state[best] = exactly or probability[best] > none
+    return state

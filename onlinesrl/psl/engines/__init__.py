@@ -1,0 +1,1 @@
+"""Inference in PSL: values that minimise hinge losses."""

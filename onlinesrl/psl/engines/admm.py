@@ -1,0 +1,142 @@
+"""ADMM: the engine for hinge-loss models of any kind (Bach et al. 2015), with a certificate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.psl.engines.dual import check_constants, weighted_rows
+from onlinesrl.psl.engines.engine import HingeSolution, Round, Watch
+from onlinesrl.psl.ground.hinges import HingeModel
+from onlinesrl.psl.kernels import admm as kernel
+from onlinesrl.psl.kernels import admm_rows, admm_solve
+
+
+@dataclass(frozen=True)
+class Admm:
+    """ADMM with over-relaxation and a step size that balances the residuals.
+
+    It ends when the duality gap, which counts what violations may have gained, is at most ``tolerance``
+    relative to the energy (absolute below 1) and no constraint is violated by more than ``violation``;
+    or uncertified, after ``rounds``. ``watch`` is called every ten rounds. A variable in no row and
+    without bonus keeps its value, 1/2 without a start.
+    """
+
+    tolerance: float = 1e-6
+    violation: float = 1e-4
+    rounds: int = 25_000
+    watch: Watch | None = field(default=None, compare=False)
+
+    def solve(
+        self,
+        model: HingeModel,
+        weights: Floats,
+        *,
+        bonus: Floats | None = None,
+        start: HingeSolution | None = None,
+    ) -> HingeSolution:
+        """See ``HingeEngine.solve``."""
+        state = AdmmState(model, weights, bonus, start)
+        found = state.solve(
+            self.tolerance, self.violation, self.rounds if self.watch is None else 0
+        )
+        while self.watch is not None:
+            self.watch(Round(found.iterations, found.energy, found.bound, found.violation))
+            if found.certified or found.iterations >= self.rounds:
+                break
+            found = state.solve(self.tolerance, self.violation, 0)
+        return found
+
+
+class AdmmState:
+    """The state of ADMM between two rounds, for algorithms that interleave it with others.
+
+    The copies of row i have the penalty ``eta m_i``, m as in ``kernels.admm_rows``. The step size ``eta``
+    starts at 1 and changes after 10, 20, 30, 45, ... rounds.
+    """
+
+    def __init__(
+        self,
+        model: HingeModel,
+        weights: Floats,
+        bonus: Floats | None = None,
+        start: HingeSolution | None = None,
+    ):
+        check_constants(model)
+        n, m = model.n_variables, model.n_rows
+        known_bonus = np.zeros(n) if bonus is None else bonus
+        self._rows = weighted_rows(model, weights)
+        low, high, curvature, row_step = np.empty((4, m))
+        self.problem = kernel.Problem(
+            model.start,
+            model.variable,
+            model.coefficient,
+            model.constant,
+            low=low,
+            high=high,
+            curvature=curvature,
+            row_step=row_step,
+            degree=np.zeros(n),
+            bonus=known_bonus,
+            ridge=np.zeros(n),
+        )
+        y = np.full(n, 0.5) if start is None else start.y.copy()
+        dual = np.empty(m) if start is None else start.dual.copy()
+        self.now = kernel.Iterate(y, dual, -known_bonus, np.empty(n))
+        known = start is not None
+        self._highest = admm_rows.prepare(self._rows, np.zeros(n), self.problem, self.now, known)
+        admm_rows.free_variables(self.problem)
+        self._highest += float(np.maximum(-known_bonus, 0.0).sum())
+        self._control = np.array([1.0, 0.0, admm_solve.PERIOD])
+
+    @property
+    def y(self) -> Floats:
+        """The values, float64[n_variables] in [0, 1]."""
+        return np.clip(self.now.y, 0.0, 1.0)
+
+    @property
+    def n_rounds(self) -> int:
+        """The number of rounds done."""
+        return int(self._control[admm_solve.ROUNDS])
+
+    @property
+    def eta(self) -> float:
+        """The step size."""
+        return float(self._control[admm_solve.ETA])
+
+    def step(self, n: int) -> None:
+        """Do ``n`` rounds."""
+        memory = np.empty_like(self.now.y), np.empty_like(self.now.dual)
+        admm_solve.advance(self.problem, self.now, *memory, self._control, n)
+
+    def solve(self, tolerance: float, violation: float, rounds: int) -> HingeSolution:
+        """Continue as ``Admm`` does up to ``rounds`` in all, at least for ten more; raises Infeasible."""
+        dual = np.empty_like(self.now.dual)
+        ended, energy, bound, worst = admm_solve.solve(
+            self._rows,
+            self.problem,
+            self.now,
+            np.empty_like(self.now.y),
+            dual,
+            self._control,
+            self._highest,
+            tolerance,
+            violation,
+            float(rounds),
+        )
+        if ended == admm_solve.INFEASIBLE:
+            raise Infeasible("no values satisfy the constraints")
+        certified = ended == admm_solve.CERTIFIED
+        return HingeSolution(
+            self.y, energy, dual, bound, worst, self.n_rounds, "admm", certified=certified
+        )
+
+    def certificate(self) -> tuple[float, float, float, float, Floats]:
+        """Return what ``kernels.admm.certificate`` does, and the duals, float64[n_rows]."""
+        found = kernel.certificate(self.problem, self.now, self.now.ahead)
+        dual = np.empty_like(self.now.dual)
+        admm_rows.duals(self._rows, self.problem, self.now, dual)
+        return *found, dual

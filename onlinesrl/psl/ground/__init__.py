@@ -1,0 +1,1 @@
+"""Grounding PSL: programs and databases into hinge-loss models."""

@@ -1,0 +1,258 @@
+"""Grounding of PSL programs: rules and data to hinge-loss models."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from onlinesrl.core.arrays import Ints
+from onlinesrl.core.errors import ModelError
+from onlinesrl.psl.ground.array_joins import ArrayJoins, Loop, compile_plan
+from onlinesrl.psl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE, HingeModel, Micrographs
+from onlinesrl.psl.ground.plan import RulePlan, plan_program
+from onlinesrl.psl.ground.rows import (
+    Assembled,
+    Assembler,
+    Joined,
+    Listing,
+    Problem,
+    RuleError,
+    broken,
+    listed,
+)
+from onlinesrl.psl.kernels import linear
+from onlinesrl.psl.lang.ast import PslProgram
+from onlinesrl.psl.lang.data import Database
+from onlinesrl.psl.lang.model import Functions
+
+MOST = 50_000_000
+"""The default of the most rows that the joins of a world may have."""
+
+
+class Executor(Protocol):
+    """Runs join plans; ``problems`` has those found so far, by world."""
+
+    problems: dict[int, Problem]
+
+    def join(self, number: int) -> Iterator[Joined]:
+        """Yield the rows of a plan, given by its number; nothing where it has none."""
+        ...
+
+
+class JoinEngine(Protocol):
+    """Makes executors."""
+
+    def run(self, plans: Sequence[RulePlan], listing: Listing, most: int, skip: bool) -> Executor:
+        """Return what runs plans over a listing of one world, for at most ``most`` rows of them.
+
+        ``skip``: an unlisted atom of a predicate that has targets is no problem, and -1.
+        """
+        ...
+
+
+class _InMemory:
+    def run(self, plans: Sequence[RulePlan], listing: Listing, most: int, skip: bool) -> Executor:
+        loops = [compile_plan(plan, with_worlds=False) for plan in plans]
+        return ArrayJoins(loops, listing, False, most, skip)
+
+
+@dataclass(frozen=True, eq=False)
+class Grounded:
+    """The ground models of worlds, side by side.
+
+    The weight index of a row is the number of its rule in the program. ``inactive`` int64[rules] counts
+    the ground rules that are not in the model because they are never active: their form is at most
+    0 whatever values the targets have, ``skipped`` int64[worlds] those left out because they reach an
+    atom that is neither observed nor a target. ``problems`` says of worlds why they cannot be grounded; such
+    a world's model is of no use.
+    """
+
+    graphs: Micrographs
+    inactive: Ints
+    skipped: Ints
+    problems: Mapping[int, Problem]
+
+
+class Grounder:
+    """Grounds one program; ``most`` is how many rows the joins of a world may have.
+
+    ``advice`` is what can be done where there are more. ``skip`` leaves out the ground rules that reach
+    an atom, of a predicate with targets, that is neither observed nor a target; else they are an error.
+
+    Every method raises ModelError, with the place of a rule, where a coefficient divides by 0 or a
+    function gives no value in [0, 1].
+    """
+
+    def __init__(
+        self,
+        program: PslProgram,
+        functions: Functions | None = None,
+        most: int = MOST,
+        advice: str | None = None,
+        skip: bool = False,
+    ):
+        self._program = program
+        self._functions = functions or {}
+        self._most = most
+        self._advice = advice
+        self._skip = skip
+
+    @cached_property
+    def _loops(self) -> list[Loop]:
+        """The plans for many worlds, whose sizes are unknown; a single world is planned by its sizes."""
+        return [compile_plan(plan, with_worlds=True) for plan in plan_program(self._program)]
+
+    def ground(self, database: Database) -> Grounded:
+        """Ground one world; the order of the joins depends on the sizes of its relations.
+
+        Raises ModelError, too, where an atom is missing, the observed values alone break a hard rule, or
+        the ground rules are too many.
+        """
+        listing = Listing(database)
+        inactive, skipped = np.zeros(len(self._program.rules), np.int64), np.zeros(1, np.int64)
+        models = list(self.models(listing, inactive, skipped=skipped))
+        model = _united(listing.n_variables, models)
+        whole = np.array([0, model.n_variables]), np.array([0, model.n_rows])
+        return Grounded(Micrographs(model, *whole), inactive, skipped, {})
+
+    def models(
+        self,
+        listing: Listing,
+        inactive: Ints,
+        engine: JoinEngine | None = None,
+        skipped: Ints | None = None,
+    ) -> Iterator[HingeModel]:
+        """Ground one world in pieces: models of some rows each, over all variables.
+
+        ``inactive`` int64[rules] and ``skipped`` int64[1] are added to. ``engine`` runs the plans where
+        not arrays in memory do.
+        Errors as in `ground`, and the engine's.
+        """
+        plans = plan_program(self._program, listing.sizes())
+        skipped = np.zeros(1, np.int64) if skipped is None else skipped
+        executor = (engine or _InMemory()).run(plans, listing, self._most, self._skip)
+        for plan, piece in self._pieces(plans, executor, listing, skipped):
+            for problem in executor.problems.values():
+                raise self._error(problem)
+            inactive[plan.form.rule] += piece.inactive.sum()
+            yield _model(listing.n_variables, plan, piece.forms)
+        for problem in executor.problems.values():
+            raise self._error(problem)
+
+    def ground_worlds(
+        self, database: Database, worlds: int, opened: Collection[str], together: int | None = None
+    ) -> Grounded:
+        """Ground many small worlds, whose number is the first column of every table, ascending.
+
+        ``opened`` are the predicates that may have targets. What else is ground makes no difference
+        to a world's rows and their order. Raises TooManyRows where the joins of several worlds have
+        more than ``together``.
+        """
+        listing = Listing(database, worlds, opened)
+        room = together if worlds > 1 else None
+        executor = ArrayJoins(self._loops, listing, True, self._most, self._skip, room)
+        inactive, skipped = np.zeros(len(self._program.rules), np.int64), np.zeros(worlds, np.int64)
+        models, of_rows = [], [np.empty(0, np.int32)]
+        plans = [loop.plan for loop in self._loops]
+        for plan, piece in self._pieces(plans, executor, listing, skipped):
+            inactive[plan.form.rule] += piece.inactive.sum()
+            models.append(_model(listing.n_variables, plan, piece.forms))
+            of_rows.append(piece.forms.world)
+        world = np.concatenate(of_rows)
+        model = _united(listing.n_variables, models)
+        if worlds > 1:
+            model = _reordered(model, np.argsort(world, kind="stable"))
+        first = np.concatenate(([0], np.cumsum(np.bincount(world, minlength=worlds))))
+        graphs = Micrographs(model, listing.first_variable, first)
+        return Grounded(graphs, inactive, skipped, executor.problems)
+
+    def _pieces(
+        self,
+        plans: Sequence[RulePlan],
+        executor: Executor,
+        listing: Listing,
+        skipped: Ints,
+    ) -> Iterator[tuple[RulePlan, Assembled]]:
+        """Yield every plan's forms, and note which worlds break a hard rule, and what is skipped."""
+        assembler = Assembler(listing, self._functions)
+        for number, plan in enumerate(plans):
+            for joined in executor.join(number):
+                kept = listed(plan, joined, listing.opened) if self._skip else joined
+                if kept is not joined:
+                    left_out = np.bincount(joined.worlds, minlength=len(skipped))
+                    skipped += left_out - np.bincount(kept.worlds, minlength=len(skipped))
+                try:
+                    piece = assembler.assemble(plan, kept)
+                except RuleError as error:
+                    raise self._error(error.problem) from None
+                for world in np.flatnonzero(piece.broken).tolist():
+                    executor.problems.setdefault(world, broken(plan.form))
+                yield plan, piece
+
+    def _error(self, problem: Problem) -> ModelError:
+        rule = self._program.rules[problem.rule]
+        return ModelError(
+            problem.message,
+            file=self._program.file,
+            line=rule.position.line,
+            column=rule.position.column,
+            source_line=rule.text,
+            hint=self._advice if problem.kind == "limit" else problem.hint,
+        )
+
+
+def _model(n_variables: int, plan: RulePlan, forms: linear.Forms) -> HingeModel:
+    """Return the hinges or constraints of a plan's forms."""
+    form, n = plan.form, len(forms.constant)
+    hard = form.weight is None
+    kind = HINGE if not hard else EQUAL if form.equality else AT_MOST
+    return HingeModel(
+        n_variables,
+        forms.start,
+        forms.variable,
+        forms.coefficient,
+        forms.constant,
+        np.full(n, HARD if hard else form.rule),
+        np.full(n, 1 if hard else form.power, np.uint8),
+        np.full(n, kind, np.uint8),
+    )
+
+
+def _united(n_variables: int, models: Sequence[HingeModel]) -> HingeModel:
+    """Return the rows of models over the same variables as one model."""
+    lengths = [np.diff(each.start) for each in models]
+
+    def joined(name: str, kind: type[np.generic]) -> Any:
+        return np.concatenate([np.empty(0, kind), *(getattr(each, name) for each in models)])
+
+    return HingeModel(
+        n_variables,
+        np.concatenate([np.zeros(1, np.int64), *lengths]).cumsum(),
+        joined("variable", np.int32),
+        joined("coefficient", np.float64),
+        joined("constant", np.float64),
+        joined("weight_index", np.int64),
+        joined("power", np.uint8),
+        joined("kind", np.uint8),
+    )
+
+
+def _reordered(model: HingeModel, order: Ints) -> HingeModel:
+    """Return a model with its rows in another order."""
+    lengths = np.diff(model.start)[order]
+    start = np.concatenate(([0], np.cumsum(lengths)))
+    entries = np.repeat(model.start[:-1][order] - start[:-1], lengths) + np.arange(start[-1])
+    return HingeModel(
+        model.n_variables,
+        start,
+        model.variable[entries],
+        model.coefficient[entries],
+        model.constant[order],
+        model.weight_index[order],
+        model.power[order],
+        model.kind[order],
+    )

@@ -1,0 +1,171 @@
+"""The ground model of a hinge-loss MRF: potentials and constraints over values in [0, 1], as arrays.
+
+The energy of ``y`` in [0, 1]^n is ``sum_i w_i phi_i(y)`` (Bach et al. 2015, equation 1): each
+potential ``phi_i`` is a power of a linear form ``l_i(y) = q_i . y + c_i``, with or without the hinge;
+constraints bound such forms. The model holds no weights, so one model serves every weight vector.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32, check_rows
+from onlinesrl.psl.kernels import potentials
+
+HINGE, PLAIN = potentials.HINGE, potentials.PLAIN
+AT_MOST, EQUAL = potentials.AT_MOST, potentials.EQUAL
+
+HARD = -1
+"""The weight index of a constraint."""
+
+
+@dataclass(frozen=True, eq=False)
+class HingeModel:
+    """Linear forms in compressed rows, over the variables ``0 .. n_variables - 1``.
+
+    Row ``i`` is ``l_i(y) = sum coefficient * y[variable] + constant[i]`` over the entries
+    ``start[i]:start[i + 1]``; ``kind[i]`` and ``power[i]`` (1 or 2; 1 for a constraint) say what it
+    adds to the energy or which values it forbids. A potential has the weight of index
+    ``weight_index[i] >= 0``, a constraint has ``HARD``. ``validate`` says what else must hold.
+    """
+
+    n_variables: int
+    start: Ints
+    variable: Ints32
+    coefficient: Floats
+    constant: Floats
+    weight_index: Ints
+    power: Bytes
+    kind: Bytes
+
+    @property
+    def n_rows(self) -> int:
+        """The number of potentials and constraints."""
+        return len(self.constant)
+
+    @property
+    def row(self) -> Ints:
+        """The row of every entry, int64[entries]."""
+        return np.repeat(np.arange(self.n_rows), np.diff(self.start))
+
+    def row_weights(self, weights: Floats) -> Floats:
+        """Return the weight of every row, float64[n_rows]; 0 for a constraint."""
+        weighted = self.weight_index >= 0
+        result = np.zeros(self.n_rows)
+        result[weighted] = weights[self.weight_index[weighted]]
+        return result
+
+    def forms(self, y: Floats) -> Floats:
+        """``l(y)``, float64[n_rows]."""
+        products = self.coefficient * y[self.variable]
+        return np.bincount(self.row, products, self.n_rows) + self.constant
+
+    def potentials(self, y: Floats) -> Floats:
+        """``phi(y)``, float64[n_rows]; 0 for a constraint."""
+        form = self.forms(y)
+        form = np.where(self.kind == HINGE, np.maximum(form, 0.0), form)
+        return np.where(self.weight_index >= 0, form**self.power, 0.0)
+
+    def energy(self, y: Floats, weights: Floats) -> float:
+        """``sum_i w_i phi_i(y)``: the potentials only, whether ``y`` is feasible or not."""
+        return float(self.row_weights(weights) @ self.potentials(y))
+
+    def violation(self, y: Floats) -> float:
+        """Return how far ``y`` is from feasible: the largest of ``l``, ``|l|`` and the box's excess."""
+        form = self.forms(y)
+        excess = np.concatenate(
+            (
+                form[self.kind == AT_MOST],
+                np.abs(form[self.kind == EQUAL]),
+                -y,
+                y - 1.0,
+            )
+        )
+        return float(np.max(excess, initial=0.0))
+
+    def features(self, y: Floats) -> tuple[Ints, Floats]:
+        """``Phi(y)``: each weight's potentials summed, so that ``energy = w . Phi(y)``.
+
+        Returned as the sorted weight indices that are not 0, int64[k], and their sums, float64[k];
+        of a score, which is maximised, the features are ``-Phi``.
+        """
+        weighted = self.weight_index >= 0
+        indices, position = np.unique(self.weight_index[weighted], return_inverse=True)
+        values = np.bincount(position, self.potentials(y)[weighted], len(indices)).astype(
+            np.float64
+        )
+        return indices[values != 0], values[values != 0]
+
+
+@dataclass(frozen=True, eq=False)
+class Micrographs:
+    """Models beside each other in one, none sharing variables.
+
+    Micrograph ``k`` has the variables ``first_variable[k]:first_variable[k + 1]`` and the rows
+    ``first_row[k]:first_row[k + 1]``, which name no others.
+    """
+
+    model: HingeModel
+    first_variable: Ints
+    first_row: Ints
+
+    def micrograph(self, n: int) -> HingeModel:
+        """Return the n-th one as a model of its own."""
+        model, rows = self.model, slice(self.first_row[n], self.first_row[n + 1])
+        start = model.start[rows.start : rows.stop + 1]
+        entries = slice(start[0], start[-1])
+        first = self.first_variable[n]
+        return HingeModel(
+            int(self.first_variable[n + 1] - first),
+            start - start[0],
+            model.variable[entries] - np.int32(first),
+            model.coefficient[entries],
+            model.constant[rows],
+            model.weight_index[rows],
+            model.power[rows],
+            model.kind[rows],
+        )
+
+
+def validate(model: HingeModel) -> None:
+    """Check what every engine takes for granted; a contract check, not for the inner loop.
+
+    Raises ValueError where shapes or types do not fit, where a variable, weight index, power or kind
+    is out of range, where a number is not finite, where a row has a variable twice, or where a
+    constraint has a weight or a potential none.
+    """
+    _check_shapes(model)
+    entry = model.row * max(model.n_variables, 1) + model.variable
+    hard = (model.kind == AT_MOST) | (model.kind == EQUAL)
+    rules = {
+        "a variable is out of range": np.all(
+            (model.variable >= 0) & (model.variable < model.n_variables)
+        ),
+        "a row has a variable twice": len(np.unique(entry)) == len(entry),
+        "a coefficient is not finite": np.all(np.isfinite(model.coefficient)),
+        "a constant is not finite": np.all(np.isfinite(model.constant)),
+        "a kind is not known": np.all(model.kind <= EQUAL),
+        "a power is neither 1 nor 2": np.all((model.power == 1) | (model.power == 2)),
+        "a constraint has a power other than 1": np.all(model.power[hard] == 1),
+        "a constraint has a weight": np.all(model.weight_index[hard] == HARD),
+        "a potential has no weight": np.all(model.weight_index[~hard] >= 0),
+    }
+    broken = [rule for rule, holds in rules.items() if not holds]
+    if broken:
+        raise ValueError(f"not a ground model: {'; '.join(broken)}")
+
+
+def _check_shapes(model: HingeModel) -> None:
+    """Raise ValueError unless every array has the type and the length that the others imply."""
+    expected: dict[str, tuple[type[np.generic], int]] = {
+        "start": (np.int64, model.n_rows + 1),
+        "variable": (np.int32, int(model.start[-1])),
+        "coefficient": (np.float64, int(model.start[-1])),
+        "constant": (np.float64, model.n_rows),
+        "weight_index": (np.int64, model.n_rows),
+        "power": (np.uint8, model.n_rows),
+        "kind": (np.uint8, model.n_rows),
+    }
+    check_rows(model, expected)

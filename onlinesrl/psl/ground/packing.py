@@ -1,0 +1,189 @@
+"""Examples packed into one database of many small worlds, for PSL programs.
+
+Constants are numbered in the order of their names, so that nothing about a world depends on the others
+that it is packed with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats, Ints32
+from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.example import Constant, Example, ValuedAtom, show_ground_atom
+from onlinesrl.logic.background import Background
+from onlinesrl.psl.lang.data import AtomTable, Database, Relation
+
+Atoms = dict[tuple[str, ...], float]
+"""The values of the atoms of one predicate, by their constants."""
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedExample:
+    """One example, checked: what is observed and what is to be inferred, by predicate.
+
+    ``targets`` has the arguments as the example spells them; ``truth`` (targets,) is in the order of
+    the targets, the predicates in that of ``PslPacker.query``; None without labels.
+    """
+
+    example: Example
+    observed: Mapping[str, Atoms]
+    targets: Mapping[str, dict[tuple[str, ...], list[Constant]]]
+    truth: Floats | None
+
+
+class PslPacker:
+    """Checks examples, and puts checked ones into one database, each as a world.
+
+    ``arities`` are those of the program's predicates, ``query`` the ones that have targets; no example
+    may list more than ``max_atoms`` atoms of a predicate. All have the facts of ``background``, too.
+    """
+
+    def __init__(
+        self,
+        arities: Mapping[str, int],
+        query: Sequence[str],
+        max_atoms: int,
+        background: Background | None = None,
+    ):
+        self.query = tuple(query)
+        self.background = background or Background()
+        self.arities = {name: arities[name] for name in (*query, *arities)}
+        self.max_atoms = max_atoms
+
+    def world(self, example: Example) -> CheckedExample:
+        """Check an example. Raises ExampleError."""
+        if example.query is None:
+            raise ExampleError(
+                "no `query`: an example of a PSL program lists the atoms to predict there", "schema"
+            )
+        observed = {
+            name: self._atoms(name, atoms, "evidence", self.arities)
+            for name, atoms in self.background.beside(example).evidence.items()
+        }
+        targets = {name: self._targets(name, example, observed) for name in self.query}
+        for name in example.query:
+            self._known(name, "query", self.query)
+        if not any(targets.values()):
+            raise ExampleError("`query` lists no atom to predict", "schema")
+        truth = None if example.truth is None else self._truth(example, targets)
+        return CheckedExample(example, observed, targets, truth)
+
+    def database(self, worlds: Sequence[CheckedExample]) -> Database:
+        """Return the atoms of worlds; the first column of every table is the number of the world."""
+        names: set[str] = set()
+        for world in worlds:
+            for part in (world.observed, world.targets):
+                for keys in part.values():
+                    names.update(chain.from_iterable(keys))
+        constants = sorted(names)
+        number = {name: n for n, name in enumerate(constants)}
+        relations = {}
+        for name, arity in self.arities.items():
+            observed = _table([world.observed.get(name, {}) for world in worlds], arity, number)
+            values = [world.observed[name].values() for world in worlds if name in world.observed]
+            targets = _table([world.targets.get(name, {}) for world in worlds], arity, number)
+            relations[name] = Relation(
+                AtomTable(observed, np.array([*chain.from_iterable(values)], np.float64)),
+                AtomTable(targets, np.full(targets.shape[1], np.nan)),
+                AtomTable(np.empty((arity + 1, 0), np.int32), np.empty(0)),
+            )
+        return Database(tuple(constants), relations)
+
+    # one example ---------------------------------------------------------------------------------
+
+    def _targets(
+        self, name: str, example: Example, observed: Mapping[str, Atoms]
+    ) -> dict[tuple[str, ...], list[Constant]]:
+        """Return the targets of a predicate without repeats, in the order of the example."""
+        listed = (example.query or {}).get(name, [])
+        rows = [row.args if isinstance(row, ValuedAtom) else row for row in listed]
+        found: dict[tuple[str, ...], list[Constant]] = {}
+        for key, row in zip(self._keys(name, rows, "query"), rows, strict=True):
+            found.setdefault(key, row)
+        for key in observed.get(name, ()):
+            if key in found:
+                reason = f"{show_ground_atom(name, key)} is in the evidence and in `query`"
+                raise ExampleError(reason, "contradiction")
+        return found
+
+    def _truth(
+        self, example: Example, targets: Mapping[str, Mapping[tuple[str, ...], list[Constant]]]
+    ) -> Floats:
+        """Return the true value of every target, 0 where none is given."""
+        truth = {
+            name: self._atoms(name, atoms, "truth", self.query)
+            for name, atoms in (example.truth or {}).items()
+        }
+        for name, atoms in truth.items():
+            for key in atoms:
+                if key not in targets[name]:
+                    reason = f"truth atom {show_ground_atom(name, key)} is not listed in `query`"
+                    raise ExampleError(reason, "not_open")
+        values = (truth.get(name, {}).get(key, 0.0) for name in self.query for key in targets[name])
+        return np.array([*values], np.float64)
+
+    def _atoms(
+        self,
+        name: str,
+        rows: Sequence[list[Constant] | ValuedAtom],
+        where: str,
+        known: Collection[str],
+    ) -> Atoms:
+        """Return the atoms of a predicate with their values, without repeats."""
+        self._known(name, where, known)
+        plain = [row for row in rows if isinstance(row, list)]
+        if len(plain) == len(rows):
+            return dict.fromkeys(self._keys(name, plain, where), 1.0)
+        valued = [row if isinstance(row, ValuedAtom) else ValuedAtom(row) for row in rows]
+        found: Atoms = {}
+        keys = self._keys(name, [row.args for row in valued], where)
+        for key, row in zip(keys, valued, strict=True):
+            if not 0.0 <= row.value <= 1.0:
+                shown = f"{where} atom {show_ground_atom(name, key)} has value {row.value:g}"
+                raise ExampleError(f"{shown}; expected a number from 0 to 1", "schema")
+            if found.setdefault(key, row.value) != row.value:
+                values = f"{found[key]:g} and {row.value:g}"
+                reason = (
+                    f"contradiction in {where}: {show_ground_atom(name, key)} has values {values}"
+                )
+                raise ExampleError(reason, "contradiction")
+        return found
+
+    def _keys(self, name: str, rows: Sequence[list[Constant]], where: str) -> list[tuple[str, ...]]:
+        """Return the constants of atoms as strings, after checking their number."""
+        arity = self.arities[name]
+        if not set(map(len, rows)) <= {arity}:
+            wrong = next(row for row in rows if len(row) != arity)
+            raise ExampleError(
+                f"{where} atom {show_ground_atom(name, wrong)}: {name} takes {arity} "
+                f"argument{'s' * (arity != 1)}, found {len(wrong)}",
+                "schema",
+            )
+        if len(rows) > self.max_atoms:
+            raise ExampleError(
+                f"{where} has {len(rows)} atoms of {name}; limits.max_atoms is {self.max_atoms}",
+                "limit",
+            )
+        return [tuple(map(str, row)) for row in rows]
+
+    @staticmethod
+    def _known(name: str, where: str, known: Collection[str]) -> None:
+        if name not in known:
+            what = "predicate" if where == "evidence" else f"query predicate in {where}"
+            listed = ", ".join(sorted(known))
+            raise ExampleError(f"unknown {what} {name}; the model has {listed}", "schema")
+
+
+def _table(
+    atoms: Sequence[Iterable[tuple[str, ...]]], arity: int, number: Mapping[str, int]
+) -> Ints32:
+    """Return the columns of one predicate's atoms: the world, then numbers of constants."""
+    rows = [
+        (world, *map(number.__getitem__, key)) for world, keys in enumerate(atoms) for key in keys
+    ]
+    return np.array(rows, np.int32).reshape(len(rows), arity + 1).T.copy()

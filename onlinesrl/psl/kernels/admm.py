@@ -1,0 +1,148 @@
+"""ADMM for hinge-loss MRFs (Bach et al. 2015, section 2; Boyd et al. 2011), without the copies.
+
+The textbook keeps a copy ``v_ij`` and a multiplier ``alpha_ij`` of variable ``j`` for every row ``i``
+that has it, and iterates v = prox(ybar - alpha / eta), ybar = clip(mean(v + alpha / eta), 0, 1),
+alpha += eta (v - ybar). A row moves its copies along its coefficients only, v = ybar - alpha / eta -
+(u / eta) q with one number ``u`` a row, so that after a round alpha = eta (ybar_old - ybar) - u q,
+and the same iterates are
+
+    ybar' = clip(ybar - (Q' u - bonus) / (eta d), 0, 1)
+    u'    = prox(u + sigma (Q (2 ybar' - ybar) + c)),  sigma_i = eta / |q_i|^2
+
+with ``d_j`` the number of rows that have variable ``j``. A penalty ``eta m_i`` for the copies of row
+``i``, as here, makes that sigma_i = eta m_i / |q_i|^2 and d_j the sum of the ``m_i``.
+Over-relaxation moves (ybar, u) by ``relaxation`` times that step; it converges for any in (0, 2) (He
+& Yuan 2012). One pass over the entries a round, in order, so the same bits on every machine that
+rounds alike.
+"""
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats, Ints, Ints32
+from onlinesrl.core.kernels.frames import Frame
+from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.psl.kernels.potentials import clip
+
+
+class Problem(Frame):
+    """Linear forms, the conjugates of their functions, and what a variable adds by itself.
+
+    Row i adds max over low <= u <= high of u l - curvature u^2 / 2 (``infer.dual``).
+    """
+
+    start: Ints | Ints32  # [row + 1]
+    variable: Ints32  # [entry]
+    coefficient: Floats  # [entry]
+    constant: Floats  # [row]
+    low: Floats  # [row]
+    high: Floats  # [row]
+    curvature: Floats  # [row]
+    row_step: Floats  # [row] m / |q|^2, 0 for a row without variables
+    degree: Floats  # [variable] d; it or the ridge is above 0
+    bonus: Floats  # [variable] subtracted from the energy
+    ridge: Floats  # [variable] the energy has ridge y^2
+
+
+class Iterate(Frame):
+    """The state, and memory for the next one."""
+
+    y: Floats  # [variable] outside of [0, 1] by over-relaxation only
+    dual: Floats  # [row]
+    gradient: Floats  # [variable] of the Lagrangian's linear part: Q' dual - bonus
+    ahead: Floats  # [variable] 2 ybar' - ybar
+
+
+@kernel
+def add_gradient(problem: Problem, i: int, u: float, gradient: Floats) -> None:
+    """Add u q_i to the gradient."""
+    for e in range(problem.start[i], problem.start[i + 1]):
+        gradient[problem.variable[e]] += u * problem.coefficient[e]
+
+
+@kernel
+def x_update(problem: Problem, now: Iterate, eta: float, relaxation: float) -> None:
+    """Do the first half of a round; leaves the gradient at -bonus, for the second half to add to."""
+    for j in range(len(now.y)):
+        weight = eta * problem.degree[j]
+        moved = (weight * now.y[j] - now.gradient[j]) / (weight + 2.0 * problem.ridge[j])
+        step = clip(moved, 0.0, 1.0) - now.y[j]
+        now.ahead[j] = now.y[j] + 2.0 * step
+        now.y[j] += relaxation * step
+        now.gradient[j] = -problem.bonus[j]
+
+
+@kernel
+def dual_update(problem: Problem, now: Iterate, eta: float, relaxation: float) -> None:
+    """Do the second half of a round, for all rows or a page of them: their duals and gradient."""
+    for i in range(len(problem.constant)):
+        form = problem.constant[i]
+        for e in range(problem.start[i], problem.start[i + 1]):
+            form += problem.coefficient[e] * now.ahead[problem.variable[e]]
+        sigma = eta * problem.row_step[i]
+        u = (now.dual[i] + sigma * form) / (1.0 + sigma * problem.curvature[i])
+        u = clip(u, problem.low[i], problem.high[i])
+        now.dual[i] += relaxation * (u - now.dual[i])
+        add_gradient(problem, i, now.dual[i], now.gradient)
+
+
+@kernel
+def rounds(problem: Problem, now: Iterate, eta: float, relaxation: float, n: int) -> None:
+    """Do n rounds with step size eta."""
+    for _ in range(n):
+        x_update(problem, now, eta, relaxation)
+        dual_update(problem, now, eta, relaxation)
+
+
+@kernel
+def certificate(
+    problem: Problem, now: Iterate, gradient: Floats
+) -> tuple[float, float, float, float]:
+    """Return energy, lower bound, worst violation and complementarity of y in the box and the dual.
+
+    Complementarity is the sum over constraints of |u_i l_i|: what a violation may gain, and what the
+    multiplier of a slack constraint loses; ``energy + complementarity - bound`` is never below 0.
+    ``gradient`` [variable] is memory, and Q' dual - bonus in the end.
+    """
+    for j in range(len(gradient)):
+        gradient[j] = -problem.bonus[j]
+    energy, bound, violation, complementarity = of_rows(problem, now, gradient)
+    linear, least = of_variables(problem, now, gradient)
+    return energy + linear, bound + least, violation, complementarity
+
+
+@kernel
+def of_variables(problem: Problem, now: Iterate, gradient: Floats) -> tuple[float, float]:
+    """Return the energy of bonus and ridge, and the minimum of gradient . y + ridge y^2 on the box."""
+    energy, least = 0.0, 0.0
+    for j in range(len(gradient)):
+        y, ridge = clip(now.y[j], 0.0, 1.0), problem.ridge[j]
+        energy += (ridge * y - problem.bonus[j]) * y
+        y = 1.0 if gradient[j] < 0.0 else 0.0
+        if ridge > 0.0:
+            y = clip(-gradient[j] / (2.0 * ridge), 0.0, 1.0)
+        least += (gradient[j] + ridge * y) * y
+    return energy, least
+
+
+@kernel
+def of_rows(problem: Problem, now: Iterate, gradient: Floats) -> tuple[float, float, float, float]:
+    """Return what rows, all or a page of them, add to the certificate; add theirs to the gradient."""
+    energy, bound, violation, complementarity = 0.0, 0.0, 0.0, 0.0
+    for i in range(len(problem.constant)):
+        form = problem.constant[i]
+        for e in range(problem.start[i], problem.start[i + 1]):
+            form += problem.coefficient[e] * clip(now.y[problem.variable[e]], 0.0, 1.0)
+        curvature = problem.curvature[i]
+        slope = problem.high[i] if form > 0.0 else problem.low[i]
+        if curvature > 0.0:
+            slope = clip(form / curvature, problem.low[i], problem.high[i])
+        u = clip(now.dual[i], problem.low[i], problem.high[i])
+        if curvature == 0.0 and np.isinf(problem.high[i]):
+            excess = abs(form) if np.isinf(slope) else 0.0
+            violation = max(violation, excess)
+            complementarity += abs(u * form)
+        else:
+            energy += slope * form - 0.5 * curvature * slope * slope
+        bound += u * problem.constant[i] - 0.5 * curvature * u * u
+        add_gradient(problem, i, u, gradient)
+    return energy, bound, violation, complementarity

@@ -1,0 +1,184 @@
+"""Colour refinement of a weighted graph: the coarsest stable colouring, in quasi-linear time.
+
+A colouring is stable where any two nodes of one colour have, for every colour, edges to its nodes of
+the same sum. A worklist of colours splits the others by these sums; where a colour is split, its
+largest part keeps the number and need not be split by again, as the sums to the whole and to the
+other parts give the sums to it (Paige & Tarjan 1987; Valmari & Franceschinis 2010). So each edge is
+looked at O(log n) times.
+"""
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
+from onlinesrl.core.kernels.frames import Frame
+from onlinesrl.core.kernels.jit import kernel
+
+
+class Graph(Frame):
+    """Undirected: every edge is stored at both its ends."""
+
+    start: Ints  # [node + 1]
+    neighbour: Ints32  # [edge end]
+    weight: Floats  # [edge end]
+
+
+class Partition(Frame):
+    """The colours, and memory to split them; a colour's nodes stand together in ``node``."""
+
+    colour: Ints  # [node]
+    node: Ints  # [place]
+    place: Ints  # [node]
+    first: Ints  # [colour] its first place
+    size: Ints  # [colour]
+    moved: Ints  # [colour] how many of its nodes have a sum other than 0
+    queue: Ints  # the worklist, a stack
+    total: Floats  # [node] its edges' sum to the colour at hand
+    met: Bytes  # [node]
+    touched: Ints  # nodes with edges to the colour at hand
+    split: Ints  # colours that have such nodes
+
+
+def partition(colour: Ints) -> Partition:
+    """Return memory that starts from the colours 0 .. k - 1, int64[node]."""
+    n = len(colour)
+    node = np.argsort(colour, kind="stable")
+    place = np.empty(n, np.int64)
+    place[node] = np.arange(n)
+    size = np.bincount(colour, minlength=n).astype(np.int64)
+    ints = np.zeros((4, n), np.int64)
+    return Partition(
+        colour.copy(),
+        node,
+        place,
+        np.cumsum(size) - size,
+        size,
+        ints[0],
+        ints[1],
+        np.zeros(n),
+        np.zeros(n, np.uint8),
+        ints[2],
+        ints[3],
+    )
+
+
+@kernel
+def _swap(p: Partition, a: int, b: int) -> None:
+    """Exchange the nodes at two places."""
+    u, v = p.node[a], p.node[b]
+    p.node[a], p.node[b] = v, u
+    p.place[u], p.place[v] = b, a
+
+
+@kernel
+def _sift_down(p: Partition, low: int, root: int, n: int) -> None:
+    """Restore the heap of n nodes from place low on, largest sum first, below one of them."""
+    while 2 * root + 1 < n:
+        child = 2 * root + 1
+        if child + 1 < n and p.total[p.node[low + child]] < p.total[p.node[low + child + 1]]:
+            child += 1
+        if p.total[p.node[low + root]] >= p.total[p.node[low + child]]:
+            return
+        _swap(p, low + root, low + child)
+        root = child
+
+
+@kernel
+def _sort(p: Partition, low: int, n: int) -> None:
+    """Order the n nodes from place low on by their sums; nothing to do where these are equal."""
+    equal = True
+    for i in range(low + 1, low + n):
+        equal = equal and p.total[p.node[i]] == p.total[p.node[low]]
+    if equal:
+        return
+    for root in range(n // 2 - 1, -1, -1):
+        _sift_down(p, low, root, n)
+    for end in range(n - 1, 0, -1):
+        _swap(p, low, low + end)
+        _sift_down(p, low, 0, end)
+
+
+@kernel
+def _sum_edges(g: Graph, p: Partition, c: int) -> int:
+    """Set the sums to colour c; return how many nodes have edges to it."""
+    n = 0
+    for i in range(p.first[c], p.first[c] + p.size[c]):
+        v = p.node[i]
+        for e in range(g.start[v], g.start[v + 1]):
+            u = g.neighbour[e]
+            if p.met[u] == 0:
+                p.met[u] = 1
+                p.total[u] = 0.0
+                p.touched[n] = u
+                n += 1
+            p.total[u] += g.weight[e]
+    return n
+
+
+@kernel
+def _gather(p: Partition, n: int) -> int:
+    """Move the nodes with a sum other than 0 to the front of their colours; return these' number."""
+    n_split = 0
+    for t in range(n):
+        u = p.touched[t]
+        p.met[u] = 0
+        if p.total[u] == 0.0:
+            continue
+        c = p.colour[u]
+        if p.moved[c] == 0:
+            p.split[n_split] = c
+            n_split += 1
+        _swap(p, p.place[u], p.first[c] + p.moved[c])
+        p.moved[c] += 1
+    return n_split
+
+
+@kernel
+def _end(p: Partition, low: int, high: int) -> int:
+    """Return where the run of equal sums that starts at place low ends."""
+    end = low + 1
+    while end < high and p.total[p.node[end]] == p.total[p.node[low]]:
+        end += 1
+    return end
+
+
+@kernel
+def _split(p: Partition, c: int, n_colours: int, n_queue: int) -> tuple[int, int]:
+    """Give every run of equal sums but the largest part a colour of its own; return both counts."""
+    start, sorted_end, end = p.first[c], p.first[c] + p.moved[c], p.first[c] + p.size[c]
+    p.moved[c] = 0
+    _sort(p, start, sorted_end - start)
+    best, best_size = sorted_end, end - sorted_end  # the nodes whose sum is 0
+    low = start
+    while low < sorted_end:
+        high = _end(p, low, sorted_end)
+        if high - low > best_size:
+            best, best_size = low, high - low
+        low = high
+    low = start
+    while low < end:
+        high = _end(p, low, sorted_end) if low < sorted_end else end
+        if low != best:
+            p.first[n_colours], p.size[n_colours] = low, high - low
+            for i in range(low, high):
+                p.colour[p.node[i]] = n_colours
+            p.queue[n_queue] = n_colours
+            n_queue += 1
+            n_colours += 1
+        low = high
+    p.first[c], p.size[c] = best, best_size
+    return n_colours, n_queue
+
+
+@kernel
+def refine(g: Graph, p: Partition, n_colours: int) -> int:
+    """Refine the colours until they are stable; return their number."""
+    n_queue = n_colours
+    for c in range(n_colours):
+        p.queue[c] = c
+    while n_queue > 0:
+        n_queue -= 1
+        c = p.queue[n_queue]
+        n_split = _gather(p, _sum_edges(g, p, c))
+        for s in range(n_split):
+            n_colours, n_queue = _split(p, p.split[s], n_colours, n_queue)
+    return n_colours

@@ -1,0 +1,35 @@
+"""What a learner asks of values in a hinge-loss model: the features, and the constraint most broken."""
+
+from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
+from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.psl.kernels.potentials import AT_MOST, EQUAL, PLAIN
+
+
+@kernel
+def measure(
+    start: Ints,
+    variable: Ints32,
+    coefficient: Floats,
+    constant: Floats,
+    weight_index: Ints,
+    power: Bytes,
+    kind: Bytes,
+    y: Floats,
+    features: Floats,
+) -> tuple[float, int]:
+    """Add every potential at y to the feature of its weight, Phi(y) where they are 0 before.
+
+    Returns the worst violation of a constraint and its row, -1 where there is none.
+    """
+    worst, at = 0.0, -1
+    for i in range(len(constant)):
+        form = constant[i]
+        for e in range(start[i], start[i + 1]):
+            form += coefficient[e] * y[variable[e]]
+        if kind[i] >= AT_MOST:
+            excess = abs(form) if kind[i] == EQUAL else form
+            if excess > worst:
+                worst, at = excess, i
+        elif form > 0.0 or kind[i] == PLAIN:
+            features[weight_index[i]] += form * form if power[i] == 2 else form
+    return worst, at

@@ -1,0 +1,310 @@
+"""Joins of one rule's atoms by nested loops over indexes, a chunk of rows at a time.
+
+Nothing but the rows that come out is ever held: an atom after the other is matched, and where the
+chunk is full the loops stand still until the next call.
+
+Relations are arrays of columns; an index of one lists its rows by a hash of their key columns. An
+argument is a slot of the binding where it is 0 or more, else the constant ``-1 - argument``.
+"""
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
+from onlinesrl.core.kernels.frames import Frame
+from onlinesrl.core.kernels.jit import kernel
+
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 over the golden ratio (Knuth, The Art of Computer Programming, section 6.4)."""
+
+EQUAL, BEFORE, LISTED = 0, 1, 2
+"""Conditions: the same constant; PSL's ``%``; an observed atom with a value above 0."""
+
+FINE, MISSING, TOO_MANY = 0, 1, 2
+"""What became of a world: it has its rows; an open atom is not listed; it has too many rows."""
+
+
+class Relations(Frame):
+    """The listed atoms of all predicates and their indexes."""
+
+    data: Ints32  # [cell] column after column, relation after relation
+    offset: Ints  # [relation] its first cell
+    size: Ints  # [relation] its rows
+    base: Ints  # [relation] the number of its first atom
+    value: Floats  # [atom] of an observed one
+    variable: Ints32  # [atom] of a target, else -1
+    index_relation: Ints  # [index]
+    bucket_offset: Ints  # [index] its first bucket
+    mask: Ints  # [index] the number of its buckets, a power of 2, less 1
+    row_offset: Ints  # [index] its first row
+    bucket: Ints32  # [bucket] where its rows begin among the index's
+    row: Ints32  # [row] rows of the relation in the order of their buckets
+    number: Ints32  # [constant] its place among the integers, -1 for another one
+    text: Ints32  # [constant] its place among all constants as texts
+
+
+class Code(Frame):
+    """A rule's plan. Probes match atoms by key columns: those of steps, lookups and conditions."""
+
+    probe_index: Ints32  # [probe]
+    probe_start: Ints32  # [probe + 1] into the next two
+    key_column: Ints32
+    key_argument: Ints32
+    step_probe: Ints32  # [step]
+    bind_start: Ints32  # [step + 1] into the next two
+    bind_column: Ints32
+    bind_slot: Ints32
+    check_start: Ints32  # [step + 1] the checks after a step
+    choice_start: Ints32  # [check + 1]
+    condition_start: Ints32  # [choice + 1]
+    condition: Ints32  # [condition, 4] kind, whether positive, then two arguments or a probe
+    lookup_probe: Ints32  # [lookup]
+    lookup_open: Bytes  # [lookup] whether one that is not listed is a mistake
+    clause: bool
+    whole: bool  # rows without targets are wanted, too
+
+
+class Loops(Frame):
+    """Where the nested loops stand. Step 0 is the worlds'; slot 0 is the world."""
+
+    depth: Ints32  # [2] the step, -1 at the end; whether it is to be begun
+    cursor: Ints  # [step] among the index's rows
+    stop: Ints  # [step]
+    binding: Ints32  # [slot]
+    atom: Ints32  # [step + lookup]
+    rows: Ints  # [world] so far
+    problem: Bytes  # [world] FINE, MISSING or TOO_MANY
+    lookup: Ints32  # [world] what is missing
+    missing: Ints32  # [world, slot] and its binding
+
+
+@kernel
+def _hashed(seed: np.uint64, constant: int) -> np.uint64:
+    return (seed ^ np.uint64(np.int64(constant))) * MULTIPLIER
+
+
+@kernel
+def _bucket(hashed: np.uint64, mask: int) -> int:
+    return int(np.int64(hashed >> np.uint64(32)) & mask)
+
+
+@kernel
+def build(data: Ints32, offset: int, n: int, keys: Ints32, bucket: Ints32, row: Ints32) -> None:
+    """Index a relation of n rows by its columns ``keys``: fill bucket [buckets + 1] and row [n]."""
+    mask = len(bucket) - 2
+    for i in range(n):
+        h = np.uint64(0)
+        for c in keys:
+            h = _hashed(h, data[offset + c * n + i])
+        bucket[_bucket(h, mask) + 1] += 1
+    for b in range(mask + 1):
+        bucket[b + 1] += bucket[b]
+    for i in range(n - 1, -1, -1):
+        h = np.uint64(0)
+        for c in keys:
+            h = _hashed(h, data[offset + c * n + i])
+        b = _bucket(h, mask) + 1
+        bucket[b] -= 1
+        row[bucket[b]] = i
+    for b in range(mask + 1):
+        bucket[b] = bucket[b + 1]
+    bucket[mask + 1] = n
+
+
+@kernel
+def _argument(argument: int, binding: Ints32, constant: Ints32) -> int:
+    return int(binding[argument] if argument >= 0 else constant[-1 - argument])
+
+
+@kernel
+def _range(
+    relations: Relations, code: Code, probe: int, binding: Ints32, constant: Ints32
+) -> tuple[int, int]:
+    """Return the rows of a probe's bucket, as places among the index's rows."""
+    index = code.probe_index[probe]
+    h = np.uint64(0)
+    for k in range(code.probe_start[probe], code.probe_start[probe + 1]):
+        h = _hashed(h, _argument(code.key_argument[k], binding, constant))
+    b = relations.bucket_offset[index] + _bucket(h, relations.mask[index])
+    first = relations.row_offset[index]
+    return first + relations.bucket[b], first + relations.bucket[b + 1]
+
+
+@kernel
+def _matches(
+    relations: Relations, code: Code, probe: int, i: int, binding: Ints32, constant: Ints32
+) -> bool:
+    """Tell whether row i of a probe's relation has its keys."""
+    r = relations.index_relation[code.probe_index[probe]]
+    for k in range(code.probe_start[probe], code.probe_start[probe + 1]):
+        cell = relations.offset[r] + code.key_column[k] * relations.size[r] + i
+        if relations.data[cell] != _argument(code.key_argument[k], binding, constant):
+            return False
+    return True
+
+
+@kernel
+def _found(relations: Relations, code: Code, probe: int, binding: Ints32, constant: Ints32) -> int:
+    """Return the atom that a probe of all columns finds, or -1."""
+    place, stop = _range(relations, code, probe, binding, constant)
+    while place < stop:
+        i = relations.row[place]
+        if _matches(relations, code, probe, i, binding, constant):
+            return relations.base[relations.index_relation[code.probe_index[probe]]] + i
+        place += 1
+    return -1
+
+
+@kernel
+def _before(relations: Relations, left: int, right: int) -> bool:
+    if relations.number[left] >= 0 and relations.number[right] >= 0:
+        return relations.number[left] < relations.number[right]
+    return relations.text[left] < relations.text[right]
+
+
+@kernel
+def _holds(relations: Relations, code: Code, c: int, binding: Ints32, constant: Ints32) -> bool:
+    """Tell whether a condition holds."""
+    kind, positive = code.condition[c, 0], code.condition[c, 1] != 0
+    if kind == LISTED:
+        atom = _found(relations, code, code.condition[c, 2], binding, constant)
+        listed = atom >= 0 and relations.variable[atom] < 0 and relations.value[atom] > 0.0
+        return listed == positive
+    left = _argument(code.condition[c, 2], binding, constant)
+    right = _argument(code.condition[c, 3], binding, constant)
+    if kind == EQUAL:
+        return (left == right) == positive
+    return _before(relations, left, right) == positive
+
+
+@kernel
+def _checked(
+    relations: Relations, code: Code, step: int, binding: Ints32, constant: Ints32
+) -> bool:
+    """Tell whether every check of a step has a choice all of whose conditions hold."""
+    for check in range(code.check_start[step], code.check_start[step + 1]):
+        one = False
+        choice = code.choice_start[check]
+        while not one and choice < code.choice_start[check + 1]:
+            one = True
+            c = code.condition_start[choice]
+            while one and c < code.condition_start[choice + 1]:
+                one = _holds(relations, code, c, binding, constant)
+                c += 1
+            choice += 1
+        if not one:
+            return False
+    return True
+
+
+@kernel
+def _bound(relations: Relations, code: Code, step: int, i: int, binding: Ints32) -> bool:
+    """Bind a step's variables to row i; false where it has two constants for one of them."""
+    r = relations.index_relation[code.probe_index[code.step_probe[step]]]
+    for k in range(code.bind_start[step], code.bind_start[step + 1]):
+        cell = relations.offset[r] + code.bind_column[k] * relations.size[r] + i
+        slot = code.bind_slot[k]
+        for before in range(code.bind_start[step], k):
+            if code.bind_slot[before] == slot and binding[slot] != relations.data[cell]:
+                return False
+        binding[slot] = relations.data[cell]
+    return True
+
+
+@kernel
+def _advance(relations: Relations, code: Code, loops: Loops, step: int, constant: Ints32) -> bool:
+    """Go on to a step's next row that matches; tell whether there is one."""
+    probe = code.step_probe[step]
+    r = relations.index_relation[code.probe_index[probe]]
+    while loops.cursor[step] < loops.stop[step]:
+        i = relations.row[loops.cursor[step]]
+        loops.cursor[step] += 1
+        atom = relations.base[r] + i
+        if step > 0 and code.clause and _satisfies(relations, atom, 0.0):
+            continue
+        if (
+            _matches(relations, code, probe, i, loops.binding, constant)
+            and _bound(relations, code, step, i, loops.binding)
+            and _checked(relations, code, step, loops.binding, constant)
+        ):
+            loops.atom[step] = atom
+            return True
+    return False
+
+
+@kernel
+def _satisfies(relations: Relations, atom: int, value: float) -> bool:
+    """Tell whether an atom is observed with this value."""
+    return relations.variable[atom] < 0 and relations.value[atom] == value
+
+
+@kernel
+def _look_up(relations: Relations, code: Code, loops: Loops, constant: Ints32) -> bool:
+    """Find the atoms of all lookups; tell whether there is a row, or a problem."""
+    steps, missing = len(code.step_probe), -1
+    for k in range(len(code.lookup_probe)):
+        atom = _found(relations, code, code.lookup_probe[k], loops.binding, constant)
+        if atom >= 0 and code.clause and _satisfies(relations, atom, 1.0):
+            return False
+        if atom < 0 and code.lookup_open[k] != 0 and missing < 0:
+            missing = k
+        loops.atom[steps + k] = atom
+    if missing >= 0:
+        world = loops.binding[0]
+        loops.problem[world] = MISSING
+        loops.lookup[world] = missing
+        for slot in range(len(loops.binding)):
+            loops.missing[world, slot] = loops.binding[slot]
+        return False
+    if code.whole:
+        return True
+    for k in range(1, len(loops.atom)):
+        if loops.atom[k] >= 0 and relations.variable[loops.atom[k]] >= 0:
+            return True
+    return False
+
+
+@kernel
+def rows(
+    relations: Relations,
+    code: Code,
+    loops: Loops,
+    constant: Ints32,
+    most: int,
+    atoms: Ints32,
+    bindings: Ints32,
+) -> int:
+    """Write the next rows: their atoms [step + lookup - 1, room] and first slots [slots, room].
+
+    Returns how many there are; as many as there is room, but at the end. ``most`` is how many a
+    world may have. Only the rows so far of worlds with a problem are of no use.
+    """
+    n, room, last = 0, atoms.shape[1], len(code.step_probe) - 1
+    while loops.depth[0] >= 0 and n < room:
+        step = loops.depth[0]
+        if loops.depth[1] != 0:
+            loops.cursor[step], loops.stop[step] = _range(
+                relations, code, code.step_probe[step], loops.binding, constant
+            )
+            loops.depth[1] = 0
+        if not _advance(relations, code, loops, step, constant):
+            loops.depth[0] -= 1
+            continue
+        if step == 0 and loops.problem[loops.binding[0]] != FINE:
+            continue
+        if step < last:
+            loops.depth[0] += 1
+            loops.depth[1] = 1
+            continue
+        if _look_up(relations, code, loops, constant):
+            world = loops.binding[0]
+            loops.rows[world] += 1
+            if loops.rows[world] > most:
+                loops.problem[world] = TOO_MANY
+            for k in range(atoms.shape[0]):
+                atoms[k, n] = loops.atom[k + 1]
+            for slot in range(bindings.shape[0]):
+                bindings[slot, n] = loops.binding[slot]
+            n += 1
+        if loops.problem[loops.binding[0]] != FINE:
+            loops.depth[0] = 0
+    return n

@@ -1,0 +1,104 @@
+"""Ground rows to linear forms: atoms become variables or numbers, trivial forms go."""
+
+from onlinesrl.core.arrays import Floats, Ints, Ints32
+from onlinesrl.core.kernels.frames import Frame
+from onlinesrl.core.kernels.jit import kernel
+
+ACTIVE = 1e-7
+"""A hinge or inequality whose form can be no larger is never active."""
+
+
+class GroundRows(Frame):
+    """Ground rows; of atom -1 the value is 0."""
+
+    start: Ints  # [row + 1]
+    atom: Ints32  # [entry]
+    coefficient: Floats  # [entry]
+    constant: Floats  # [row]
+    world: Ints32  # [row]
+
+
+class Forms(Frame):
+    """Linear forms; ``start`` begins with 0."""
+
+    start: Ints  # [row + 1]
+    variable: Ints32  # [entry]
+    coefficient: Floats  # [entry]
+    constant: Floats  # [row]
+    world: Ints32  # [row]
+
+
+@kernel
+def _substitute(
+    rows: GroundRows, i: int, value: Floats, variable: Ints32, place: Ints, out: Forms, first: int
+) -> tuple[int, float]:
+    """Write the variables of row i, each once, from entry ``first``; return the end and the constant."""
+    end, rest = first, rows.constant[i]
+    for e in range(rows.start[i], rows.start[i + 1]):
+        a, q = rows.atom[e], rows.coefficient[e]
+        if a < 0:
+            continue
+        v = variable[a]
+        if v < 0:
+            rest += q * value[a]
+        elif place[v] >= 0:
+            out.coefficient[place[v]] += q
+        else:
+            place[v] = end
+            out.variable[end] = v
+            out.coefficient[end] = q
+            end += 1
+    for e in range(first, end):
+        place[out.variable[e]] = -1
+    return end, rest
+
+
+@kernel
+def _drop_zeros(out: Forms, first: int, end: int, most: float) -> tuple[int, float]:
+    """Keep the entries that are not 0; return their end, and the most that the form can be."""
+    kept = first
+    for e in range(first, end):
+        if out.coefficient[e] != 0.0:
+            out.variable[kept] = out.variable[e]
+            out.coefficient[kept] = out.coefficient[e]
+            most += max(out.coefficient[e], 0.0)
+            kept += 1
+    return kept, most
+
+
+@kernel
+def assemble(
+    rows: GroundRows,
+    value: Floats,
+    variable: Ints32,
+    equality: bool,
+    place: Ints,
+    out: Forms,
+    inactive: Ints,
+    broken: Ints,
+) -> int:
+    """Write the forms ``constant + sum coefficient * atom`` of ground rows; return how many.
+
+    ``value`` [atom] is that of an observed one, ``variable`` [atom] that of a target, else -1. A row
+    without a variable is not written; if its form is above 0, or for an equality not 0, it is the
+    world's ``broken`` [world] one, the first to be. A row that is never active is not written but
+    counted as ``inactive`` [world]. ``place`` [variable] is memory that is all -1, and is so again.
+    """
+    n = 0
+    for i in range(len(rows.constant)):
+        first = out.start[n]
+        end, rest = _substitute(rows, i, value, variable, place, out, first)
+        kept, most = _drop_zeros(out, first, end, rest)
+        w = rows.world[i]
+        if kept == first:
+            wrong = abs(rest) if equality else rest
+            if wrong > ACTIVE and broken[w] < 0:
+                broken[w] = i
+        elif equality or most > ACTIVE:
+            out.constant[n] = rest
+            out.world[n] = w
+            n += 1
+            out.start[n] = kept
+        else:
+            inactive[w] += 1
+    return n

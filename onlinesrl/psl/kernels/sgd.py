@@ -1,0 +1,86 @@
+"""Stochastic gradient steps over the rows of a hinge-loss model, kept in the box.
+
+The thesis' 4.4 and 4.5: y <- clip(y - rate w_i grad phi_i), the weight once (printed, it comes twice).
+"""
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.kernels.frames import Frame
+from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.psl.kernels.potentials import Potentials, clip, form, slope
+
+FIRST_DECAY, SECOND_DECAY, SMALL = 0.9, 0.999, 1e-8
+"""beta_1, beta_2 and epsilon of Adam (Kingma & Ba 2014, Algorithm 1)."""
+
+
+class Moments(Frame):
+    """Adam's state; a variable's moments change where a row that has it is visited."""
+
+    first: Floats  # [variable]
+    second: Floats  # [variable]
+    visits: Ints  # [variable]
+
+
+@kernel
+def descend(rows: Potentials, order: Ints, y: Floats, rate: float) -> None:
+    """Take one step for each of the rows in ``order``."""
+    for i in order:
+        grow = rate * slope(rows, i, rows.constant[i] + form(rows, i, y))
+        if grow != 0.0:
+            for e in range(rows.start[i], rows.start[i + 1]):
+                j = rows.variable[e]
+                y[j] = clip(y[j] - grow * rows.coefficient[e], 0.0, 1.0)
+
+
+@kernel
+def descend_adam(rows: Potentials, order: Ints, y: Floats, rate: float, m: Moments) -> None:
+    """Take one step of Adam for each of the rows in ``order``."""
+    for i in order:
+        grow = slope(rows, i, rows.constant[i] + form(rows, i, y))
+        for e in range(rows.start[i], rows.start[i + 1]):
+            j, g = rows.variable[e], grow * rows.coefficient[e]
+            m.visits[j] += 1
+            m.first[j] += (1.0 - FIRST_DECAY) * (g - m.first[j])
+            m.second[j] += (1.0 - SECOND_DECAY) * (g * g - m.second[j])
+            first = m.first[j] / (1.0 - FIRST_DECAY ** m.visits[j])
+            second = m.second[j] / (1.0 - SECOND_DECAY ** m.visits[j])
+            y[j] = clip(y[j] - rate * first / (np.sqrt(second) + SMALL), 0.0, 1.0)
+
+
+@kernel
+def descend_adagrad(
+    rows: Potentials, order: Ints, y: Floats, rate: float, squares: Floats
+) -> float:
+    """Take one step of AdaGrad (Duchi et al. 2011, figure 1) for each of the rows in ``order``.
+
+    A variable's rate is ``rate`` over the root of its entry in ``squares``, to which its steps add. A
+    row of infinite weight is a constraint, and its step is the projection onto it. Returns the
+    energy of the potentials, each as it was before its step.
+    """
+    energy = 0.0
+    for i in order:
+        at = rows.constant[i] + form(rows, i, y)
+        if at <= 0.0 and rows.hinge[i] != 0:
+            continue
+        grow = slope(rows, i, at)
+        if np.isinf(grow):
+            _project(rows, i, at, y)
+            continue
+        energy += 0.5 * grow * at if rows.square[i] else grow * at
+        for e in range(rows.start[i], rows.start[i + 1]):
+            j, g = rows.variable[e], grow * rows.coefficient[e]
+            squares[j] += g * g
+            y[j] = clip(y[j] - rate * g / (np.sqrt(squares[j]) + SMALL), 0.0, 1.0)
+    return energy
+
+
+@kernel
+def _project(rows: Potentials, i: int, at: float, y: Floats) -> None:
+    """Move to the nearest values for which row i is 0, where the box lets them."""
+    norm = SMALL
+    for e in range(rows.start[i], rows.start[i + 1]):
+        norm += rows.coefficient[e] ** 2
+    for e in range(rows.start[i], rows.start[i + 1]):
+        j = rows.variable[e]
+        y[j] = clip(y[j] - at / norm * rows.coefficient[e], 0.0, 1.0)

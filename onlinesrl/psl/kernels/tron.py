@@ -1,0 +1,207 @@
+"""Trust-region Newton for squared hinges in a box (Lin & Moré 1999; the thesis' section 5.6).
+
+It minimises f(y) = sum_i w_i phi_i(y) + ridge |y|^2 - bonus . y over [0, 1]^n, with the generalised
+Hessian H = 2 ridge I + sum of 2 w q q' over the active squared rows (5.16). A step goes to the
+Cauchy point, on by conjugate gradients in the variables inside of their bounds, and back into the
+box by a projected search; ``radius`` bounds it. All of it works on one micrograph: the variables
+and rows of two ranges.
+"""
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bytes, Floats, Ints
+from onlinesrl.core.kernels.frames import Frame
+from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.psl.kernels.potentials import Potentials, Range, clip, dot, energy, form, slope
+
+DECREASE = 0.01
+"""The share of the gradient's promise that the model must keep at the Cauchy point and after."""
+
+ACCURACY = 0.1
+"""Of conjugate gradients, relative to the gradient in the free variables."""
+
+ACCEPT, GOOD = 1e-4, 0.75
+"""The share of the model's decrease that takes a step, and that doubles the radius."""
+
+ROUNDING = 1e-12
+"""Energies closer than this, relative to them, may differ by rounding: the step is taken."""
+
+
+class Memory(Frame):
+    """What one micrograph after another works in."""
+
+    active: Bytes  # [row] in the Hessian
+    free: Bytes  # [variable] inside of its bounds at the step's end
+    gradient: Floats  # [variable] of f
+    step: Floats  # [variable]
+    curved: Floats  # [variable] H step
+    residual: Floats  # [variable]
+    direction: Floats  # [variable]
+    product: Floats  # [variable] H direction
+    inner: Floats  # [variable] the conjugate gradients' move
+
+
+def memory(n_variables: int, n_rows: int) -> Memory:
+    """Return working memory."""
+    free = np.zeros(n_variables, np.uint8)
+    return Memory(np.zeros(n_rows, np.uint8), free, *np.zeros((7, n_variables)))
+
+
+@kernel
+def differentiate(rows: Potentials, m: Memory, g: Range, y: Floats) -> None:
+    """Set the gradient (5.15) at y, and the rows that are active in the Hessian."""
+    for j in range(g.low, g.high):
+        m.gradient[j] = 2.0 * rows.ridge * y[j] - rows.bonus[j]
+    for i in range(g.first, g.last):
+        at = rows.constant[i] + form(rows, i, y)
+        m.active[i] = rows.square[i] != 0 and (at > 0.0 or rows.hinge[i] == 0)
+        grow = slope(rows, i, at)
+        if grow != 0.0:
+            for e in range(rows.start[i], rows.start[i + 1]):
+                m.gradient[rows.variable[e]] += grow * rows.coefficient[e]
+
+
+@kernel
+def multiply(rows: Potentials, m: Memory, g: Range, x: Floats, out: Floats) -> None:
+    """Set out to H x (5.16)."""
+    for j in range(g.low, g.high):
+        out[j] = 2.0 * rows.ridge * x[j]
+    for i in range(g.first, g.last):
+        if m.active[i]:
+            scale = 2.0 * rows.weight[i] * form(rows, i, x)
+            for e in range(rows.start[i], rows.start[i + 1]):
+                out[rows.variable[e]] += scale * rows.coefficient[e]
+
+
+@kernel
+def _optimality(m: Memory, g: Range, y: Floats) -> float:
+    """Return the largest move of the projected gradient step."""
+    worst = 0.0
+    for j in range(g.low, g.high):
+        worst = max(worst, abs(clip(y[j] - m.gradient[j], 0.0, 1.0) - y[j]))
+    return worst
+
+
+@kernel
+def _cauchy(rows: Potentials, m: Memory, g: Range, y: Floats, radius: float) -> None:
+    """Set the step to P(y - alpha gradient) - y, alpha halved until the model decreases enough.
+
+    The first alpha is the model's minimiser along the gradient.
+    """
+    multiply(rows, m, g, m.gradient, m.curved)
+    squared, curvature = dot(m.gradient, m.gradient, g), dot(m.gradient, m.curved, g)
+    alpha = squared / curvature if curvature > 0.0 else 1.0 / np.sqrt(squared)
+    while True:
+        for j in range(g.low, g.high):
+            m.step[j] = clip(y[j] - alpha * m.gradient[j], 0.0, 1.0) - y[j]
+        multiply(rows, m, g, m.step, m.curved)
+        promise = dot(m.gradient, m.step, g)
+        inside = dot(m.step, m.step, g) <= radius * radius
+        if inside and promise + 0.5 * dot(m.step, m.curved, g) <= DECREASE * promise:
+            return
+        alpha *= 0.5
+
+
+@kernel
+def _to_radius(m: Memory, g: Range, radius: float) -> float:
+    """Return t >= 0 with |step + inner + t direction| = radius."""
+    a, b, c = 0.0, 0.0, -radius * radius
+    for j in range(g.low, g.high):
+        at = m.step[j] + m.inner[j]
+        a += m.direction[j] * m.direction[j]
+        b += at * m.direction[j]
+        c += at * at
+    return (np.sqrt(max(b * b - a * c, 0.0)) - b) / a
+
+
+@kernel
+def _conjugate_gradients(rows: Potentials, m: Memory, g: Range, y: Floats, radius: float) -> None:
+    """Set inner to a minimiser of the model from the step on, in the free variables and the radius."""
+    for j in range(g.low, g.high):
+        m.free[j] = 0.0 < y[j] + m.step[j] < 1.0
+        m.residual[j] = -(m.gradient[j] + m.curved[j]) if m.free[j] else 0.0
+        m.direction[j] = m.residual[j]
+        m.inner[j] = 0.0
+    squared = dot(m.residual, m.residual, g)
+    goal = ACCURACY * ACCURACY * squared
+    for _ in range(2 * (g.high - g.low)):
+        if squared <= goal or squared == 0.0:
+            return
+        multiply(rows, m, g, m.direction, m.product)
+        curvature = dot(m.direction, m.product, g)
+        edge = _to_radius(m, g, radius)
+        t = squared / curvature if curvature > 0.0 else edge
+        for j in range(g.low, g.high):
+            m.inner[j] += min(t, edge) * m.direction[j]
+            m.residual[j] -= t * m.product[j] if m.free[j] else 0.0
+        if t >= edge:
+            return
+        before, squared = squared, dot(m.residual, m.residual, g)
+        for j in range(g.low, g.high):
+            m.direction[j] = m.residual[j] + squared / before * m.direction[j]
+
+
+@kernel
+def _search(rows: Potentials, m: Memory, g: Range, y: Floats) -> None:
+    """Add inner to the step, halved until its projection decreases the model enough; else nothing."""
+    for _ in range(30):
+        for j in range(g.low, g.high):
+            m.direction[j] = clip(y[j] + m.step[j] + m.inner[j], 0.0, 1.0) - y[j] - m.step[j]
+        multiply(rows, m, g, m.direction, m.product)
+        promise = dot(m.gradient, m.direction, g) + dot(m.curved, m.direction, g)
+        if promise + 0.5 * dot(m.direction, m.product, g) <= DECREASE * min(promise, 0.0):
+            for j in range(g.low, g.high):
+                m.step[j] += m.direction[j]
+                m.curved[j] += m.product[j]
+            return
+        for j in range(g.low, g.high):
+            m.inner[j] *= 0.5
+
+
+@kernel
+def minimise(
+    rows: Potentials, m: Memory, g: Range, y: Floats, tolerance: float, iterations: int
+) -> int:
+    """Minimise from y on, in place; return the steps tried, ``iterations`` where it did not end."""
+    radius = np.sqrt(float(g.high - g.low))  # the box's diagonal
+    now = energy(rows, g, y)
+    differentiate(rows, m, g, y)
+    for k in range(iterations):
+        if _optimality(m, g, y) <= tolerance:
+            return k
+        _cauchy(rows, m, g, y, radius)
+        _conjugate_gradients(rows, m, g, y, radius)
+        _search(rows, m, g, y)
+        predicted = -(dot(m.gradient, m.step, g) + 0.5 * dot(m.step, m.curved, g))
+        length = np.sqrt(dot(m.step, m.step, g))
+        for j in range(g.low, g.high):
+            m.inner[j] = y[j]
+            y[j] = clip(y[j] + m.step[j], 0.0, 1.0)
+        new = energy(rows, g, y)
+        ratio = (now - new) / predicted if predicted > 0.0 else 0.0
+        rounding = ROUNDING * max(1.0, abs(now))
+        if ratio > ACCEPT or (predicted <= rounding and new <= now + rounding):
+            now = new
+            differentiate(rows, m, g, y)
+            radius = max(radius, 2.0 * length) if ratio > GOOD else radius
+        else:
+            radius = 0.25 * length
+            for j in range(g.low, g.high):
+                y[j] = m.inner[j]
+    return iterations
+
+
+@kernel
+def minimise_each(
+    rows: Potentials,
+    m: Memory,
+    first_variable: Ints,
+    first_row: Ints,
+    y: Floats,
+    tolerance: float,
+    iterations: Ints,
+) -> None:
+    """Minimise every micrograph; ``iterations`` [micrograph] holds the limits, then the steps tried."""
+    for k in range(len(iterations)):
+        g = Range(first_variable[k], first_variable[k + 1], first_row[k], first_row[k + 1])
+        iterations[k] = minimise(rows, m, g, y, tolerance, iterations[k])

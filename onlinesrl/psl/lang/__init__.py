@@ -1,0 +1,1 @@
+"""Reading PSL: rules, data and models."""

@@ -1,0 +1,181 @@
+"""The abstract syntax of PSL: immutable values.
+
+Atoms, comparisons and connectives are those of `onlinesrl.lang.ast`. In PSL a term is a variable
+or a constant, ``X != Y`` is ``Not(Equal(X, Y))``, ``X % Y`` is ``Compare("%", X, Y)``, and
+``Variable("X", plus=True)`` is the summation variable written ``+X``.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from onlinesrl.logic.ast import Atom, Formula, Position, subformulas, terms
+
+LARGEST = 1e50
+"""The largest weight or coefficient: energies and their squares remain numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A coefficient that is a number."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cardinality:
+    """``|X|``: how many constants the summation variable ``X`` takes in a ground rule."""
+
+    variable: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """``left op right``, where ``op`` is one of ``+ - * / @Min @Max``."""
+
+    op: str
+    left: Coefficient
+    right: Coefficient
+
+
+Coefficient: TypeAlias = Number | Cardinality | Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Summand:
+    """A coefficient times an atom, or on its own where ``atom`` is None."""
+
+    coefficient: Coefficient
+    atom: Atom | None
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """``{variable: condition}``: what a summation variable ranges over."""
+
+    variable: str
+    condition: Formula
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalRule:
+    """A formula with its weight, None if it is hard; ``power`` is the hinge's exponent, 1 or 2.
+
+    ``text`` is the rule as it is written, on one line.
+    """
+
+    formula: Formula
+    weight: float | None
+    power: int
+    position: Position = field(compare=False)
+    text: str = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ArithmeticRule:
+    """``left op right``, two linear expressions, where ``op`` is one of ``= <= >=``.
+
+    Weight, power and text are those of `LogicalRule`. Each summation variable stands in one atom
+    and has at most one filter.
+    """
+
+    left: tuple[Summand, ...]
+    op: str
+    right: tuple[Summand, ...]
+    filters: tuple[Filter, ...]
+    weight: float | None
+    power: int
+    position: Position = field(compare=False)
+    text: str = field(compare=False)
+
+
+PslRule: TypeAlias = LogicalRule | ArithmeticRule
+
+
+@dataclass(frozen=True, slots=True)
+class PslProgram:
+    """The rules of a model; ``predicates`` gives the arity of each that is declared or used.
+
+    ``functions`` are those of the predicates whose values a Python function computes.
+    """
+
+    file: str
+    predicates: Mapping[str, int]
+    rules: tuple[PslRule, ...]
+    functions: frozenset[str] = frozenset()
+
+
+_OPERATIONS: Mapping[str, Callable[[float, float], float]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "@Min": min,
+    "@Max": max,
+}
+
+
+def cardinalities(coefficient: Coefficient) -> Iterator[str]:
+    """Yield the variables whose numbers of constants a coefficient names, from left to right."""
+    match coefficient:
+        case Cardinality(variable):
+            yield variable
+        case Operation(_, left, right):
+            yield from cardinalities(left)
+            yield from cardinalities(right)
+
+
+def moderate(coefficient: Coefficient) -> bool:
+    """Tell whether no number of a coefficient is beyond `LARGEST`."""
+    match coefficient:
+        case Number(value):
+            return abs(value) <= LARGEST
+        case Operation(_, left, right):
+            return moderate(left) and moderate(right)
+        case _:
+            return True
+
+
+def evaluate(coefficient: Coefficient, counts: Mapping[str, float]) -> float:
+    """Return the value of a coefficient, given the number of constants of each variable it names.
+
+    ZeroDivisionError where it divides by 0.
+    """
+    match coefficient:
+        case Number(value):
+            return value
+        case Cardinality(variable):
+            return counts[variable]
+        case Operation(op, left, right):
+            return _OPERATIONS[op](evaluate(left, counts), evaluate(right, counts))
+
+
+def operation(op: str, left: Coefficient, right: Coefficient) -> Coefficient:
+    """Return ``left op right``: a number where both are, and without a factor or divisor of 1.
+
+    ZeroDivisionError where it divides by the number 0.
+    """
+    one = Number(1.0)
+    if isinstance(left, Number) and isinstance(right, Number):
+        return Number(evaluate(Operation(op, left, right), {}))
+    if op == "/" and right == Number(0.0):
+        raise ZeroDivisionError
+    if op in {"*", "/"} and right == one:
+        return left
+    return right if op == "*" and left == one else Operation(op, left, right)
+
+
+def summed(atom: Atom) -> tuple[str, ...]:
+    """Return the summation variables of an atom in their order."""
+    return tuple(leaf.name for leaf in terms(atom) if getattr(leaf, "plus", False))
+
+
+def atoms(formula: Formula) -> Iterator[Atom]:
+    """Yield the atoms of a formula from left to right."""
+    if isinstance(formula, Atom):
+        yield formula
+    for part in subformulas(formula):
+        yield from atoms(part)

@@ -1,0 +1,248 @@
+"""PSL's data: tab-separated files of atoms, with or without a truth value, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats, Ints, Ints32
+from onlinesrl.core.errors import DatabaseError, LocatedError
+from onlinesrl.logic.source import Source, read_text, source
+
+
+@dataclass(frozen=True, slots=True)
+class AtomTable:
+    """Atoms of one predicate, each listed once, in the order of the data.
+
+    ``columns`` (arity, n) are numbers of constants, ``values`` (n,) truth values in [0, 1]; NaN is
+    that of a target without an initial value.
+    """
+
+    columns: Ints32
+    values: Floats
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """The data of one predicate: what is observed, what is to be inferred, and its true values.
+
+    No atom is both observed and a target. Truth may be missing for targets, and be there for atoms
+    that are none. A predicate without targets is closed: an atom that is not observed is 0.
+    """
+
+    observed: AtomTable
+    targets: AtomTable
+    truth: AtomTable
+
+    @property
+    def closed(self) -> bool:
+        """Whether the predicate has no targets."""
+        return len(self.targets) == 0
+
+    def target_truth(self) -> Floats:
+        """Return the true value of every target, NaN where none is given, float64[targets]."""
+        n = len(self.targets)
+        first = _first(np.concatenate((self.targets.columns, self.truth.columns), axis=1))[n:]
+        values = np.full(n, np.nan)
+        of_target = first < n
+        values[first[of_target]] = self.truth.values[of_target]
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """The data of a model; ``constants[i]`` is the name of constant i, whatever its predicate."""
+
+    constants: tuple[str, ...]
+    relations: Mapping[str, Relation]
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Where the data of one predicate are; a value is 1 where a file has none."""
+
+    arity: int
+    observations: tuple[Path, ...] = ()
+    targets: tuple[Path, ...] = ()
+    truth: tuple[Path, ...] = ()
+
+
+def read_database(predicates: Mapping[str, Files]) -> Database:
+    """Read the data of predicates by name.
+
+    Raises DatabaseError for a line that has the wrong number of fields or a value outside [0, 1],
+    and for an atom that has two values or is both observed and a target; StorageError where a file
+    cannot be read. An atom that is listed again with the same value is left out.
+    """
+    constants: dict[str, int] = {}
+    relations = {name: _relation(name, files, constants) for name, files in predicates.items()}
+    return Database(tuple(constants), relations)
+
+
+def _relation(name: str, files: Files, constants: dict[str, int]) -> Relation:
+    observed, targets, truth = (
+        [_read(path, name, files.arity, missing, constants) for path in paths]
+        for paths, missing in (
+            (files.observations, 1.0),
+            (files.targets, np.nan),
+            (files.truth, 1.0),
+        )
+    )
+    relation = Relation(
+        _united(observed, files.arity), _united(targets, files.arity), _united(truth, files.arity)
+    )
+    if len(relation.observed) and len(relation.targets):
+        _check_disjoint(observed, targets, files.arity)
+    return relation
+
+
+@dataclass(frozen=True, slots=True)
+class _FileRows:
+    """The rows of one file; ``lines`` (n,) are their numbers from 1."""
+
+    text: Source
+    columns: Ints32
+    values: Floats
+    lines: Ints
+
+    def error(self, row: int, message: str, field: int = 0) -> LocatedError:
+        """Return the error for a field of a row."""
+        return _error(self.text, int(self.lines[row]), field, message)
+
+    def place(self, row: int) -> str:
+        return f"{self.text.file}:{self.lines[row]}"
+
+
+def _read(
+    path: Path, name: str, arity: int, missing: float, constants: dict[str, int]
+) -> _FileRows:
+    text = source(read_text(path), str(path), DatabaseError)
+    listed = text.text.split("\n")
+    numbers = [number for number, line in enumerate(listed, 1) if line and not line.isspace()]
+    lines = [listed[number - 1] for number in numbers]
+    tabs = [line.count("\t") for line in lines]
+    if {*tabs} - {arity - 1, arity}:
+        row = next(i for i, count in enumerate(tabs) if count not in {arity - 1, arity})
+        fields = f"{arity} constant{'' if arity == 1 else 's'} and maybe a value"
+        message = f"a line for {name} has {fields}, parted by tabs, not {tabs[row] + 1} fields"
+        raise _error(text, numbers[row], 0, message)
+    if arity in tabs and arity - 1 in tabs:
+        lines = [
+            line if count == arity else f"{line}\t" for line, count in zip(lines, tabs, strict=True)
+        ]
+    width = max(tabs, default=arity - 1) + 1
+    cells = "\t".join(lines).split("\t") if lines else []
+    columns = np.empty((arity, len(lines)), np.int32)
+    for index in range(arity):
+        names = cells[index::width]
+        if "" in names:
+            raise _error(text, numbers[names.index("")], index, "this constant is empty")
+        columns[index] = _interned(names, constants)
+    values = np.full(len(lines), missing)
+    if width > arity:
+        values[:] = _values(cells[arity::width], missing, text, numbers, arity)
+    return _FileRows(text, columns, values, np.array(numbers, np.int64))
+
+
+def _interned(names: Sequence[str], constants: dict[str, int]) -> Ints32:
+    """Return the numbers of constants, new ones for new constants in order of occurrence."""
+    for name in dict.fromkeys(names):
+        constants.setdefault(name, len(constants))
+    return np.fromiter(map(constants.__getitem__, names), np.int32, len(names))
+
+
+def _values(
+    fields: list[str], missing: float, text: Source, lines: list[int], arity: int
+) -> Floats:
+    """Return truth values; an empty field has the value that is missing."""
+    try:
+        values = np.fromiter(map(float, fields), np.float64, len(fields))
+    except ValueError:
+        values = np.array([_value(each, missing) for each in fields])
+    given = np.array([bool(each) for each in fields]) if "" in fields else True
+    wrong = np.flatnonzero(~((values >= 0) & (values <= 1)) & given)
+    if len(wrong):
+        row = int(wrong[0])
+        message = f"a truth value is a number from 0 to 1, not {fields[row]}"
+        raise _error(text, lines[row], arity, message)
+    return values
+
+
+def _value(field: str, missing: float) -> float:
+    if not field:
+        return missing
+    try:
+        return float(field)
+    except ValueError:
+        return np.nan
+
+
+def _error(text: Source, line: int, field: int, message: str) -> LocatedError:
+    """Return the error for a field of a line; both the line's number and columns count from 1."""
+    start = 0
+    for _ in range(line - 1):
+        start = text.text.index("\n", start) + 1
+    for _ in range(field):
+        start = text.text.index("\t", start) + 1
+    return text.error(message, start)
+
+
+def _united(files: Sequence[_FileRows], arity: int) -> AtomTable:
+    """Join the rows of files, each atom once; DatabaseError where one has two values."""
+    if not files:
+        return AtomTable(np.empty((arity, 0), np.int32), np.empty(0))
+    columns = np.concatenate([each.columns for each in files], axis=1)
+    values = np.concatenate([each.values for each in files])
+    first = _first(columns)
+    again = np.flatnonzero(first != np.arange(len(first)))
+    if not len(again):
+        return AtomTable(columns, values)
+    known, new = values[first[again]], values[again]
+    differ = np.flatnonzero((known != new) & ~(np.isnan(known) & np.isnan(new)))
+    if len(differ):
+        row = int(again[differ[0]])
+        (file, index), (other, before) = _located(files, row), _located(files, int(first[row]))
+        message = f"this atom has another value, {other.values[before]:g}, in {other.place(before)}"
+        raise file.error(index, message)
+    kept = np.delete(np.arange(len(first)), again)
+    return AtomTable(columns[:, kept], values[kept])
+
+
+def _first(columns: Ints32) -> Ints:
+    """Return for each row the index of the first row that is equal."""
+    order = np.lexsort(columns)
+    ordered = columns[:, order]
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)
+    first = np.empty(len(order), np.int64)
+    first[order] = order[np.flatnonzero(new)][np.cumsum(new) - 1]
+    return first
+
+
+def _check_disjoint(
+    observed: Sequence[_FileRows], targets: Sequence[_FileRows], arity: int
+) -> None:
+    """Refuse a target that is observed."""
+    files = [*observed, *targets]
+    count = sum(len(each.values) for each in observed)
+    first = _first(np.concatenate([each.columns for each in files], axis=1))
+    both = np.flatnonzero(first[count:] < count)
+    if len(both):
+        row = count + int(both[0])
+        (file, index), (other, before) = _located(files, row), _located(files, int(first[row]))
+        raise file.error(index, f"this target is observed in {other.place(before)}")
+
+
+def _located(files: Iterable[_FileRows], row: int) -> tuple[_FileRows, int]:
+    """Return the file of a row of joined files, and the row's index in it."""
+    for each in files:
+        if row < len(each.values):
+            return each, row
+        row -= len(each.values)
+    raise IndexError(row)

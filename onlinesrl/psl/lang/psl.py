@@ -1,0 +1,198 @@
+"""Reading PSL's rules: text to a program whose predicates, variables and weights are checked.
+
+What is written is PSL's language (Bach et al., 2017) with four differences: a logical rule may be
+any formula of its connectives (see `onlinesrl.lang.psl_normal`), it may have no variables, a weight
+is not negative, and ``|X|`` always counts the constants of one ground rule. Every weighted rule can
+be learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+
+from onlinesrl.core.errors import LocatedError
+from onlinesrl.logic.ast import Variable, terms
+from onlinesrl.logic.source import Source, read_text, source
+from onlinesrl.psl.lang.ast import (
+    ArithmeticRule,
+    LogicalRule,
+    PslProgram,
+    Summand,
+    atoms,
+    cardinalities,
+    summed,
+)
+from onlinesrl.psl.lang.normal import normal_forms, unbound
+from onlinesrl.psl.lang.syntax import COMMENT, Mention, Reading, readings
+
+
+def load(path: str | Path, functions: Collection[str] = ()) -> PslProgram:
+    """Read a file of rules: `parse` of its text; StorageError where it cannot be read."""
+    return parse(read_text(path), str(path), functions=functions)
+
+
+def parse(
+    text: str,
+    file: str = "<model>",
+    *,
+    declared: Mapping[str, int] | None = None,
+    functions: Collection[str] = (),
+) -> PslProgram:
+    """Read rules in PSL's syntax; ``file`` names them in errors.
+
+    ``declared`` gives the predicates that there are, with their arities; without it each is
+    declared by its first use. The values of the predicates in ``functions`` are computed from
+    constants. As in PSL the case of a predicate's name does not matter: it is spelled as it is
+    declared. Raises ModelError at the first mistake.
+    """
+    whole = source(text, file)
+    reader = PslReader(file, declared, functions)
+    reader.read(whole, whole.code(COMMENT))
+    return reader.program()
+
+
+class PslReader:
+    """A program in the making; the arguments are those of `parse`.
+
+    ``opened`` are predicates that are known to have targets.
+    """
+
+    def __init__(
+        self,
+        file: str,
+        declared: Mapping[str, int] | None,
+        functions: Collection[str],
+        opened: Collection[str] = (),
+    ) -> None:
+        self._file = file
+        self._closed = declared is not None
+        self._arities = dict(declared or {})
+        self._spelling = {name.upper(): name for name in (*functions, *self._arities)}
+        self._functions = frozenset(self._spelling[name.upper()] for name in functions)
+        self._opened = {self._spelling[name.upper()] for name in opened}
+        self._readings: list[Reading] = []
+
+    def program(self) -> PslProgram:
+        """Return the rules read so far."""
+        rules = tuple(each.rule for each in self._readings)
+        return PslProgram(self._file, dict(self._arities), rules, self._functions)
+
+    def read(self, whole: Source, code: str) -> int:
+        """Add the rules of ``code``, a text whose places are those of a source; return how many."""
+        found = readings(code, whole, self._spell)
+        for reading in found:
+            if not reading.mentions:
+                raise whole.error("a rule needs at least one atom", reading.rule.position)
+            for mention in reading.mentions:
+                self._check_predicate(mention, whole)
+            if isinstance(reading.rule, ArithmeticRule):
+                _check_sums(reading, reading.rule, self._functions, whole)
+                self._check_filters(reading, reading.rule, whole)
+            else:
+                _check_no_sums(reading, whole)
+            try:
+                _check_bound(reading, self._functions, whole)
+            except ValueError as error:
+                hint = "write it in several rules"
+                raise whole.error(str(error), reading.rule.position, hint) from None
+        self._readings += found
+        return len(found)
+
+    def _spell(self, name: str) -> str:
+        return self._spelling.setdefault(name.upper(), name)
+
+    def _check_predicate(self, mention: Mention, whole: Source) -> None:
+        name, arity = mention.atom.predicate, len(mention.atom.terms)
+        if self._closed and name not in self._arities and name not in self._functions:
+            close = get_close_matches(name, [*self._arities, *self._functions], n=1)
+            known = ", ".join(self._arities)
+            hint = f"did you mean {close[0]}?" if close else f"the predicates are {known}"
+            raise whole.error(f"the predicate {name} is not declared", mention.position, hint)
+        takes = self._arities.setdefault(name, arity)
+        if takes != arity:
+            arguments = f"{takes} argument{'' if takes == 1 else 's'}"
+            message = f"{name} takes {arguments}, not {arity}"
+            raise whole.error(message, mention.position)
+
+    def _check_filters(self, reading: Reading, rule: ArithmeticRule, whole: Source) -> None:
+        """Refuse atoms in filters that are to be inferred."""
+        filtering = {x for each in rule.filters for x in atoms(each.condition)}
+        for mention in reading.mentions:
+            name = mention.atom.predicate
+            if name in self._opened and mention.atom in filtering:
+                message = f"a filter needs observed values, and {name} has targets"
+                raise whole.error(message, mention.position)
+
+
+def _check_no_sums(reading: Reading, whole: Source) -> None:
+    """Refuse summation variables in a logical rule."""
+    for mention in reading.mentions:
+        if summed(mention.atom):
+            message = "a summation variable belongs in an arithmetic rule"
+            raise whole.error(message, mention.position, "write `P(X, +Y) <= 1 .`")
+
+
+def _check_sums(
+    reading: Reading, rule: ArithmeticRule, functions: Collection[str], whole: Source
+) -> None:
+    """Check the atoms, summation variables, cardinalities and filters of an arithmetic rule."""
+    summands = [*rule.left, *rule.right]
+    variables = _summation_variables(reading, summands, functions, whole)
+    for name in (x for each in summands for x in cardinalities(each.coefficient)):
+        if name not in variables:
+            message = f"|{name}| counts the constants of +{name}, which is in no atom"
+            raise whole.error(message, reading.places[name])
+    seen: set[str] = set()
+    for each, place in zip(rule.filters, reading.filtered, strict=True):
+        if each.variable not in variables:
+            raise whole.error(f"this filters +{each.variable}, which is in no atom", place)
+        if each.variable in seen:
+            hint = "join the conditions by `&`"
+            raise whole.error(f"+{each.variable} has two filters", place, hint)
+        seen.add(each.variable)
+
+
+def _summation_variables(
+    reading: Reading, summands: list[Summand], functions: Collection[str], whole: Source
+) -> set[str]:
+    """Return the summation variables; each stands once in an atom that data lists."""
+    found: set[str] = set()
+    linear = {each.atom for each in summands}
+    leaves = (leaf for atom in linear if atom for leaf in terms(atom))
+    alone = {leaf.name for leaf in leaves if isinstance(leaf, Variable) and not leaf.plus}
+    for mention in reading.mentions:
+        names = summed(mention.atom)
+        if names and mention.atom not in linear:
+            message = "an atom of a filter has no summation variables"
+            raise whole.error(message, mention.position, "leave out the `+`")
+        if names and mention.atom.predicate in functions:
+            message = f"{mention.atom.predicate} is a function, and nothing lists what to sum over"
+            raise whole.error(message, mention.position)
+        if (found | alone) & {*names} or len(set(names)) < len(names):
+            message = "a summation variable stands in one place only"
+            raise whole.error(message, mention.position, "give the other one its own name")
+        found |= {*names}
+    return found
+
+
+def _check_bound(reading: Reading, functions: Collection[str], whole: Source) -> None:
+    """Refuse variables that no atom binds."""
+    for form in normal_forms(reading.rule, 0, functions):
+        for name in unbound(form):
+            raise _unbound(name, reading, bool(form.joins), whole)
+
+
+def _unbound(name: str, reading: Reading, joined: bool, whole: Source) -> LocatedError:
+    if isinstance(reading.rule, LogicalRule):
+        message = f"nothing binds the variable {name}"
+        hint = (
+            "each variable stands in a positive atom of the body that is no function"
+            if joined
+            else "a rule that is no implication can be written like `1.0: P(X) = 1 ^2`"
+        )
+    else:
+        message = f"the variable {name} is in no atom of the rule on its own"
+        hint = "a filter names its own variable and those that are not summed; |X| needs +X"
+    return whole.error(message, reading.places[name], hint)

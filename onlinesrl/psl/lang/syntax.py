@@ -1,0 +1,284 @@
+"""The syntax of PSL's rules: text to rules, by the grammar in psl.lark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from onlinesrl.logic.ast import (
+    And,
+    Atom,
+    Compare,
+    Constant,
+    Equal,
+    Formula,
+    Implies,
+    Leaf,
+    Not,
+    Or,
+    Position,
+    Variable,
+)
+from onlinesrl.logic.bounds import MAX_DEPTH, check_bounds
+from onlinesrl.logic.parsing import parse, position, trees
+from onlinesrl.logic.source import Source
+from onlinesrl.psl.lang.ast import (
+    LARGEST,
+    ArithmeticRule,
+    Cardinality,
+    Coefficient,
+    Filter,
+    LogicalRule,
+    Number,
+    PslRule,
+    Summand,
+    moderate,
+    operation,
+)
+from onlinesrl.psl.lang.complaints import COMPLAINTS, WORDS
+from onlinesrl.psl.lang.text import unquote_constant
+
+if TYPE_CHECKING:
+    from lark import Token, Tree
+
+    from onlinesrl.logic.parsing import Node
+
+_STRING = r'"(?:[^"\\\n]|\\.)*"' + r"|'(?:[^'\\\n]|\\.)*'"
+COMMENT = re.compile(rf"({_STRING})|//[^\n]*|#[^\n]*|/\*.*?\*/|(/\*)", re.DOTALL)
+"""A comment of PSL; group 1 is a quoted constant instead, group 2 a comment that is never closed."""
+
+_ONE = Number(1.0)
+
+_CONNECTED: Mapping[str, Callable[[tuple[Formula, ...]], Formula]] = {
+    "not": lambda operands: Not(*operands),
+    "and": And,
+    "or": Or,
+    "implies": lambda operands: Implies(*operands),
+    "implied": lambda operands: Implies(*reversed(operands)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """An atom where it is written."""
+
+    atom: Atom
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A rule, its atoms in their order, and where each variable stands first.
+
+    ``filtered`` are the positions of the filters.
+    """
+
+    rule: PslRule
+    mentions: tuple[Mention, ...]
+    places: dict[str, Position]
+    filtered: tuple[Position, ...]
+
+
+def readings(code: str, source: Source, spell: Callable[[str], str]) -> list[Reading]:
+    """Parse the code of a source; ``spell`` gives a predicate's name its one spelling.
+
+    Raises the source's error at the first place that is not PSL's syntax.
+    """
+    tree = parse(code, source, ("onlinesrl.psl.lang/psl",), COMPLAINTS, WORDS)
+    found = []
+    for node in trees(tree):
+        check_bounds(node, source)
+        found.append(_Converter(source, spell).rule(node, code))
+    return found
+
+
+class _Converter:
+    """Converts the tree of one rule, and notes its atoms and variables."""
+
+    def __init__(self, source: Source, spell: Callable[[str], str]) -> None:
+        self._source = source
+        self._spell = spell
+        self._mentions: list[Mention] = []
+        self._places: dict[str, Position] = {}
+
+    def rule(self, node: Tree[Token], code: str) -> Reading:
+        parts = {each.data: each for each in trees(node) if each.data in {"weight", "power"}}
+        hard = any(isinstance(each, str) for each in node.children)
+        weight = self._weight(node, parts.get("weight"), hard)
+        power = int(str(parts["power"].children[0])[-1]) if "power" in parts else 1
+        if hard and "power" in parts:
+            message = "a hard rule has no exponent: it must hold"
+            raise self._source.error(message, position(parts["power"]))
+        body = next(each for each in trees(node) if each.data not in {*parts, "filter"})
+        filters = [each for each in trees(node) if each.data == "filter"]
+        where = position(node)
+        text = " ".join(code[node.meta.start_pos : node.meta.end_pos].split())
+        rule: PslRule
+        if body.data == "relation":
+            left, op, right = body.children
+            rule = ArithmeticRule(
+                self._side(left),
+                str(op),
+                self._side(right),
+                tuple(map(self._filter, filters)),
+                weight,
+                power,
+                where,
+                text,
+            )
+        elif filters:
+            message = "a filter belongs to a summation variable, and this rule is logical"
+            raise self._source.error(message, position(filters[0]))
+        else:
+            rule = LogicalRule(self._formula(body), weight, power, where, text)
+        places = tuple(map(position, filters))
+        return Reading(rule, tuple(self._mentions), self._places, places)
+
+    def _weight(self, node: Tree[Token], weight: Tree[Token] | None, hard: bool) -> float | None:
+        if (weight is None) != hard:
+            message = (
+                "a rule has a weight or a final period, not both"
+                if hard
+                else "this rule has neither a weight nor a final period"
+            )
+            hint = "write `1.0: ...` for a weighted rule, and `... .` for one that must hold"
+            raise self._source.error(message, position(node), hint)
+        return None if weight is None else self._number(weight)
+
+    def _number(self, node: Tree[Token]) -> float:
+        value = float("".join(map(str, node.children)))
+        if not abs(value) <= LARGEST:
+            raise self._source.error("a number is at most 1e50", position(node))
+        return value
+
+    def _formula(self, node: Node) -> Formula:
+        assert not isinstance(node, str)
+        if node.data == "atom":
+            return self._atom(node)
+        if node.data == "compare":
+            return self._comparison(node)
+        operands = tuple(map(self._formula, node.children))
+        return _CONNECTED[str(node.data)](operands)
+
+    def _atom(self, node: Tree[Token]) -> Atom:
+        name, *arguments = node.children
+        assert isinstance(name, str)
+        atom = Atom(self._spell(str(name)), tuple(map(self._leaf, arguments)))
+        self._mentions.append(Mention(atom, position(node)))
+        return atom
+
+    def _comparison(self, node: Tree[Token]) -> Formula:
+        first, op, second = node.children
+        left, right = self._leaf(first), self._leaf(second)
+        if isinstance(left, Constant) and isinstance(right, Constant):
+            message = "a comparison needs a variable"
+            raise self._source.error(message, position(node))
+        if op == "%":
+            return Compare("%", left, right)
+        return Equal(left, right) if op == "==" else Not(Equal(left, right))
+
+    def _leaf(self, node: Node) -> Leaf:
+        token = node if isinstance(node, str) else node.children[-1]
+        assert isinstance(token, str)
+        if token.type == "NAME":
+            self._places.setdefault(str(token), position(token))
+            return Variable(str(token), plus=not isinstance(node, str))
+        if token.type == "NUMBER" and not token.isdigit():
+            message = "a constant without quotes is a name or an integer"
+            raise self._source.error(message, position(token), f"write '{token}'")
+        return Constant(unquote_constant(token))
+
+    def _filter(self, node: Tree[Token]) -> Filter:
+        name, condition = node.children
+        return Filter(str(name), self._formula(condition))
+
+    def _side(self, node: Node) -> tuple[Summand, ...]:
+        """Convert a side of a relation: its atoms, then its constant if it has one."""
+        summands = self._linear(node)
+        atoms = [each for each in summands if each.atom]
+        others = [each for each in summands if not each.atom]
+        if others:
+            atoms.append(Summand(self._factor(others, node), None))
+        if not all(moderate(each.coefficient) for each in atoms):
+            raise self._source.error("a number is at most 1e50", position(node))
+        return tuple(atoms)
+
+    def _linear(self, node: Node) -> list[Summand]:
+        """Convert an expression to summands, parentheses multiplied out."""
+        assert not isinstance(node, str)
+        if node.data == "atom":
+            return [Summand(_ONE, self._atom(node))]
+        if node.data == "sum":
+            return self._sum(node)
+        if node.data in {"product", "quotient"}:
+            return self._operation(node)
+        return [Summand(self._simple(node), None)]
+
+    def _sum(self, node: Tree[Token]) -> list[Summand]:
+        first, *others = node.children
+        summands = self._linear(first)
+        for sign, each in zip(others[::2], others[1::2], strict=True):
+            added = self._linear(each)
+            summands += added if sign == "+" else _scaled(Number(-1.0), added)
+        return summands
+
+    def _simple(self, node: Tree[Token]) -> Coefficient:
+        """Convert a number, cardinality, minimum or maximum."""
+        if node.data == "cardinality":
+            name = str(node.children[0]).strip("| \t\n")
+            self._places.setdefault(name, position(node))
+            return Cardinality(name)
+        if node.data == "extremum":
+            op, *operands = node.children
+            left, right = (self._coefficient(each, node) for each in operands)
+            return operation(str(op), left, right)
+        value = self._number(node)
+        return Number(-value if node.data == "negative" else value)
+
+    def _operation(self, node: Tree[Token]) -> list[Summand]:
+        first, second = node.children
+        left_sum, right_sum = self._linear(first), self._linear(second)
+        if node.data == "quotient":
+            return self._quotient(left_sum, self._factor(right_sum, second), second)
+        if any(each.atom for each in right_sum):
+            return _scaled(self._factor(left_sum, first), right_sum)
+        factor = self._factor(right_sum, second)
+        if any(each.atom for each in left_sum):
+            return _scaled(factor, left_sum)
+        return [Summand(operation("*", self._factor(left_sum, first), factor), None)]
+
+    def _quotient(
+        self, summands: list[Summand], divisor: Coefficient, place: Node
+    ) -> list[Summand]:
+        if divisor == Number(0.0):
+            raise self._source.error("this divides by zero", position(place))
+        if not any(each.atom for each in summands):
+            return [Summand(operation("/", self._factor(summands, place), divisor), None)]
+        return [replace(x, coefficient=operation("/", x.coefficient, divisor)) for x in summands]
+
+    def _coefficient(self, node: Node, around: Tree[Token]) -> Coefficient:
+        summands = self._linear(node)
+        if any(each.atom for each in summands):
+            message = "a minimum or maximum is one of coefficients, not of atoms"
+            raise self._source.error(message, position(around))
+        return self._factor(summands, node)
+
+    def _factor(self, summands: list[Summand], node: Node) -> Coefficient:
+        """Return the value of an expression without atoms."""
+        if any(each.atom for each in summands):
+            message = "an arithmetic rule is linear: an atom is not multiplied or divided by atoms"
+            raise self._source.error(message, position(node))
+        if sum(not isinstance(each.coefficient, Number) for each in summands) > MAX_DEPTH:
+            message = f"a coefficient adds up at most {MAX_DEPTH} cardinalities and their kin"
+            raise self._source.error(message, position(node))
+        total, *others = (each.coefficient for each in summands)
+        for each in others:
+            total = operation("+", total, each)
+        return total
+
+
+def _scaled(factor: Coefficient, summands: list[Summand]) -> list[Summand]:
+    """Multiply summands by a factor."""
+    return [replace(x, coefficient=operation("*", factor, x.coefficient)) for x in summands]

@@ -1,0 +1,97 @@
+"""PSL, as a run sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onlinesrl.core.row import Row
+
+if TYPE_CHECKING:
+    from onlinesrl.logic.background import Background
+    from onlinesrl.psl.lang.ast import PslProgram
+    from onlinesrl.psl.learner import PslLearner
+    from onlinesrl.psl.weights import RuleWeights
+    from onlinesrl.run.schema import Config
+
+
+class Psl:
+    """See ``Language``."""
+
+    name = "PSL"
+    suffix = ".psl"
+    foreign = (
+        ("dialect",),
+        ("learner", "max_weights"),
+        ("inference", "engine"),
+        ("inference", "presolve"),
+        ("inference", "solver"),
+        ("inference", "audit_every"),
+        ("inference", "max_nodes"),
+        ("inference", "max_work"),
+    )
+    true_facts = False
+
+    def load(self, path: Path, dialect: str) -> PslProgram:
+        """Read a model or a file of weights."""
+        from onlinesrl.psl.lang import psl
+
+        return psl.load(path)
+
+    def check_trained(self, path: Path, program: PslProgram) -> None:
+        """Take any program: a rule without a weight is hard."""
+
+    def argument_types(self, program: PslProgram, predicate: str) -> Sequence[str | None]:
+        """Return None for every argument."""
+        return [None] * program.predicates[predicate]
+
+    def learner(
+        self,
+        config: Config,
+        program: PslProgram,
+        by: tuple[str, int] | None,
+        margins: bool,
+        facts: Background,
+    ) -> PslLearner:
+        """Return a learner; PSL's predictions have no margins."""
+        from onlinesrl.psl.engines.admm import Admm
+        from onlinesrl.psl.learner import PslInference, PslLearner
+
+        inference = PslInference(
+            Admm(),
+            fallback=config.inference.unsolved == "fallback",
+            skip=config.inference.targets == "skip",
+            max_groundings=config.inference.max_groundings,
+            max_atoms=config.limits.max_atoms,
+        )
+        return PslLearner(program, config.query, config.learner, inference, by, facts)
+
+    def rows_of_file(self, path: Path) -> Iterator[Row]:
+        """Yield the weights in a file of weights."""
+        from onlinesrl.core.updates import Cda2
+        from onlinesrl.psl.weights import RuleWeights
+
+        return _rows(RuleWeights(self.load(path, ""), Cda2()), counted=False)
+
+    def rows_of_checkpoint(
+        self, name: str, header: Mapping[str, Any], arrays: Mapping[str, Any]
+    ) -> Iterator[Row]:
+        """Yield the weights in a checkpoint."""
+        from onlinesrl.core.updates import Cda2
+        from onlinesrl.psl.lang import psl
+        from onlinesrl.psl.weights import RuleWeights
+
+        weights = RuleWeights(psl.parse(header["model"], name), Cda2())
+        weights.restore(arrays)
+        return _rows(weights, counted=True)
+
+
+LANGUAGE = Psl()
+
+
+def _rows(weights: RuleWeights, counted: bool) -> Iterator[Row]:
+    numbers = [n for n, rule in enumerate(weights.program.rules, 1) if rule.weight is not None]
+    for number, e in zip(numbers, weights.entries(), strict=True):
+        again = dict.fromkeys(e.key, "")
+        yield Row(number, e.text, again, e.weight, e.uses if counted else None)

@@ -1,0 +1,316 @@
+"""What a run is doing, for Prometheus and for what keeps it alive: a small HTTP server beside it.
+
+The run is never waited for and never waits long. While it works, it hands over its figures at most
+once a second; while it waits for its source nothing changes, so that a scrape reads them itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from socket import SHUT_RDWR, socket
+from socketserver import ThreadingTCPServer
+from threading import Lock, Thread
+from types import TracebackType
+from typing import Any, Self
+
+from prometheus_client import CollectorRegistry, Histogram, exposition
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from onlinesrl.core.errors import PortError
+from onlinesrl.stream import checkpoint
+from onlinesrl.stream.examples import Item
+from onlinesrl.stream.loop import Run
+from onlinesrl.stream.stopper import Stopper
+
+HAND_OVER_SECONDS = 1.0
+PATIENCE_SECONDS = 0.05
+STUCK_SECONDS = 600.0
+CLIENT_SECONDS = 5.0
+CLIENTS = 16
+BUCKETS = (0.0001, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+
+
+class Board(Collector):
+    """What is known of a run, for whoever serves /metrics, /healthz and /readyz."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+        self.steps = Histogram(
+            "onlinesrl_step_seconds",
+            "Time to predict, learn from and write a micro-batch of examples.",
+            registry=self.registry,
+            buckets=BUCKETS,
+        )
+        self.run: Run | None = None
+        self.stopper: Stopper | None = None
+        self.figures: dict[str, Any] = {}
+        self.figures_at = 0.0
+        self.seconds = 0.0
+        self.taken = 0
+        self.started = self.since = time.monotonic()
+        self.working = self.ended = False
+        self.unchanging = Lock()
+
+    # what the run says --------------------------------------------------------------------------
+
+    def begin(self, run: Run) -> None:
+        """Take note of a run that has compiled and resumed."""
+        self.seconds = run.seconds
+        self.started = time.monotonic()
+        self.hand_over(run.line())
+        self.run = run
+
+    def reading(self, items: Iterator[Item | None], stopper: Stopper) -> Iterator[Item | None]:
+        """Pass on what the run reads; the run changes only while this is left with an item."""
+        self.stopper = stopper
+        try:
+            for item in items:
+                with self.unchanging:
+                    self.taken += item is not None
+                    self.work()
+                    yield item
+                self.working = False
+        finally:
+            with self.unchanging:
+                self.ended = True
+            self.work()
+
+    def update(self, line: Callable[[], dict[str, Any]]) -> None:
+        """Take note of a micro-batch that has been learned from and written, if there was one."""
+        now = time.monotonic()
+        if self.taken:
+            self.steps.observe(now - self.since)
+        self.taken = 0
+        self.work()
+        if not self.ready or now - self.figures_at >= HAND_OVER_SECONDS:
+            self.hand_over(line())
+
+    def hand_over(self, line: dict[str, Any]) -> None:
+        """Replace the figures."""
+        self.figures, self.figures_at = line, time.monotonic()
+
+    def work(self) -> None:
+        """Take note that the run has come round, and has something to do."""
+        self.working, self.since = True, time.monotonic()
+
+    # what is asked ------------------------------------------------------------------------------
+
+    @property
+    def alive(self) -> bool:
+        """Whether the run has come round lately, or has nothing to do."""
+        return not self.working or time.monotonic() - self.since < STUCK_SECONDS
+
+    @property
+    def ready(self) -> bool:
+        """Whether the run learns from what comes: it has resumed and compiled and is not stopping."""
+        stopper = self.stopper
+        return stopper is not None and not stopper.asked and not self.ended
+
+    def page(self) -> bytes:
+        """Return the metrics as text."""
+        return exposition.generate_latest(self.registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what is known of the run; nothing before it begins."""
+        run = self.run
+        if run is None:
+            return
+        if self.unchanging.acquire(timeout=PATIENCE_SECONDS):
+            try:
+                if not self.ended:
+                    self.hand_over(run.line())
+            finally:
+                self.unchanging.release()
+        figures = self.figures
+        seconds = self.seconds + self.figures_at - self.started
+        yield from _counters(figures)
+        yield from _gauges(figures)
+        yield _gauge(
+            "examples_per_second",
+            "Examples a second since the run's start.",
+            figures["examples"] / max(seconds, 1e-9),
+        )
+        lag = GaugeMetricFamily(
+            "onlinesrl_source_lag_records",
+            "Records of the source still to be read.",
+            labels=["partition"],
+        )
+        for name, behind in _lag(run).items():
+            lag.add_metric([name], behind)
+        yield lag
+        yield from _checkpoint(run)
+
+    def answer(self, path: str) -> tuple[HTTPStatus, bytes]:
+        """Return status and text for a path."""
+        match path.partition("?")[0]:
+            case "/metrics":
+                return HTTPStatus.OK, self.page()
+            case "/healthz":
+                return _state(self.alive, b"alive\n", b"stuck\n")
+            case "/readyz":
+                return _state(self.ready, b"ready\n", b"not ready\n")
+        return HTTPStatus.NOT_FOUND, b"/metrics, /healthz, /readyz\n"
+
+
+def _state(good: bool, yes: bytes, no: bytes) -> tuple[HTTPStatus, bytes]:
+    return (HTTPStatus.OK, yes) if good else (HTTPStatus.SERVICE_UNAVAILABLE, no)
+
+
+# metrics -----------------------------------------------------------------------------------------
+
+_COUNTERS = {
+    "examples": ("examples", "Examples read, bad ones too."),
+    "labelled": ("labelled_examples", "Examples that came with their truth."),
+    "bad": ("bad_examples", "Examples refused."),
+    "updates": ("updates", "Updates of the weights."),
+    "dropped_weights": ("dropped_weights", "Weights dropped as least influential."),
+}
+_FAMILIES = {
+    "errors": ("errors", "kind", "Examples refused, by kind of error."),
+    "routes": ("predictions", "route", "Examples predicted, by route of the solver."),
+}
+_GAUGES = {
+    "f1": ("f1_ratio", "F1 of the predictions made before their truth was looked at."),
+    "mae": (
+        "mean_absolute_error",
+        "Mean |value - true value| of the same predictions, of PSL programs.",
+    ),
+    "loss": ("mean_loss", "Mean loss of the updates."),
+    "regret_bound": ("regret_bound", "Upper bound on the regret."),
+    "weights": ("weights", "Weights held."),
+}
+
+
+def _counters(figures: dict[str, Any]) -> Iterator[Metric]:
+    for key, (name, words) in _COUNTERS.items():
+        yield CounterMetricFamily(f"onlinesrl_{name}", words, figures[key])
+    yield CounterMetricFamily(
+        "onlinesrl_dead_letters", "Examples put into deadletter.jsonl.", figures["bad"]
+    )
+    for key, (name, label, words) in _FAMILIES.items():
+        family = CounterMetricFamily(f"onlinesrl_{name}", words, labels=[label])
+        for value, count in figures[key].items():
+            family.add_metric([value], count)
+        yield family
+
+
+def _gauges(figures: dict[str, Any]) -> Iterator[Metric]:
+    """Yield the figures that go up and down; one that is not known is left out."""
+    for key, (name, words) in _GAUGES.items():
+        if figures.get(key) is not None:
+            yield _gauge(name, words, figures[key])
+
+
+def _gauge(name: str, words: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"onlinesrl_{name}", words, value)
+
+
+def _lag(run: Run) -> dict[str, int]:
+    """Return the records behind by partition, as the source last knew; files do not know.
+
+    The run may be reading from the source meanwhile, in its own thread.
+    """
+    lag: Callable[[], dict[str, int]] = getattr(run.reader.source, "lag", dict)
+    return lag()
+
+
+def _checkpoint(run: Run) -> Iterator[Metric]:
+    """Yield what the newest checkpoint is, as it lies there; nothing where there is none."""
+    try:
+        number, path = max(checkpoint.numbered(run.folder.checkpoints).items())
+        status = path.stat()
+    except (ValueError, OSError):  # none, or removed just now
+        return
+    age = max(0.0, time.time() - status.st_mtime)
+    yield _gauge("checkpoint_number", "Number of the newest checkpoint.", number)
+    yield _gauge("checkpoint_bytes", "Size of the newest checkpoint.", status.st_size)
+    yield _gauge("checkpoint_age_seconds", "Time since the newest checkpoint.", age)
+
+
+# the server --------------------------------------------------------------------------------------
+
+
+class Exporter(Board):
+    """Serves the board; a context manager.
+
+    ``host`` is the interface to listen on. Port 0 takes a free one; ``port`` is the one taken. Raises
+    PortError where it cannot be had.
+    """
+
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        super().__init__()
+        try:
+            self.server = _Server((host, port), self)
+        except (OSError, OverflowError) as error:
+            raise PortError.of(f"--metrics-host {host} --metrics-port {port}", error) from error
+        self.port: int = self.server.server_address[1]
+
+    def __enter__(self) -> Self:
+        """Start to serve."""
+        Thread(target=self.server.serve_forever, args=[0.1], daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop serving; clients at hand are not waited for."""
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class _Server(ThreadingTCPServer):
+    """Answers a few clients at a time; for one more it hangs up on the one that has been there longest."""
+
+    daemon_threads = allow_reuse_address = True
+    request_queue_size = CLIENTS
+
+    def __init__(self, address: tuple[str, int], exporter: Exporter) -> None:
+        self.exporter = exporter
+        self.clients: dict[socket, None] = {}
+        self.clients_lock = Lock()
+        super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self.clients_lock:
+            longest = next(iter(self.clients), None)
+            if longest is not None and len(self.clients) >= CLIENTS:
+                del self.clients[longest]
+                with suppress(OSError):
+                    longest.shutdown(SHUT_RDWR)
+            self.clients[request] = None
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self.clients_lock:
+                self.clients.pop(request, None)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a client that has gone."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = CLIENT_SECONDS
+
+    def do_GET(self) -> None:
+        status, text = self.server.exporter.answer(self.path)
+        self.send_response(status)
+        self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing of requests."""

@@ -1,0 +1,371 @@
+"""What a person sees while a run is going, and when it is over.
+
+On a terminal a table that redraws itself, elsewhere a plain line now and then. Nothing that the
+clock says goes into results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
+
+from onlinesrl.core.errors import legible
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+Snapshot = Mapping[str, Any]
+
+_REDRAW_SECONDS = 0.125
+_LINE_SECONDS = 60.0
+_STATUS_SECONDS = 10.0
+_SLOW_SECONDS = 2.0
+_STOPPING = b"stopping, with a checkpoint; a second signal stops at once\n"
+Warn = Callable[[str], None]
+
+
+def say(message: str) -> None:
+    """Tell a person, on standard error, if anybody is there to read it."""
+    with contextlib.suppress(OSError):
+        print(legible(message), file=sys.stderr)
+
+
+def warn(message: str) -> None:
+    """Warn a person, on standard error."""
+    say(f"warning: {message}")
+
+
+def acknowledge(stream: TextIO | None = None) -> None:
+    """Say that a signal has asked to stop; past the stream's buffer, which may be in use just now."""
+    with contextlib.suppress(OSError, ValueError):
+        os.write((stream or sys.stderr).fileno(), _STOPPING)
+
+
+class Progress:
+    """Shows how a run is going; a context manager, so that the terminal is left as it was.
+
+    ``total`` is the number of examples, if it is known.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        total: int | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._total = total
+        self._clock = clock
+        terminal = self._stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._view: _View = _Table(self._stream) if terminal else _Lines(self._stream)
+        self._next_examples = 1
+        self._next_time = clock() + self._view.seconds
+        self._growth = _Growth()
+        self._saved_at: float | None = None
+        self._cells_drawn: dict[str, str] = {}
+        self._working = ("", 0.0, _SLOW_SECONDS)
+
+    def __enter__(self) -> Self:
+        """Start to draw."""
+        self._view.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Clear the table, if there is one: what remains to be said is ``print_summary``'s."""
+        self._view.stop()
+
+    def due(self, examples: int) -> bool:
+        """Tell whether ``update`` would draw now; costs next to nothing."""
+        return examples >= self._next_examples or self._clock() >= self._next_time
+
+    def update(self, snapshot: Snapshot, rate: float) -> None:
+        """Show a line of metrics, and ``rate`` in examples a second, if it is time to."""
+        examples = snapshot["examples"]
+        if not self.due(examples):
+            return
+        now = self._clock()
+        self._next_time = now + self._view.seconds
+        power = examples >= self._next_examples
+        if power:
+            self._next_examples = 1 << examples.bit_length()
+        self._cells_drawn = self._cells(snapshot, rate, now)
+        self._view.draw(self._cells_drawn)
+        if power:
+            self._growth = _Growth(examples, snapshot.get("weights") or 0)
+
+    def working(self, example: str, seconds: float) -> None:
+        """Show which example has been at work for so long: a table each second, lines ever more rarely."""
+        known, before, due = self._working
+        if example != known or seconds < before:
+            due = _SLOW_SECONDS
+        if seconds >= due:
+            name = legible(example if len(example) <= 40 else example[:40] + "...")
+            self._view.draw({**self._cells_drawn, f"example {name}:": f"{seconds:.0f} s"})
+            due = self._view.later(seconds)
+        self._working = (example, seconds, due)
+
+    def stopping(self) -> None:
+        """Say at once that a signal has asked to stop, in place of the table; for its handler."""
+        self._view.stop()
+        acknowledge(self._stream)
+
+    def saved(self) -> None:
+        """Note that a checkpoint has been written just now."""
+        self._saved_at = self._clock()
+
+    def _cells(self, snapshot: Snapshot, rate: float, now: float) -> dict[str, str]:
+        """Return what is shown, by name; figures that are not known are left out."""
+        of = f" of {self._total:,}" if self._total is not None else ""
+        cells = {
+            "examples": f"{snapshot['examples']:,}{of}",
+            "rate": f"{rate:,.0f}/s",
+            "F1": _show(snapshot.get("f1"), "{:.1%}"),
+            "error": _show(snapshot.get("mae"), "{:.3f}"),
+            "loss": _show(snapshot.get("loss"), "{:.3g}"),
+            "regret bound": _show(_mean(snapshot), "{:.3g} an example"),
+            "weights": self._growth.show(snapshot.get("weights")),
+            "solver": ", ".join(f"{k} {v:,}" for k, v in (snapshot.get("routes") or {}).items()),
+            "bad": f"{snapshot['bad']:,}" if snapshot.get("bad") else "",
+            "lag": _show(snapshot.get("lag"), "{:,}"),
+            "checkpoint": "" if self._saved_at is None else f"{now - self._saved_at:.0f} s ago",
+        }
+        return {name: cell for name, cell in cells.items() if cell}
+
+
+class Status:
+    """One line that says what is being done: on a terminal in place of the last, elsewhere below it.
+
+    Call it as often as you like: it writes 8 times a second, elsewhere once in 10 seconds.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._next = 0.0
+        self._width = 0
+
+    def __call__(self, text: str) -> None:
+        """Show what is being done now."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + (_REDRAW_SECONDS if self._terminal else _STATUS_SECONDS)
+        with contextlib.suppress(OSError):
+            before, after = ("\r", "") if self._terminal else ("", "\n")
+            print(f"{before}{text:<{self._width}}", end=after, file=self._stream, flush=True)
+            self._width = len(text) if self._terminal else 0
+
+    def tell(self, text: str) -> None:
+        """Write a line that stays."""
+        self.close()
+        with contextlib.suppress(OSError):
+            print(text, file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """Clear the line of a terminal."""
+        self._next = 0.0
+        if self._terminal:
+            self("")
+            print("\r", end="", file=self._stream, flush=True)
+
+
+class _Growth:
+    """Counts the weights that are new since the last power of two of examples."""
+
+    def __init__(self, examples: int = 0, weights: int = 0) -> None:
+        self._examples = examples
+        self._weights = weights
+
+    def show(self, weights: int | None) -> str:
+        """Write the number of weights, and how many of them are new."""
+        if weights is None:
+            return ""
+        return f"{weights:,} ({weights - self._weights:+,} since example {self._examples:,})"
+
+
+class _View(Protocol):
+    """Where cells are drawn, every ``seconds`` at most."""
+
+    seconds: float
+
+    def start(self) -> None: ...
+    def later(self, seconds: float) -> float: ...
+    def draw(self, cells: Mapping[str, str]) -> None: ...
+    def stop(self) -> None: ...
+
+
+class _Lines:
+    """One plain line each time; a reader that is gone does not stop the run."""
+
+    seconds = _LINE_SECONDS
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def start(self) -> None:
+        """Do nothing: lines need no start."""
+
+    def later(self, seconds: float) -> float:
+        """Return after how many seconds to say that an example still is at work."""
+        return 2.0 * seconds
+
+    def draw(self, cells: Mapping[str, str]) -> None:
+        """Write the cells."""
+        with contextlib.suppress(OSError):
+            print(" | ".join(f"{name} {cell}" for name, cell in cells.items()), file=self._stream)
+            self._stream.flush()
+
+    def stop(self) -> None:
+        """Do nothing: lines need no end."""
+
+
+class _Table:
+    """A table that redraws itself in place; rich is imported only here."""
+
+    seconds = _REDRAW_SECONDS
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._live: Live | None = None
+
+    def start(self) -> None:
+        """Take over the bottom of the terminal."""
+        from rich.console import Console
+        from rich.live import Live
+
+        console = Console(file=self._stream)
+        self._live = Live(
+            console=console, auto_refresh=False, redirect_stdout=False, transient=True
+        )
+        self._live.start()
+
+    def later(self, seconds: float) -> float:
+        """Return after how many seconds to say that an example still is at work."""
+        return seconds + 1.0
+
+    def draw(self, cells: Mapping[str, str]) -> None:
+        """Draw the cells over the ones before."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 2))
+        for name, cell in cells.items():
+            table.add_row(Text(name, style="dim"), Text(cell, style="bold"))
+        if self._live is not None:
+            self._live.update(table, refresh=True)
+
+    def stop(self) -> None:
+        """Give the terminal back."""
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+
+
+def print_summary(summary: Snapshot, stream: TextIO) -> None:
+    """Write what a run came to, as in summary.json, in aligned lines of plain text."""
+    lines = [(name, text) for name, text in _summary_lines(summary) if text]
+    width = max((len(name) for name, _ in lines), default=0)
+    for name, text in lines:
+        print(legible(f"{name:<{width}}  {text}"), file=stream)
+
+
+def _summary_lines(summary: Snapshot) -> list[tuple[str, str]]:
+    """Return the name and the text of every line; no text where a figure is not known."""
+    get, soft = summary.get, "mae" in summary
+    right = (
+        "the atoms are on the right side of 1/2"
+        if soft
+        else "the units to label got the right label"
+    )
+    ended = "at its last round" if soft else "at its limit (inference.max_work, max_nodes)"
+    routes = (f"{route} {solved:,}" for route, solved in (get("routes") or {}).items())
+    return [
+        (
+            "Examples",
+            _show(get("examples"), "{:,}")
+            + _show(get("updates"), ", {:,} learned from")
+            + _show(get("bad") or None, ", {:,} bad (see deadletter.jsonl)"),
+        ),
+        (
+            "Time",
+            _show(get("seconds"), "{:,.1f} s")
+            + _show(get("examples_per_second"), ", {:,.0f} examples a second")
+            + _show(get("import_seconds"), "; {:.1f} s of import")
+            + _show(get("compile_seconds"), ", {:.1f} s of compilation"),
+        ),
+        (
+            "F1",
+            _show(get("f1"), "{:.1%}")
+            + _show(get("precision"), ", precision {:.1%}")
+            + _show(get("recall"), ", recall {:.1%}"),
+        ),
+        *_by_predicate(get("predicates") or {}),
+        (
+            "Ranking",
+            _show(get("auc"), "AUC {:.1%}, ")
+            + _show(get("average_precision"), "average precision {:.1%}, ")
+            + _show(get("best_f1"), "best F1 {:.1%}")
+            + _show(get("best_threshold"), " with scores from {:.4g} as true"),
+        ),
+        ("Mean error", _show(get("mae"), "{:.3g} between the values of atoms and the true ones")),
+        ("Accuracy", _show(get("accuracy"), f"{{:.1%}} of {right}")),
+        ("Hamming loss", _show(get("hamming"), "{:.3g} wrong atoms an example")),
+        (
+            "Regret bound",
+            _show(get("regret_bound"), "{:,.4g} in all")
+            + _show(_mean(summary), ", {:.3g} an example"),
+        ),
+        (
+            "Weights",
+            _show(get("weights"), "{:,}")
+            + _show(get("dropped_weights") or None, ", {:,} dropped (learner.max_weights)"),
+        ),
+        (
+            "Solver",
+            ", ".join(routes) + _show(get("unsolved") or None, f"; {{:,}} ended {ended}, unproven"),
+        ),
+        (
+            "Slowest",
+            ", ".join(
+                f"example {each['id']}: {each['seconds']:,.1f} s ({each['atoms']:,} atoms, {each['route']})"
+                for each in get("slowest") or ()
+                if each["seconds"] >= _SLOW_SECONDS
+            ),
+        ),
+        (
+            "Left out",
+            _show(
+                get("skipped"),
+                "{:,} ground rules that reach an atom neither observed nor a target",
+            ),
+        ),
+        ("Results", str((get("config") or {}).get("output", ""))),
+    ]
+
+
+def _by_predicate(predicates: Mapping[str, Snapshot]) -> list[tuple[str, str]]:
+    """Return the F1 of each query predicate, where there are several."""
+    if len(predicates) < 2:
+        return []
+    return [(f"F1 of {name}", _show(line["f1"], "{:.1%}")) for name, line in predicates.items()]
+
+
+def _mean(figures: Snapshot) -> float | None:
+    """Return the regret bound an example, where there is one."""
+    bound, updates = figures.get("regret_bound"), figures.get("updates")
+    return bound / updates if bound is not None and updates else None
+
+
+def _show(value: float | None, form: str) -> str:
+    """Write a figure, or nothing if there is none."""
+    return "" if value is None else form.format(value)

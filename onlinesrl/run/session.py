@@ -1,0 +1,348 @@
+"""From a configuration to a learner, a reader and a run: where the parts are put together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onlinesrl.core.errors import StorageError
+from onlinesrl.core.interrupt import Interrupted, leavable, polled
+from onlinesrl.core.kernels.jit import told_of_compiling
+from onlinesrl.core.language import Program, language_of
+from onlinesrl.core.learner import Learner
+from onlinesrl.run.config import Config, mismatch
+from onlinesrl.run.fingerprint import check_fingerprint
+from onlinesrl.run.inputs import background, check_apart, make_reader
+from onlinesrl.run.progress import Progress, Warn, acknowledge, warn
+from onlinesrl.run.results import read_summary, write_results
+from onlinesrl.stream import checkpoint
+from onlinesrl.stream.examples import Item, Reader
+from onlinesrl.stream.folder import RunFolder
+from onlinesrl.stream.labels import Labels
+from onlinesrl.stream.loop import Run
+from onlinesrl.stream.protocols import Rebalanced, Source
+from onlinesrl.stream.requests import Requests
+from onlinesrl.stream.schedule import Schedule
+from onlinesrl.stream.stopper import Stopper
+
+if TYPE_CHECKING:
+    from onlinesrl.run.exporter import Board
+
+ALCHEMY = "alchemy"
+"""The dialect of files of weights."""
+ENDLESS = 1000
+"""After so many examples of a live source the groups that were not met yet are told."""
+
+
+# learners ----------------------------------------------------------------------------------------
+
+
+def make_learner(config: Config, program: Program | None = None, margins: bool = False) -> Learner:
+    """Return a learner of the configured model, or of another, with the weights in its file."""
+    language = config.language
+    program = language.load(config.model, config.dialect) if program is None else program
+    for name in config.query:
+        if name not in program.predicates:
+            known = ", ".join(sorted(program.predicates))
+            raise config.error("query", f"{name} is not declared in the model, which has {known}")
+    by, facts = _counted(config, program), background(config, program)
+    return language.learner(config, program, by, margins, facts)
+
+
+def _counted(config: Config, program: Program) -> tuple[str, int] | None:
+    """Resolve ``metrics.by``: ``Predicate.N`` (from 1) or the name of a query argument's type."""
+    by = config.metrics.by
+    if by is None:
+        return None
+    arguments = [
+        (name, n, kind)
+        for name in config.query
+        for n, kind in enumerate(config.language.argument_types(program, name))
+    ]
+    for name, n, kind in arguments:
+        if by in (f"{name}.{n + 1}", kind):
+            return name, n
+    known = [f"{q}.{n + 1}{f' ({kind})' if kind else ''}" for q, n, kind in arguments]
+    raise config.error(
+        "metrics.by", f"{by} is no argument of a query predicate: {', '.join(known)}"
+    )
+
+
+def new_learner(config: Config) -> Learner:
+    """Return a learner to be trained: with what it starts with, and room for more than that."""
+    learner, start = make_learner(config), config.learner.start
+    if start is not None and _has_state(start):
+        _take_over(config, learner, start)
+    elif start is not None:
+        if language_of(start.suffix) is not config.language:
+            raise config.error("learner.start", f"expected weights for {config.model.name}")
+        for lost in learner.start(config.language.load(start, ALCHEMY)):
+            warn(f"{start}: {lost}")
+    return learner
+
+
+def _has_state(path: Path) -> bool:
+    """Tell whether a path leads to a checkpoint, and not to a file of weights."""
+    return path.suffix == ".ckpt" or path.is_dir()
+
+
+def _take_over(config: Config, learner: Learner, start: Path) -> None:
+    """Go on learning where another run ended. Raises ConfigError where that was another learner."""
+    saved = load_checkpoint(start)
+    keys = ("model", "query", *(f"learner.{key}" for key in ("update", "loss", "sigma", "eta")))
+    different = _mismatch(config, learner, saved, keys)
+    if different:
+        raise config.error(
+            "learner.start",
+            f"{saved.path} is of another learner ({'; '.join(different)}); "
+            "its weights file takes over what fits",
+        )
+    learner.restore(saved.header["learner"], saved.arrays)
+
+
+def _mismatch(
+    config: Config, learner: Learner, saved: checkpoint.Checkpoint, keys: Sequence[str]
+) -> list[str]:
+    """Say how a checkpoint's run differed from a configuration in some keys."""
+    current = config.fingerprint(learner.model_text)
+    old, new = (
+        {key: fingerprint.get(key) for key in keys}
+        for fingerprint in (saved.header["fingerprint"], current)
+    )
+    return mismatch(old, new)
+
+
+def trained_learner(config: Config, trained: Path, margins: bool = False) -> Learner:
+    """Return a learner with the weights of a checkpoint or of an MLN or PSL file.
+
+    A file whose rules are all the configured model's sets that model's weights; any other is a
+    model of its own. Raises ConfigError for a checkpoint of another model.
+    """
+    if _has_state(trained):
+        return _from_checkpoint(config, trained, margins)
+    language = language_of(trained.suffix)
+    program = language.load(trained, ALCHEMY)
+    language.check_trained(trained, program)
+    if language is config.language:
+        learner = make_learner(config, margins=margins)
+        if not learner.start(program):
+            return learner
+    return make_learner(config, program, margins)
+
+
+def _from_checkpoint(config: Config, path: Path, margins: bool) -> Learner:
+    saved = load_checkpoint(path)
+    learner = make_learner(config, margins=margins)
+    check_fingerprint(saved.path, _mismatch(config, learner, saved, ("model", "query")))
+    learner.restore(saved.header["learner"], saved.arrays)
+    return learner
+
+
+def load_checkpoint(path: Path) -> checkpoint.Checkpoint:
+    """Return a checkpoint file, or the newest intact one of a run folder."""
+    if not path.is_dir():
+        return checkpoint.load(path)
+    folder = path / "checkpoints" if (path / "checkpoints").is_dir() else path
+    found = checkpoint.latest(folder, warn)
+    if found is None:
+        raise StorageError(f"{path}: no checkpoint in this folder")
+    return found
+
+
+# the main job --------------------------------------------------------------------------------------
+
+
+class _Watcher:
+    """Feeds the progress display, and the metrics server where there is one."""
+
+    def __init__(self, progress: Progress, run: Run, exporter: Board | None):
+        self.progress = progress
+        self.exporter = exporter
+        self.source = run.reader.source
+        self.choice = run.reader.choice
+        self.told = False
+        self.seconds = run.seconds
+        self.started = time.monotonic()
+
+    def reading(self, items: Iterator[Item | None], stopper: Stopper) -> Iterator[Item | None]:
+        return self.exporter.reading(items, stopper) if self.exporter else items
+
+    def update(self, snapshot: Callable[[], dict[str, Any]], examples: int) -> None:
+        if self.source.live and not self.told and self.choice.examples >= ENDLESS:
+            self.told = True
+            for complaint in self.choice.complaints():
+                warn(complaint)
+        if self.exporter is not None:
+            self.exporter.update(snapshot)
+        if self.progress.due(examples):
+            elapsed = self.seconds + time.monotonic() - self.started
+            lag = self.source.lag()
+            behind = {"lag": sum(lag.values())} if lag else {}
+            self.progress.update(snapshot() | behind, examples / max(elapsed, 1e-9))
+
+    def saved(self) -> None:
+        self.progress.saved()
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says of a run.
+
+    ``until`` is "end" (what is there when it begins), "forever", or a number of examples in all; None:
+    forever where the source is live. ``exporter`` serves metrics. ``requests`` of clients are then the
+    source.
+    """
+
+    fresh: bool = False
+    strict: bool = False
+    until: str | int | None = None
+    exporter: Board | None = None
+    requests: Requests | None = None
+
+
+def run(config: Config, options: Options, import_seconds: float, say: Warn) -> dict[str, Any]:
+    """Learn online from the configured source, from its last checkpoint if there is one.
+
+    Returns the summary, which is also written with the weights and the report. A first signal to
+    stop, whenever it comes, leaves it at the examples at hand and what is written of them.
+    """
+    with options.requests or Stopper() as stopper:
+        stopper.acknowledge = acknowledge
+        return _run(config, options, import_seconds, say, stopper)
+
+
+def _run(
+    config: Config, options: Options, import_seconds: float, say: Warn, stopper: Stopper
+) -> dict[str, Any]:
+    learner, compile_seconds = new_learner(config), 0.0
+    fingerprint = config.fingerprint(learner.model_text)
+    with RunFolder(config.output, config.language.suffix) as folder:
+        requests = options.requests
+        reader = make_reader(config, options.until, folder, lambda: stopper.asked, requests)
+        check_apart(config, reader.source, folder)
+        if options.fresh:
+            folder.clear()
+        with closing(reader.source):
+            while True:
+                compile_seconds += compile_kernels(learner, say)
+                saved = _accepted(folder, reader.source, fingerprint)
+                ended = False
+                if saved is None:
+                    folder.order.unlink(missing_ok=True)
+                else:
+                    ended = _ended(saved, reader, stopper)
+                    if ended and (summary := _summary_of(saved, folder)):
+                        say(f"{config.output}: this run is finished; --fresh starts it over")
+                        return summary
+                    examples = saved.header["metrics"]["examples"]
+                    say(f"going on from {saved.path.name}, {examples} examples")
+                run_ = _make_run(config, options, learner, reader, folder, stopper)
+                if requests is not None:
+                    requests.serve(run_)
+                with closing(run_), suppress(Rebalanced):
+                    run_.resume(saved)
+                    if not ended:
+                        if options.exporter is not None:
+                            options.exporter.begin(run_)
+                        with Progress() as progress, polled(_telling(learner, progress)):
+                            stopper.acknowledge = progress.stopping
+                            watcher = _Watcher(progress, run_, options.exporter)
+                            run_.run(watcher, stopper)
+                    run_.end()
+                    break
+                say("the group divides its partitions anew")
+                learner = new_learner(config)
+        for complaint in _complaints(run_):
+            warn(complaint)
+        if not run_.finished:
+            how = "stopped" if stopper.asked or run_.enough else "nothing more"
+            say(f"{how} after {run_.metrics.examples} examples; run it again to go on")
+        timing = {"import_seconds": import_seconds, "compile_seconds": compile_seconds}
+        return write_results(config, run_, timing)
+
+
+def _telling(learner: Learner, progress: Progress) -> Callable[[], object]:
+    """Return what shows the example that a search is at."""
+    return lambda: learner.slowest.tell(progress.working)
+
+
+def _complaints(run_: Run) -> list[str]:
+    """Say what of a run is mostly a mistake: groups never met, nothing read, nothing to learn from."""
+    found, metrics = run_.reader.choice.complaints(), run_.metrics
+    if run_.finished and not metrics.examples:
+        found.append("the source has no example")
+    if run_.labels is not None:
+        found += run_.labels.complaints(ended=run_.finished)
+    elif metrics.unlabelled and not metrics.total.labelled:
+        found.append("no example has `truth`: nothing was learned or scored")
+    return found
+
+
+def _ended(saved: checkpoint.Checkpoint, reader: Reader, stopper: Stopper) -> bool:
+    """Tell whether a checkpoint is of a finished run whose source has no more since."""
+    if not saved.header["finished"] or reader.source.live:
+        return False
+    return not reader.more(saved.header["position"], lambda: stopper.asked)
+
+
+def _summary_of(saved: checkpoint.Checkpoint, folder: RunFolder) -> dict[str, Any] | None:
+    """Return the summary of a finished run, if it was written after its last checkpoint."""
+    summary = read_summary(folder)
+    return summary if summary and summary.get("checkpoint") == saved.number else None
+
+
+def _accepted(
+    folder: RunFolder, source: Source, fingerprint: dict[str, Any]
+) -> checkpoint.Checkpoint | None:
+    """Return the newest checkpoint that the source lets the run go on from, if there is one."""
+
+    def accepts(saved: checkpoint.Checkpoint) -> bool:
+        check_fingerprint(saved.path, mismatch(saved.header["fingerprint"], fingerprint))
+        return source.accepts(saved.header["position"], saved.number)
+
+    return checkpoint.latest(folder.checkpoints, warn, accepts)
+
+
+def _make_run(  # noqa: PLR0913, PLR0917 - what a run is made of
+    config: Config,
+    options: Options,
+    learner: Learner,
+    reader: Reader,
+    folder: RunFolder,
+    stopper: Stopper,
+) -> Run:
+    schedule = Schedule(
+        config.checkpoint.examples,
+        config.checkpoint.seconds,
+        config.checkpoint.keep,
+        config.metrics.every,
+        config.batch,
+    )
+    return Run(
+        learner,
+        reader,
+        folder,
+        schedule,
+        config.fingerprint(learner.model_text),
+        config.sink.make(config, lambda: stopper.asked, warn),
+        options.strict,
+        config.limits.bad_share,
+        config.limits.crashes,
+        settle=config.inference.unsolved == "stop",
+        until=options.until if isinstance(options.until, int) else None,
+        labels=Labels(config.labels.pending, config.labels.max_bytes) if config.labels else None,
+    )
+
+
+def compile_kernels(learner: Learner, say: Warn) -> float:
+    """Compile the kernels, telling a person so, or load them; returns seconds.
+
+    A signal that asks to stop ends it: what is left to do needs few of them.
+    """
+    with told_of_compiling(say), suppress(Interrupted), leavable():
+        return learner.compile()
+    return 0.0

@@ -1,0 +1,1 @@
+"""Kafka: brokers, sources and sinks."""

@@ -1,0 +1,346 @@
+"""Predictions to Kafka, each there once, however often the run that makes them is stopped and started.
+
+Every record says in its headers which run made it, from which record, and its place in the sequence
+of the run's predictions. They are written in transactions, so that a reader of committed records finds
+them without a gap; a run that goes on looks up of which records the topic has predictions and leaves
+those out.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import wait
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import msgspec
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import (
+    AuthorizationError,
+    InvalidProducerEpochError,
+    KafkaError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    ProducerFencedError,
+)
+
+from onlinesrl.core.errors import DataError, ExampleError, LockedError, UnavailableError
+from onlinesrl.core.learner import Outcome
+from onlinesrl.stream.aside import aside
+from onlinesrl.stream.files import Record
+from onlinesrl.stream.folder import OutputFile
+from onlinesrl.stream.kafka.broker import ANSWER_MS, AwayError, Broker, bounds
+from onlinesrl.stream.protocols import Sink
+
+TRANSACTION_MS = 30_000
+"""After how long brokers give up a transaction whose process has died; others may wait for it."""
+FLUSH_SECONDS = 0.1
+FLUSH_RECORDS = 5000
+AROUND = 512
+"""The bytes that a record may have beside its key, its value and the name of where it comes from."""
+PAUSE_SECONDS = 0.5
+_encode = msgspec.json.Encoder().encode
+
+
+class FencedError(LockedError):
+    """Another process goes on with this run; what this one still holds has not been written."""
+
+
+Origin = tuple[str, int]
+"""The partition or file of a record, and its offset or line."""
+
+
+class _Outgoing(NamedTuple):
+    origin: Origin
+    key: bytes
+    value: bytes
+    headers: list[tuple[str, bytes]]
+
+
+class _Written:
+    """Of which records the topic has predictions, of those that are still to come.
+
+    Records of a partition or file come in ascending order, so what was passed is forgotten.
+    """
+
+    def __init__(self, origins: Iterable[Origin]) -> None:
+        self.places: dict[str, deque[int]] = {}
+        for place, number in sorted(set(origins)):
+            self.places.setdefault(place, deque()).append(number)
+
+    def __iter__(self) -> Any:
+        return ((place, number) for place in self.places for number in self.places[place])
+
+    def take(self, origin: Origin) -> bool:
+        """Tell whether a record is one of them, and forget it and those before it."""
+        place, number = origin
+        waiting = self.places.get(place, deque())
+        while waiting and waiting[0] < number:
+            waiting.popleft()
+        return bool(waiting) and waiting[0] == number and waiting.popleft() == number
+
+
+class KafkaSink(Sink):
+    """Writes predictions to a topic; ``state`` goes into the checkpoint and ``open`` comes back from it.
+
+    Methods raise UnavailableError where brokers are away for longer than ``patience`` seconds or the
+    topic is missing, FencedError where another process has taken over.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        topic: str,
+        patience: float,
+        max_bytes: int,
+        say: Callable[[str], None],
+    ) -> None:
+        self.broker = broker
+        self.topic = topic
+        self.patience = patience
+        self.max_bytes = max_bytes
+        self.say = say
+        self.limit = "sink.max_bytes"
+        self.producer: Any = None
+        self.identity = self.run = ""
+        self.sequence = 0
+        self.ends: dict[str, int] = {}
+        self._there = _Written([])
+        self._waiting: list[_Outgoing] = []
+        self._flushed = time.monotonic()
+
+    def open(self, state: Mapping[str, Any] | None, predictions: OutputFile) -> None:
+        """Connect; shut out a process that still writes for this run, and see what it has written."""
+        ends = self.broker.outlast(self._topic_ends, self.patience, self.say)
+        self._waiting = []
+        if state is None:
+            self.run, self.sequence, self.ends = uuid.uuid4().hex, 0, ends
+        else:
+            if state["identity"] != self.identity:
+                raise self._another()
+            self.run, self.sequence = state["run"], state["sequence"]
+            self.ends = dict.fromkeys(ends, 0) | state["ends"]
+            self._there = _Written((place, number) for place, number in state.get("there", ()))
+        self.broker.outlast(self._connect, self.patience, self.say)
+
+    def _topic_ends(self) -> dict[str, int]:
+        self.identity, numbers = self.broker.topics([self.topic])[self.topic]
+        largest = self.broker.largest(self.topic)
+        if largest is not None and largest < self.max_bytes:
+            self.max_bytes, self.limit = largest, "max.message.bytes of the topic"
+        return dict.fromkeys(map(str, numbers), 0) | {
+            str(place.partition): end for place, end in self._read_ends(numbers).items()
+        }
+
+    def _another(self) -> DataError:
+        return DataError(
+            f"the topic {self.topic} is not the one written to before: it was deleted and created anew; "
+            "write to another topic, or start over with --fresh"
+        )
+
+    def _consumer(self, isolation: str) -> Any:
+        return self.broker.client(
+            KafkaConsumer,
+            auto_offset_reset="none",
+            enable_auto_commit=False,
+            isolation_level=isolation,
+            allow_auto_create_topics=False,
+        )
+
+    def _read_ends(self, numbers: list[int]) -> dict[TopicPartition, int]:
+        """Return where the next records go, those of open transactions included."""
+        consumer = self._consumer("read_uncommitted")
+        try:
+            with self.broker.explained():
+                places = [TopicPartition(self.topic, n) for n in numbers]
+                return bounds(consumer.end_offsets, places)
+        finally:
+            consumer.close()
+
+    def _connect(self) -> None:
+        self._disconnect()
+        self.producer = self.broker.client(
+            KafkaProducer,
+            transactional_id=f"onlinesrl-{self.run}",
+            transaction_timeout_ms=TRANSACTION_MS,
+            linger_ms=5,
+            max_block_ms=ANSWER_MS,
+            max_request_size=max(1 << 20, self.max_bytes),
+            delivery_timeout_ms=2 * ANSWER_MS,
+        )
+        with self.broker.explained():
+            self.producer.init_transactions()
+        written = self._written()
+        self._waiting = [each for each in self._waiting if each.origin not in written]
+        self._there = _Written([*self._there, *written])
+
+    def _written(self) -> set[Origin]:
+        """Return the records of which the topic has this run's predictions, after ``ends``.
+
+        The sequence goes on behind theirs.
+        """
+        places = {TopicPartition(self.topic, int(n)): end for n, end in self.ends.items()}
+        ends = self._read_ends(list(map(int, self.ends)))
+        consumer = self._consumer("read_committed")
+        found: set[Origin] = set()
+        limit = time.monotonic() + max(self.patience, ANSWER_MS / 1000)
+        try:
+            with self.broker.explained():
+                starts = bounds(consumer.beginning_offsets, list(places))
+                consumer.assign(list(places))
+                for place, offset in places.items():
+                    if offset > ends[place]:
+                        raise self._another()
+                    consumer.seek(place, max(offset, starts[place]))
+                while any(consumer.position(place) < end for place, end in ends.items()):
+                    if time.monotonic() > limit:
+                        raise UnavailableError(
+                            f"{self.topic} cannot be read to its end: another program's transaction "
+                            "is open, or the brokers are away"
+                        )
+                    for records in consumer.poll(1000).values():
+                        for headers in (dict(record.headers) for record in records):
+                            if headers.get("run") == self.run.encode():
+                                found.add((headers["partition"].decode(), int(headers["offset"])))
+                                self.sequence = max(self.sequence, int(headers["sequence"]))
+        finally:
+            consumer.close()
+        return found
+
+    def fits(self, name: str, record: Record) -> None:
+        """Raise ExampleError where a record of Kafka is too short for the name alone."""
+        self._check(name, b"", record)
+
+    def _check(self, key: str, value: bytes, record: Record) -> None:
+        size = len(key.encode()) + len(value) + len(record.file.encode()) + AROUND
+        if size > self.max_bytes:
+            raise ExampleError(
+                f"its prediction takes {size} bytes, more than {self.limit} ({self.max_bytes}) allows",
+                "unsent",
+            )
+
+    def write(self, record: Record, item: Any, outcome: Outcome) -> None:
+        """Add a prediction, unless it is there already. Raises ExampleError where it is too long."""
+        prediction = outcome.prediction
+        origin = (record.file, record.line)
+        if prediction is None or self._there.take(origin):
+            return
+        key, value = str(prediction.id), _encode(prediction)
+        self._check(key, value, record)
+        self.sequence += 1
+        headers = {
+            "run": self.run,
+            "partition": record.file,
+            "offset": str(record.line),
+            "sequence": str(self.sequence),
+        }
+        encoded = [(name, text.encode()) for name, text in headers.items()]
+        self._waiting.append(_Outgoing(origin, key.encode(), value, encoded))
+
+    @property
+    def due(self) -> bool:
+        """Tell whether what is waiting has waited long enough."""
+        return bool(self._waiting) and (
+            len(self._waiting) >= FLUSH_RECORDS or time.monotonic() - self._flushed >= FLUSH_SECONDS
+        )
+
+    def flush(self) -> None:
+        """Write what is waiting, all or nothing."""
+        self._flush(None, None)
+
+    def commit(self, offsets: Mapping[TopicPartition, Any], member: Any) -> bool:
+        """Write what is waiting and, for a group's member, offsets: all or nothing."""
+        self._flush(offsets, member)
+        return True
+
+    def _flush(self, offsets: Mapping[TopicPartition, Any] | None, member: Any) -> None:
+        started = time.monotonic()
+        while self._waiting or offsets:
+            try:
+                ends = self.broker.attended(self._transaction(offsets, member))
+            except (ProducerFencedError, InvalidProducerEpochError) as error:
+                raise FencedError(
+                    f"another process goes on with run {self.run}, or this one was away for too long; "
+                    "run it again to go on from the last checkpoint"
+                ) from error
+            except (AuthorizationError, MessageSizeTooLargeError) as error:
+                raise UnavailableError(
+                    f"{self.topic} does not take predictions: {error}; sink.max_bytes is how long they "
+                    "may be"
+                ) from error
+            except (KafkaError, AwayError) as error:
+                if offsets or time.monotonic() - started > self.patience:
+                    raise UnavailableError(
+                        f"predictions cannot be written to {self.topic}: {error}"
+                    ) from error
+                if self.broker.stopping():
+                    raise self.broker.stopped() from error
+                self.say(f"predictions cannot be written to {self.topic} ({error}); trying again")
+                self.broker.attended(self._recover)
+                continue
+            self.ends |= ends
+            self._waiting, offsets = [], None
+        self._flushed = time.monotonic()
+
+    def _transaction(
+        self, offsets: Mapping[TopicPartition, Any] | None, member: Any
+    ) -> Callable[[], dict[str, int]]:
+        return lambda: self._transact(offsets, member)
+
+    def _transact(
+        self, offsets: Mapping[TopicPartition, Any] | None, member: Any
+    ) -> dict[str, int]:
+        producer = self.producer
+        if producer is None:
+            raise AwayError("not connected")
+        producer.begin_transaction()
+        sent = [
+            producer.send(self.topic, key=each.key, value=each.value, headers=each.headers)
+            for each in self._waiting
+        ]
+        ends: dict[str, int] = {}
+        for future in sent:  # not flush: it fails where a batch is too large and is divided
+            written = future.get(ANSWER_MS / 1000)
+            name = str(written.partition)
+            ends[name] = max(ends.get(name, 0), written.offset + 1)
+        if offsets:
+            producer.send_offsets_to_transaction(offsets, member)
+        _limited(producer.commit_transaction)
+        return ends
+
+    def _recover(self) -> None:
+        """Connect anew; what an attempt of unknown end has written is not written again."""
+        time.sleep(PAUSE_SECONDS)
+        with suppress(UnavailableError, KafkaError):
+            self._connect()
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds, once all is flushed."""
+        return {
+            "identity": self.identity,
+            "run": self.run,
+            "sequence": self.sequence,
+            "ends": dict(self.ends),
+            "there": list(self._there),
+        }
+
+    def _disconnect(self) -> None:
+        if self.producer is not None:
+            producer, self.producer = self.producer, None
+            with suppress(KafkaError):
+                producer.close(1)
+
+    def close(self) -> None:
+        """Leave the brokers; what was not flushed is not written. Closing twice is allowed."""
+        self._disconnect()
+
+
+def _limited(call: Callable[[], object]) -> None:
+    """Call what may never return, on a thread that is left behind if it does not come back."""
+    future = aside(call)
+    if not wait([future], ANSWER_MS / 1000).done:
+        raise KafkaTimeoutError("the end of a transaction was not confirmed")
+    future.result()

@@ -1,0 +1,16 @@
+"""The kinds of sinks: the section of each makes what takes a run's predictions."""
+
+from typing import Annotated, TypeAlias
+
+from pydantic import BeforeValidator, Field
+
+from onlinesrl.core.section import standard
+from onlinesrl.stream.sinks.file import FileSinkSection
+from onlinesrl.stream.sinks.kafka import KafkaSinkSection
+
+AnySink: TypeAlias = Annotated[
+    FileSinkSection  # one line a kind
+    | KafkaSinkSection,
+    Field(discriminator="kind"),
+    BeforeValidator(standard("kind", "file")),
+]

@@ -1,0 +1,26 @@
+"""The configuration of the sink that is a file of the run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+from onlinesrl.stream.protocols import Sink
+from onlinesrl.stream.sinks.common import SinkSection
+
+if TYPE_CHECKING:
+    from onlinesrl.run.schema import Config
+
+
+class FileSinkSection(SinkSection):
+    """``predictions.jsonl`` in the run folder."""
+
+    kind: Literal["file"] = "file"
+
+    def make(
+        self, config: Config, stopping: Callable[[], bool], say: Callable[[str], None]
+    ) -> Sink:
+        """Return the sink."""
+        from onlinesrl.stream.file_sink import FileSink
+
+        return FileSink()

@@ -1,0 +1,18 @@
+"""The kinds of sources: the section of each makes what a run reads from."""
+
+from typing import Annotated, TypeAlias
+
+from pydantic import BeforeValidator, Field
+
+from onlinesrl.core.section import standard
+from onlinesrl.stream.sources.file import FileSection
+from onlinesrl.stream.sources.kafka import KafkaSection
+from onlinesrl.stream.sources.socket import SocketSection
+
+AnySource: TypeAlias = Annotated[
+    FileSection  # one line a kind
+    | KafkaSection
+    | SocketSection,
+    Field(discriminator="kind"),
+    BeforeValidator(standard("kind", "file")),
+]
