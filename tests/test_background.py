@@ -13,11 +13,10 @@ from conftest import Job, wait
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onlinesrl.core.background import Background
 from onlinesrl.core.errors import DatabaseError
-from onlinesrl.core.example import Example, ValuedAtom
+from onlinesrl.core.example import Example, GroundAtom, ValuedAtom
 from onlinesrl.core.updates import Cda2
-from onlinesrl.logic.background import Background
-from onlinesrl.logic.database import GroundAtom
 from onlinesrl.mln.ground.plan import compile_program
 from onlinesrl.mln.lang.mln import parse
 from onlinesrl.psl.engines.admm import Admm

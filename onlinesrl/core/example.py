@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -23,6 +23,22 @@ class ValuedAtom(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def arguments(atom: list[Constant] | ValuedAtom) -> list[Constant]:
     """Return the constants of an atom, with or without a value."""
     return atom if isinstance(atom, list) else atom.args
+
+
+Truth: TypeAlias = bool | float | None
+"""True or false, the probability of being true, or None for unknown."""
+
+
+class GroundAtom(NamedTuple):
+    """An atom of a database; ``line`` counts from 1.
+
+    The mapping ``Result = f(A, B)`` of a function is the true atom f(A, B, Result).
+    """
+
+    predicate: str
+    arguments: tuple[str, ...]
+    value: Truth
+    line: int
 
 
 def show_ground_atom(predicate: str, constants: Iterable[Constant]) -> str:

@@ -8,13 +8,47 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from onlinesrl.core.background import Background
+    from onlinesrl.core.errors import ConfigError
     from onlinesrl.core.learner import Learner
     from onlinesrl.core.row import Row
-    from onlinesrl.logic.background import Background
-    from onlinesrl.run.schema import Config
+    from onlinesrl.core.update import Update
 
 Program: TypeAlias = Any
 """A model as its language has it; it knows the ``predicates`` by name."""
+
+
+class Settings(Protocol):
+    """What a learner is told of a configuration."""
+
+    @property
+    def query(self) -> tuple[str, ...]:
+        """The predicates to predict."""
+        ...
+
+    @property
+    def learner(self) -> Update:
+        """The online update."""
+        ...
+
+    @property
+    def inference(self) -> Any:
+        """The section of the engine."""
+        ...
+
+    @property
+    def limits(self) -> Any:
+        """The section of limits."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Of random numbers."""
+        ...
+
+    def error(self, key: str, reason: str) -> ConfigError:
+        """Return the error for a key found wrong."""
+        ...
 
 
 class Language(Protocol):
@@ -42,7 +76,7 @@ class Language(Protocol):
 
     def learner(
         self,
-        config: Config,
+        config: Settings,
         program: Program,
         by: tuple[str, int] | None,
         margins: bool,

@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 from onlinesrl.core.errors import DatabaseError, LocatedError
+from onlinesrl.core.example import GroundAtom, Truth
 from onlinesrl.logic.ast import Position, Predicate
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.logic.source import Source, read_text, source
@@ -97,21 +98,6 @@ _COMPLAINTS = (
     ),
     (_NUMBER, "a value stands before or after an atom", "write `0.7 Smokes(Bob)`"),
 )
-
-Truth: TypeAlias = bool | float | None
-"""True or false, the probability of being true, or None for unknown."""
-
-
-class GroundAtom(NamedTuple):
-    """An atom of a database; ``line`` counts from 1.
-
-    The mapping ``Result = f(A, B)`` of a function is the true atom f(A, B, Result).
-    """
-
-    predicate: str
-    arguments: tuple[str, ...]
-    value: Truth
-    line: int
 
 
 def parse_db(text: str, file: str = "<database>", dialect: Dialect = ALCHEMY) -> list[GroundAtom]:

@@ -96,8 +96,8 @@ def show_atom(atom: Atom, leaf: Callable[[Leaf], str] = show_leaf) -> str:
 
 
 def spell_atom(name: str, constants: Sequence[object]) -> str:
-    """Spell a ground atom."""
-    return show_atom(Atom(name, tuple(Constant(str(each)) for each in constants)))
+    """Spell a ground atom as Alchemy does, without spaces."""
+    return f"{name}({','.join(quote(str(each)) for each in constants)})" if constants else name
 
 
 def show(formula: Formula, leaf: Callable[[Leaf], str] = show_leaf) -> str:

@@ -13,9 +13,9 @@ from onlinesrl.logic.ast import Constant, Formula, Leaf, Program, Variable, term
 from onlinesrl.logic.text import show, show_leaf
 
 if TYPE_CHECKING:
-    from onlinesrl.logic.background import Background
+    from onlinesrl.core.background import Background
+    from onlinesrl.core.language import Settings
     from onlinesrl.mln.learner import OnlineLearner
-    from onlinesrl.run.schema import Config
 
 
 class MarkovLogic:
@@ -64,7 +64,7 @@ class MarkovLogic:
 
     def learner(
         self,
-        config: Config,
+        config: Settings,
         program: Program,
         by: tuple[str, int] | None,
         margins: bool,

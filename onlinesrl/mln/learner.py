@@ -17,6 +17,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Atoms, Example
 from onlinesrl.core.interrupt import Interrupted
@@ -24,7 +25,6 @@ from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally, h
 from onlinesrl.core.together import TOO_LARGE, Together
 from onlinesrl.core.update import Update
 from onlinesrl.logic.ast import Program
-from onlinesrl.logic.background import Background
 from onlinesrl.mln.ground.advice import largest
 from onlinesrl.mln.ground.domains import undeclared
 from onlinesrl.mln.ground.encode import Layout

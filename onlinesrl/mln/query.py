@@ -20,9 +20,9 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import DatabaseError, ExampleError, OnlinesrlError
-from onlinesrl.core.example import Atoms, Constant, Example, ValuedAtom
+from onlinesrl.core.example import Atoms, Constant, Example, GroundAtom, Truth, ValuedAtom
 from onlinesrl.logic.ast import Program
-from onlinesrl.logic.database import GroundAtom, Truth, load_db
+from onlinesrl.logic.database import load_db
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.logic.text import spell_atom
 from onlinesrl.mln.ground.convert import clause_model, clause_weights

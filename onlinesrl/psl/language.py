@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from onlinesrl.core.row import Row
 
 if TYPE_CHECKING:
-    from onlinesrl.logic.background import Background
+    from onlinesrl.core.background import Background
+    from onlinesrl.core.language import Settings
     from onlinesrl.psl.lang.ast import PslProgram
     from onlinesrl.psl.learner import PslLearner
     from onlinesrl.psl.weights import RuleWeights
-    from onlinesrl.run.schema import Config
 
 
 class Psl:
@@ -48,7 +48,7 @@ class Psl:
 
     def learner(
         self,
-        config: Config,
+        config: Settings,
         program: PslProgram,
         by: tuple[str, int] | None,
         margins: bool,

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
+from onlinesrl.core.background import Background
 from onlinesrl.core.counts import BEYOND_RANGE
 from onlinesrl.core.errors import ExampleError, Infeasible, ModelError
 from onlinesrl.core.example import Atoms, Example, show_ground_atom
@@ -25,7 +26,6 @@ from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally
 from onlinesrl.core.slowest import Slowest
 from onlinesrl.core.together import Apart, Together
 from onlinesrl.core.update import Update
-from onlinesrl.logic.background import Background
 from onlinesrl.psl.engines.engine import HingeEngine, HingeSolution
 from onlinesrl.psl.ground.grounder import Grounder
 from onlinesrl.psl.ground.hinges import HINGE, HingeModel

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
+from onlinesrl.core.background import Background
 from onlinesrl.core.errors import DatabaseError
-from onlinesrl.core.example import show_ground_atom
+from onlinesrl.core.example import GroundAtom, show_ground_atom
 from onlinesrl.core.language import Program
-from onlinesrl.logic.background import Background
-from onlinesrl.logic.database import GroundAtom, load_db
+from onlinesrl.logic.database import load_db
 from onlinesrl.logic.dialect import dialect_of
 from onlinesrl.run.config import Config
 from onlinesrl.run.progress import warn

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from onlinesrl.core.errors import ConfigError
     from onlinesrl.core.learner import Outcome
     from onlinesrl.stream.examples import Item
     from onlinesrl.stream.files import Record
@@ -18,6 +19,29 @@ Position: TypeAlias = dict[str, Any]
 
 class Rebalanced(Exception):
     """The partitions of a group are divided anew: go on from the last checkpoint that it has taken."""
+
+
+class Sections(Protocol):
+    """The sections of a configuration that a source or a sink goes with."""
+
+    @property
+    def source(self) -> Any:
+        """Where the examples come from."""
+        ...
+
+    @property
+    def labels(self) -> Any:
+        """Where labels that come later come from, if there are any."""
+        ...
+
+    @property
+    def checkpoint(self) -> Any:
+        """When to save."""
+        ...
+
+    def error(self, key: str, reason: str) -> ConfigError:
+        """Return the error for a key found wrong."""
+        ...
 
 
 class Setting(NamedTuple):

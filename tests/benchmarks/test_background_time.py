@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from onlinesrl.core.example import Example
-from onlinesrl.logic.background import Background
-from onlinesrl.logic.database import GroundAtom
+from onlinesrl.core.background import Background
+from onlinesrl.core.example import Example, GroundAtom
 from onlinesrl.mln.ground.plan import compile_program
 from onlinesrl.mln.lang.mln import parse
 from tests.benchmarks.measure import show

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.core.errors import DatabaseError
-from onlinesrl.logic.database import GroundAtom, parse_db
+from onlinesrl.core.example import GroundAtom
+from onlinesrl.logic.database import parse_db
 from onlinesrl.logic.text import quote
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from onlinesrl.core.background import Background
 from onlinesrl.core.example import Atoms, Example, arguments
-from onlinesrl.logic.background import Background
 from onlinesrl.logic.text import quote
 from onlinesrl.mln.ground.encode import Layout
 

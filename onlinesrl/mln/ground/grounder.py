@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from onlinesrl.core.arrays import Ints
+from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Constant, Example
 from onlinesrl.core.kernels.jit import ready
-from onlinesrl.logic.background import Background
 from onlinesrl.mln.ground.encode import Layout
 from onlinesrl.mln.ground.pack import KEYS, AtomNames, Domain, LimitKeys, Packer
 from onlinesrl.mln.ground.reasons import KINDS, Reasons

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onlinesrl.core.arrays import Ints, Ints32
+from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Atoms, Constant, Example, ValuedAtom, arguments, show_ground_atom
-from onlinesrl.logic.background import Background
 from onlinesrl.mln.ground.encode import Layout, number_of
 from onlinesrl.mln.ground.fact_tables import FactTables, NamesBeside
 from onlinesrl.mln.kernels.background import localise_beside

@@ -8,6 +8,7 @@ from dataclasses import replace
 from math import isfinite
 
 from onlinesrl.core.errors import DatabaseError
+from onlinesrl.core.example import GroundAtom
 from onlinesrl.logic.ast import (
     Arithmetic,
     Atom,
@@ -21,7 +22,6 @@ from onlinesrl.logic.ast import (
     leaves,
     subformulas,
 )
-from onlinesrl.logic.database import GroundAtom
 from onlinesrl.logic.dialect import FLOAT
 
 _WHOLE = re.compile(r"-?[0-9]+")

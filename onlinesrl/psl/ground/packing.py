@@ -13,9 +13,9 @@ from itertools import chain
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints32
+from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Constant, Example, ValuedAtom, show_ground_atom
-from onlinesrl.logic.background import Background
 from onlinesrl.psl.lang.data import AtomTable, Database, Relation
 
 Atoms = dict[tuple[str, ...], float]

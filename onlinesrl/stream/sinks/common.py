@@ -9,7 +9,7 @@ from onlinesrl.core.section import Section
 from onlinesrl.stream.protocols import Sink
 
 if TYPE_CHECKING:
-    from onlinesrl.run.schema import Config
+    from onlinesrl.stream.protocols import Sections
 
 
 class SinkSection(Section):
@@ -21,11 +21,11 @@ class SinkSection(Section):
     kind: str
     """predictions.jsonl in the run folder, or a topic of Kafka."""
 
-    def check(self, config: Config) -> None:
+    def check(self, config: Sections) -> None:
         """Raise ValueError, with the key, where another section does not go with this sink."""
 
     def make(
-        self, config: Config, stopping: Callable[[], bool], say: Callable[[str], None]
+        self, config: Sections, stopping: Callable[[], bool], say: Callable[[str], None]
     ) -> Sink:
         """Return the sink. Raises ConfigError."""
         raise NotImplementedError

@@ -9,7 +9,7 @@ from onlinesrl.stream.protocols import Sink
 from onlinesrl.stream.sinks.common import SinkSection
 
 if TYPE_CHECKING:
-    from onlinesrl.run.schema import Config
+    from onlinesrl.stream.protocols import Sections
 
 
 class FileSinkSection(SinkSection):
@@ -18,7 +18,7 @@ class FileSinkSection(SinkSection):
     kind: Literal["file"] = "file"
 
     def make(
-        self, config: Config, stopping: Callable[[], bool], say: Callable[[str], None]
+        self, config: Sections, stopping: Callable[[], bool], say: Callable[[str], None]
     ) -> Sink:
         """Return the sink."""
         from onlinesrl.stream.file_sink import FileSink

@@ -11,7 +11,7 @@ from onlinesrl.stream.sinks.common import SinkSection
 from onlinesrl.stream.sources.common import Security
 
 if TYPE_CHECKING:
-    from onlinesrl.run.schema import Config
+    from onlinesrl.stream.protocols import Sections
 
 
 class KafkaSinkSection(SinkSection):
@@ -27,7 +27,7 @@ class KafkaSinkSection(SinkSection):
     max_bytes: Count = 1_000_000
     """the longest prediction; a longer one, or one longer than the topic takes, is a dead letter."""
 
-    def check(self, config: Config) -> None:
+    def check(self, config: Sections) -> None:
         """Raise ValueError where predictions would be read as examples or labels."""
         read = config.source.topics(self.bootstrap)
         labels = {config.labels.topic} if read and config.labels is not None else set()
@@ -35,7 +35,7 @@ class KafkaSinkSection(SinkSection):
             raise ValueError("sink.topic: predictions would be read again; expected another topic")
 
     def make(
-        self, config: Config, stopping: Callable[[], bool], say: Callable[[str], None]
+        self, config: Sections, stopping: Callable[[], bool], say: Callable[[str], None]
     ) -> Sink:
         """Return the topic. Raises ConfigError where no broker is named."""
         brokers = config.source.brokers

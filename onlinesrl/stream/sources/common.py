@@ -12,7 +12,7 @@ from onlinesrl.core.values import Count, Files, Groups, Name, duration
 from onlinesrl.stream.protocols import Setting, Source
 
 if TYPE_CHECKING:
-    from onlinesrl.run.schema import Config
+    from onlinesrl.stream.protocols import Sections
 
 
 class Security(Section):
@@ -105,7 +105,7 @@ class SourceSection(Section):
         """Return the topics of these brokers that are read, the labels' not counted."""
         return ()
 
-    def check(self, config: Config) -> None:
+    def check(self, config: Sections) -> None:
         """Raise ValueError, with the key, where another section does not go with this source."""
         if config.labels is not None and config.labels.topic is not None:
             raise ValueError("labels.topic: labels of a topic belong to a source of kind kafka")

@@ -12,7 +12,7 @@ from onlinesrl.stream.protocols import Setting, Source
 from onlinesrl.stream.sources.common import Brokers, SourceSection
 
 if TYPE_CHECKING:
-    from onlinesrl.run.schema import Config
+    from onlinesrl.stream.protocols import Sections
 
 
 class KafkaSection(Brokers, SourceSection):
@@ -47,7 +47,7 @@ class KafkaSection(Brokers, SourceSection):
         """Return the topic, where it is of these brokers."""
         return {self.topic} if bootstrap in (None, self.bootstrap) else ()
 
-    def check(self, config: Config) -> None:
+    def check(self, config: Sections) -> None:
         """Raise ValueError where labels or checkpoints do not go with the topic."""
         if config.labels is not None and config.labels.topic == self.topic:
             raise ValueError("labels.topic: leave it out where labels are on the source's topic")

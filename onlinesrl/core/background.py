@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.example import Atoms, Example, ValuedAtom, show_ground_atom
-from onlinesrl.logic.database import GroundAtom
+from onlinesrl.core.example import Atoms, Example, GroundAtom, ValuedAtom, show_ground_atom
 
 
 class Background:
