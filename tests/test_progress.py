@@ -174,7 +174,7 @@ def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rich_is_imported_on_a_terminal_only() -> None:
     program = """
 import io, sys
-from onlinesrl.progress import Progress
+from onlinesrl.run.progress import Progress
 with Progress(io.StringIO()) as progress:
     progress.update({"examples": 1}, 1.0)
 assert "rich" not in sys.modules
