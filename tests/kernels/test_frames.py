@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as arrays
 from numba.core.errors import TypingError
 
 from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.kernels.jit import kernel, kernel_of
 
 
 class Inside(Frame):
@@ -161,3 +161,33 @@ def test_a_kernel_is_compiled_anew_where_a_part_of_it_has_changed(tmp_path: Path
             [sys.executable, "-c", code], env=environment, cwd=tmp_path
         ).split()
     assert said == [b"2", b"0", b"2", b"1", b"22", b"0"]
+
+
+class Counted(Frame):
+    extra: npt.NDArray[np.int64]
+
+    @classmethod
+    def _without(cls, values: dict[str, Any]) -> tuple[str, ...]:
+        return () if len(values["extra"]) else ("extras",)
+
+
+class Around(Frame):
+    counted: Counted
+
+
+@kernel_of("extras", 7)
+def of_extras(around: Around) -> int:
+    """What only frames with extras are ever asked for; without any it does not even compile."""
+    return around.counted.extra.no_such_attribute  # type: ignore[no-any-return, attr-defined]
+
+
+@kernel
+def asks(around: Around) -> int:
+    """Ask for extras, also of frames within."""
+    return 1 + of_extras(around)
+
+
+def test_what_a_frame_has_nothing_of_is_not_compiled() -> None:
+    assert asks(Around(Counted(np.zeros(0, np.int64)))) == 8
+    with pytest.raises(TypingError):
+        asks(Around(Counted(np.zeros(1, np.int64))))
