@@ -17,7 +17,7 @@ from onlinesrl.core.background import Background
 from onlinesrl.core.errors import DatabaseError
 from onlinesrl.core.example import Example, GroundAtom, ValuedAtom
 from onlinesrl.core.updates import Cda2
-from onlinesrl.mln.ground.plan import compile_program
+from onlinesrl.mln.ground.compile import compile_program
 from onlinesrl.mln.lang.mln import parse
 from onlinesrl.psl.engines.admm import Admm
 from onlinesrl.psl.lang import psl

@@ -71,7 +71,7 @@ class MarkovLogic:
         facts: Background,
     ) -> OnlineLearner:
         """Return a learner; ConfigError where there may be fewer weights than the rules take."""
-        from onlinesrl.mln.ground.plan import compile_program
+        from onlinesrl.mln.ground.compile import compile_program
         from onlinesrl.mln.learner import OnlineLearner
 
         plan = compile_program(program, config.query)
@@ -99,8 +99,8 @@ class MarkovLogic:
         self, name: str, header: Mapping[str, Any], arrays: Mapping[str, Any]
     ) -> Iterator[Row]:
         """Yield the weights in a checkpoint."""
-        from onlinesrl.mln.ground.encode import Layout
-        from onlinesrl.mln.ground.plan import compile_program
+        from onlinesrl.mln.ground.compile import compile_program
+        from onlinesrl.mln.ground.layout import Layout
         from onlinesrl.mln.lang import mln
         from onlinesrl.mln.lang.weights import written
         from onlinesrl.mln.weights import WeightTable

@@ -27,15 +27,16 @@ from onlinesrl.core.update import Update
 from onlinesrl.logic.ast import Program
 from onlinesrl.mln.ground.advice import largest
 from onlinesrl.mln.ground.domains import undeclared
-from onlinesrl.mln.ground.encode import Layout
 from onlinesrl.mln.ground.grounder import Grounder
+from onlinesrl.mln.ground.layout import Layout
 from onlinesrl.mln.ground.pack import NO_NEWS, News, World
 from onlinesrl.mln.ground.plan import Plan
+from onlinesrl.mln.inference import Inference, check_audits
 from onlinesrl.mln.kernels import outcome
 from onlinesrl.mln.lang import weights as weight_files
 from onlinesrl.mln.outcomes import Taken, Teller
 from onlinesrl.mln.weights import WeightTable
-from onlinesrl.mln.worlds import Inference, Worlds, check_audits
+from onlinesrl.mln.worlds import Worlds
 
 
 class OnlineLearner:

@@ -25,12 +25,12 @@ from onlinesrl.logic.ast import Program
 from onlinesrl.logic.database import load_db
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.logic.text import spell_atom
+from onlinesrl.mln.ground.compile import compile_program
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
-from onlinesrl.mln.ground.encode import Layout
 from onlinesrl.mln.ground.grounder import Grounder, Limits
+from onlinesrl.mln.ground.layout import Layout
 from onlinesrl.mln.ground.model import ClauseModel
 from onlinesrl.mln.ground.pack import LimitKeys
-from onlinesrl.mln.ground.plan import compile_program
 from onlinesrl.mln.kernels.network import FALSE, TRUE
 from onlinesrl.mln.lang import mln
 from onlinesrl.mln.lang.given import check_numbers, with_weights

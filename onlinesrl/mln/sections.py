@@ -14,7 +14,7 @@ from onlinesrl.core.values import Count, Natural
 if TYPE_CHECKING:
     from onlinesrl.mln.engines.engine import MapEngine
     from onlinesrl.mln.engines.ilp import Ilp
-    from onlinesrl.mln.worlds import Inference
+    from onlinesrl.mln.inference import Inference
 
 
 class EngineSection(Section, ABC):
@@ -64,7 +64,7 @@ class EngineSection(Section, ABC):
         from onlinesrl.mln.engines.mpe import Mpe
         from onlinesrl.mln.engines.walksat import WalkSat
         from onlinesrl.mln.ground.grounder import Limits
-        from onlinesrl.mln.worlds import Inference
+        from onlinesrl.mln.inference import Inference
 
         presolve = self.presolve == "exact"
         return Inference(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,12 @@ from onlinesrl.core.kernels.averaged import HUGE
 from onlinesrl.core.kernels.jit import ready
 from onlinesrl.core.update import Update
 from onlinesrl.core.updates import Cda2
-from onlinesrl.mln.ground.encode import Layout, block_layout
+from onlinesrl.mln.entry import Entry
+from onlinesrl.mln.ground.encode import block_layout
+from onlinesrl.mln.ground.layout import Layout
 from onlinesrl.mln.ground.pack import Domain
 from onlinesrl.mln.kernels import weights as k
 from onlinesrl.mln.kernels.network import ROWS, Network
-from onlinesrl.mln.lang.normal import Clause
 
 KEPT_SHARE = 0.9
 STANDARD = Cda2()
@@ -34,27 +35,6 @@ T, S, NORM = 0, 1, 2
 
 Then come three sums over the updates: alpha (rho - <base, Delta>), the regularised loss and the loss.
 """
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One weight by name: clause, constants of its template, value, updates it took part in."""
-
-    clause: Clause
-    key: tuple[str, ...]
-    weight: float
-    uses: int
-
-    @property
-    def text(self) -> str:
-        """The text of the clause."""
-        return self.clause.text
-
-    @property
-    def instance(self) -> str:
-        """The constants with the names of their variables."""
-        names = zip(self.clause.template, self.key, strict=True)
-        return ", ".join(f"{name} = {constant}" for name, constant in names)
 
 
 class WeightTable:

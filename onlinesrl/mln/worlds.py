@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats, Ints
-from onlinesrl.core.errors import Infeasible, OnlinesrlError, Unsolved
+from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.example import ValuedAtom
 from onlinesrl.core.interrupt import leavable
 from onlinesrl.core.kernels.jit import ready
 from onlinesrl.core.slowest import Slowest
-from onlinesrl.mln.engines.engine import MapEngine, MarginalEngine, RankingEngine, Solution
+from onlinesrl.mln.engines.engine import MarginalEngine, Solution
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
-from onlinesrl.mln.ground.grounder import LIMITS, ROOM, Grounder, Limits
+from onlinesrl.mln.ground.grounder import ROOM, Grounder
 from onlinesrl.mln.ground.model import ClauseModel, State
+from onlinesrl.mln.inference import Inference
 from onlinesrl.mln.kernels import elimination, narrow, network, outcome, plans
 from onlinesrl.mln.kernels.plans import INFEASIBLE, OK
 from onlinesrl.mln.kernels.structure import structure_memory
@@ -26,7 +27,6 @@ from onlinesrl.mln.kernels.weights import gap
 from onlinesrl.mln.outcomes import ELIMINATION, ILP, OVERFLOW, ROUTES, UNSOLVED, Taken
 from onlinesrl.mln.weights import WeightTable
 
-AUDIT_TOLERANCE = 1e-6
 GROWING = {
     *ROOM,
     narrow.GROW_WEIGHTS,
@@ -34,38 +34,6 @@ GROWING = {
     narrow.GROW_OUTPUT,
     narrow.GROW_CLAUSES,
 }
-
-
-class AuditError(OnlinesrlError):
-    """Two exact engines disagree on the value of an example: a defect, never to be passed over."""
-
-
-@dataclass(frozen=True)
-class Inference:
-    """How MPE problems are solved and how large they may be.
-
-    ``whole`` is the engine for problems given to it whole (``presolve: none``, audits), ``exact`` the
-    one for worlds that elimination finds too wide. Where a search of these ends at its limit without
-    proof, the example is bad; or, with ``fallback``, it is predicted with the best state found, by this
-    engine where there was none, and learned from only if its rival is proven.
-    With ``marginals`` worlds are predicted by their atoms' probabilities; rivals are found as ever. Where
-    answers need not be ``proven``, those of ``exact``, any engine then, are taken as they are: the bound
-    on the regret is none.
-    """
-
-    whole: RankingEngine
-    exact: MapEngine
-    fallback: MapEngine | None = None
-    marginals: MarginalEngine | None = None
-    proven: bool = True
-    presolve: bool = True
-    audit_every: int = 0
-    limits: Limits = LIMITS
-
-    @property
-    def eliminates(self) -> bool:
-        """Whether narrow worlds are solved by elimination."""
-        return self.presolve and self.marginals is None
 
 
 class Worlds:
@@ -385,18 +353,6 @@ class Worlds:
 
 
 _NUMBER = {name: number for number, name in ROUTES.items()}
-
-
-def check_audits(taken: Taken) -> None:
-    """Compare the values that the worlds got with those of the ILP. Raises AuditError."""
-    out = taken.out
-    for w, value in taken.audits.items():
-        found = float(out.score[w]) if out.status[w] == OK else -math.inf
-        if not math.isclose(found, value, rel_tol=AUDIT_TOLERANCE, abs_tol=AUDIT_TOLERANCE):
-            raise AuditError(
-                f"audit of example {taken.worlds[w].example.id}: {ROUTES[int(out.route[w])]} "
-                f"gives {found!r}, the whole ILP {value!r}"
-            )
 
 
 def _values(model: ClauseModel, probability: Floats) -> State:

@@ -7,7 +7,7 @@ import pytest
 
 from onlinesrl.core.background import Background
 from onlinesrl.core.example import Example, GroundAtom
-from onlinesrl.mln.ground.plan import compile_program
+from onlinesrl.mln.ground.compile import compile_program
 from onlinesrl.mln.lang.mln import parse
 from tests.benchmarks.measure import show
 from tests.learn.learners import online

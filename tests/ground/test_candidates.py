@@ -6,8 +6,8 @@ import pytest
 from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.mln.ground.advice import largest
 from onlinesrl.mln.ground.candidates import candidates
+from onlinesrl.mln.ground.compile import compile_program
 from onlinesrl.mln.ground.grounder import LIMITS, Limits
-from onlinesrl.mln.ground.plan import compile_program
 from onlinesrl.mln.lang.mln import parse
 from onlinesrl.mln.learner import OnlineLearner
 from tests.learn.learners import exact, online

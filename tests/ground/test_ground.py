@@ -16,13 +16,13 @@ from onlinesrl.core.updates import Cda2
 from onlinesrl.mln.engines.brute import MAX_ATOMS, Brute
 from onlinesrl.mln.engines.ilp import Ilp
 from onlinesrl.mln.engines.mpe import Mpe
+from onlinesrl.mln.ground.compile import compile_program
 from onlinesrl.mln.ground.convert import clause_model
 from onlinesrl.mln.ground.model import validate
-from onlinesrl.mln.ground.plan import compile_program
+from onlinesrl.mln.inference import Inference
 from onlinesrl.mln.kernels import plans
 from onlinesrl.mln.kernels.network import ROWS
 from onlinesrl.mln.learner import OnlineLearner
-from onlinesrl.mln.worlds import Inference
 from tests.ground.naive import Soft, World, holds, model, tautology
 from tests.ground.programs import Case, cases
 from tests.ground.soak import soaked

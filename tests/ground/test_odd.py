@@ -8,12 +8,12 @@ from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.core.learner import Outcome
 from onlinesrl.core.updates import Cda2
 from onlinesrl.mln.engines.brute import Brute
+from onlinesrl.mln.ground.compile import compile_program
 from onlinesrl.mln.ground.grounder import Limits
-from onlinesrl.mln.ground.plan import compile_program
+from onlinesrl.mln.inference import Inference
 from onlinesrl.mln.kernels import structure
 from onlinesrl.mln.lang.mln import parse
 from onlinesrl.mln.learner import OnlineLearner
-from onlinesrl.mln.worlds import Inference
 from tests.learn.learners import exact, online
 
 

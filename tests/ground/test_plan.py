@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from onlinesrl.core.errors import OnlinesrlError
-from onlinesrl.mln.ground.plan import Plan, compile_program
+from onlinesrl.mln.ground.compile import compile_program
+from onlinesrl.mln.ground.plan import Plan
 from onlinesrl.mln.lang.mln import parse
 
 PROGRAMS = sorted((Path(__file__).parents[1] / "programs").glob("*.mln"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from onlinesrl.core.example import Example, ValuedAtom, arguments
 from onlinesrl.core.learner import Outcome
 from onlinesrl.core.updates import Cda2
-from onlinesrl.mln.ground.plan import compile_program
+from onlinesrl.mln.ground.compile import compile_program
 from onlinesrl.mln.kernels import plans
 from onlinesrl.mln.lang import mln
 from onlinesrl.mln.learner import OnlineLearner

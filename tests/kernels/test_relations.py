@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.core.example import Example
-from onlinesrl.mln.ground.encode import Layout
+from onlinesrl.mln.ground.compile import compile_program
 from onlinesrl.mln.ground.grounder import Grounder
-from onlinesrl.mln.ground.plan import compile_program
+from onlinesrl.mln.ground.layout import Layout
 from onlinesrl.mln.kernels import atoms as numbering
 from onlinesrl.mln.kernels import network, plans, relations
 from onlinesrl.mln.lang.mln import parse

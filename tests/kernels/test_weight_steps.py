@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlinesrl.core.kernels import averaged
-from onlinesrl.mln.ground.encode import Layout
-from onlinesrl.mln.ground.plan import compile_program
+from onlinesrl.mln.ground.compile import compile_program
+from onlinesrl.mln.ground.layout import Layout
 from onlinesrl.mln.kernels import network
 from onlinesrl.mln.kernels import weights as k
 from onlinesrl.mln.kernels.network import ATOMS, DEFINED, ROWS

@@ -11,11 +11,12 @@ from onlinesrl.core.updates import UPDATES
 from onlinesrl.mln.engines.brute import Brute
 from onlinesrl.mln.engines.ilp import Ilp
 from onlinesrl.mln.engines.mpe import Mpe
-from onlinesrl.mln.ground.plan import Plan, compile_program
+from onlinesrl.mln.ground.compile import compile_program
+from onlinesrl.mln.ground.plan import Plan
+from onlinesrl.mln.inference import Inference
 from onlinesrl.mln.lang import mln
 from onlinesrl.mln.learner import OnlineLearner
 from onlinesrl.mln.weights import STANDARD, WeightTable
-from onlinesrl.mln.worlds import Inference
 
 MODEL = """\
 field = {"a", "b"}

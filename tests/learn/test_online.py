@@ -20,13 +20,13 @@ from onlinesrl.mln.engines.brute import Brute
 from onlinesrl.mln.engines.engine import Solution
 from onlinesrl.mln.engines.ilp import Ilp
 from onlinesrl.mln.engines.mpe import Mpe
+from onlinesrl.mln.ground.compile import compile_program
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.grounder import Limits
 from onlinesrl.mln.ground.model import ClauseModel, Floats
-from onlinesrl.mln.ground.plan import compile_program
+from onlinesrl.mln.inference import AuditError, Inference
 from onlinesrl.mln.lang import mln
 from onlinesrl.mln.learner import OnlineLearner
-from onlinesrl.mln.worlds import AuditError, Inference
 from tests.kernels.networks import features, ground_weights
 
 LEARNERS = [

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlinesrl.core.updates import UPDATES
-from onlinesrl.mln.ground.encode import Layout
-from onlinesrl.mln.ground.plan import compile_program
+from onlinesrl.mln.ground.compile import compile_program
+from onlinesrl.mln.ground.layout import Layout
 from onlinesrl.mln.lang import mln
 from onlinesrl.mln.weights import WeightTable
 from tests.learn.learners import update_of

@@ -12,9 +12,9 @@ from onlinesrl.core.learner import Item, Outcome, Tally
 from onlinesrl.core.together import Apart, Together
 from onlinesrl.mln.engines.ilp import Ilp
 from onlinesrl.mln.engines.mpe import Mpe
+from onlinesrl.mln.inference import Inference
 from onlinesrl.mln.kernels import plans
 from onlinesrl.mln.learner import OnlineLearner
-from onlinesrl.mln.worlds import Inference
 from onlinesrl.psl import learner as psl_learner
 from onlinesrl.psl.engines.admm import Admm
 from tests.learn import learners, trust

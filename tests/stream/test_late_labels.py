@@ -19,7 +19,7 @@ from onlinesrl.core.metrics import f1
 from onlinesrl.core.updates import Cda2
 from onlinesrl.mln.engines.brute import Brute
 from onlinesrl.mln.engines.mpe import Mpe
-from onlinesrl.mln.worlds import Inference
+from onlinesrl.mln.inference import Inference
 from onlinesrl.stream import checkpoint
 from onlinesrl.stream.labels import Labels, Waiting
 from tests.learn.learners import examples, new_learner, online, state

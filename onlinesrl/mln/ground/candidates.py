@@ -15,18 +15,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from onlinesrl.logic.ast import Atom, Constant, Leaf, Variable
-from onlinesrl.mln.ground.plan import (
-    Absent,
-    Check,
-    ClausePlan,
-    Compare,
-    Plan,
-    Scan,
-    Step,
-    arrange,
-    leaves,
-    number_checks,
-)
+from onlinesrl.mln.ground.compile import arrange, number_checks
+from onlinesrl.mln.ground.plan import Absent, Check, ClausePlan, Compare, Plan, Scan, Step, leaves
 from onlinesrl.mln.lang.normal import Literal
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
 from onlinesrl.core.arrays import Bytes, Ints, Ints32
 from onlinesrl.logic.ast import Constant, Leaf, Variable
 from onlinesrl.logic.text import WHOLE
-from onlinesrl.mln.ground.candidates import Candidates, candidates, joins_found
+from onlinesrl.mln.ground.candidates import Candidates, joins_found
+from onlinesrl.mln.ground.layout import Layout
 from onlinesrl.mln.ground.plan import (
     Absent,
     ClausePlan,
@@ -19,7 +19,6 @@ from onlinesrl.mln.ground.plan import (
     Compute,
     Domain,
     Order,
-    Plan,
     Scan,
     Step,
     block,
@@ -27,71 +26,6 @@ from onlinesrl.mln.ground.plan import (
 )
 from onlinesrl.mln.kernels import plans as k
 from onlinesrl.mln.lang.normal import Literal
-
-
-class Layout:
-    """Numbers for a plan's predicates, relation slots, types and declared constants.
-
-    Slots: the evidence of every predicate in declaration order, then its atoms that are mentioned as
-    false and only add constants, then four a query predicate: its listed open atoms, those false by
-    evidence, those that are true and those that its truth says are false. ``open`` has, for each
-    predicate, the arguments of open types, which have the constants that the stream has shown.
-    ``candidates`` say how the open atoms are found where hard rules leave some only.
-    """
-
-    def __init__(self, plan: Plan):
-        self.plan = plan
-        program = plan.program
-        self.types = list(dict.fromkeys(t for p in program.predicates.values() for t in p.types))
-        self.type_number = {name: n for n, name in enumerate(self.types)}
-        self.constants = {t: tuple(program.types.get(t, ())) for t in self.types}
-        self.constant_number = {
-            t: {c: n for n, c in enumerate(names)} for t, names in self.constants.items()
-        }
-        self.evidence = {name: n for n, name in enumerate(program.predicates)}
-        self.mentioned = {name: len(self.evidence) + n for name, n in self.evidence.items()}
-        first = 2 * len(self.evidence)
-        self.listed = {name: first + 4 * n for n, name in enumerate(plan.query)}
-        self.false = {name: first + 4 * n + 1 for n, name in enumerate(plan.query)}
-        self.truth = {name: first + 4 * n + 2 for n, name in enumerate(plan.query)}
-        self.denied = {name: first + 4 * n + 3 for n, name in enumerate(plan.query)}
-        self.slots = first + 4 * len(plan.query)
-        opened = program.open & plan.local
-        self.candidates = candidates(plan)
-        self.open = {
-            name: [(j, t) for j, t in enumerate(p.types) if t in opened]
-            for name, p in program.predicates.items()
-            if not opened.isdisjoint(p.types)
-        }
-
-    @cached_property
-    def encoded(self) -> tuple[k.Plans, int]:
-        """The encoded plans and the number of weights that they reserve."""
-        return _encoded(self)
-
-    @property
-    def plans(self) -> k.Plans:
-        """The encoded plans."""
-        return self.encoded[0]
-
-    @property
-    def reserved(self) -> int:
-        """The number of weights that the plans reserve."""
-        return self.encoded[1]
-
-    def arguments(self, name: str) -> tuple[str, ...]:
-        """Return the argument types of a predicate."""
-        return self.plan.program.predicates[name].types
-
-    def slot_predicates(self) -> list[str]:
-        """Return the predicate of every slot."""
-        return [*self.evidence] * 2 + [name for name in self.plan.query for _ in range(4)]
-
-    def radix_order(self, name: str) -> list[int]:
-        """Return argument positions with the grouped ones last."""
-        group = self.plan.groups.get(name)
-        order = list(range(len(self.arguments(name))))
-        return sorted(order, key=lambda k: group is not None and k in group.arguments)
 
 
 @dataclass
@@ -237,7 +171,7 @@ def block_layout(layout: Layout, plan: ClausePlan) -> tuple[list[int], int]:
     return strides[::-1], size
 
 
-def _encoded(layout: Layout) -> tuple[k.Plans, int]:
+def encoded(layout: Layout) -> tuple[k.Plans, int]:
     """Return the encoded plans and the number of weights that they reserve.
 
     A clause reserves a block for its own weight or those of its declared template constants, and with

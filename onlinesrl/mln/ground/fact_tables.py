@@ -10,7 +10,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Ints, Ints32
 from onlinesrl.core.example import Constant
-from onlinesrl.mln.ground.encode import Layout
+from onlinesrl.mln.ground.layout import Layout
 from onlinesrl.mln.kernels.background import Facts, Own
 from onlinesrl.mln.kernels.plans import Plans
 

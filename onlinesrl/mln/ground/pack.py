@@ -17,8 +17,9 @@ from onlinesrl.core.arrays import Ints, Ints32
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Atoms, Constant, Example, ValuedAtom, arguments, show_ground_atom
-from onlinesrl.mln.ground.encode import Layout, number_of
+from onlinesrl.mln.ground.encode import number_of
 from onlinesrl.mln.ground.fact_tables import FactTables, NamesBeside
+from onlinesrl.mln.ground.layout import Layout
 from onlinesrl.mln.kernels.background import localise_beside
 from onlinesrl.mln.kernels.localise import localise
 from onlinesrl.mln.kernels.plans import NO_NUMBER, Batch
@@ -538,32 +539,3 @@ def _check_consistent(
         atom = show_ground_atom(name, min(both))
         reason = f"contradiction in {where}: {atom} is both true and false"
         raise ExampleError(reason, "contradiction")
-
-
-class AtomNames:
-    """Turns the number of a grounding back into constants."""
-
-    def __init__(self, layout: Layout, name: str):
-        self.name = name
-        order = layout.radix_order(name)
-        self.kinds = [layout.type_number[layout.arguments(name)[j]] for j in order]
-        self.place = [order.index(j) for j in range(len(order))]
-        self.sorted = order == sorted(order)
-
-    def constants(
-        self, keys: Sequence[int], names: Sequence[Sequence[Constant]]
-    ) -> list[list[Constant]]:
-        """Return the argument lists of groundings; ``names`` are those of ``kinds`` in their world."""
-        if len(names) == 2 and self.sorted:
-            first, last = names
-            n = len(last)
-            return [[first[key // n], last[key % n]] for key in keys]
-        return [self._one(key, names) for key in keys]
-
-    def _one(self, key: int, names: Sequence[Sequence[Constant]]) -> list[Constant]:
-        constants: list[Constant] = []
-        for column in reversed(names):
-            constants.append(column[key % len(column)])
-            key //= len(column)
-        constants.reverse()
-        return [constants[place] for place in self.place]

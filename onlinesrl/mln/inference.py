@@ -1,0 +1,58 @@
+"""How the worlds of Markov logic are predicted, and audits of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from onlinesrl.core.errors import OnlinesrlError
+from onlinesrl.mln.engines.engine import MapEngine, MarginalEngine, RankingEngine
+from onlinesrl.mln.ground.grounder import LIMITS, Limits
+from onlinesrl.mln.kernels.plans import OK
+from onlinesrl.mln.outcomes import ROUTES, Taken
+
+AUDIT_TOLERANCE = 1e-6
+
+
+class AuditError(OnlinesrlError):
+    """Two exact engines disagree on the value of an example: a defect, never to be passed over."""
+
+
+@dataclass(frozen=True)
+class Inference:
+    """How MPE problems are solved and how large they may be.
+
+    ``whole`` is the engine for problems given to it whole (``presolve: none``, audits), ``exact`` the
+    one for worlds that elimination finds too wide. Where a search of these ends at its limit without
+    proof, the example is bad; or, with ``fallback``, it is predicted with the best state found, by this
+    engine where there was none, and learned from only if its rival is proven.
+    With ``marginals`` worlds are predicted by their atoms' probabilities; rivals are found as ever. Where
+    answers need not be ``proven``, those of ``exact``, any engine then, are taken as they are: the bound
+    on the regret is none.
+    """
+
+    whole: RankingEngine
+    exact: MapEngine
+    fallback: MapEngine | None = None
+    marginals: MarginalEngine | None = None
+    proven: bool = True
+    presolve: bool = True
+    audit_every: int = 0
+    limits: Limits = LIMITS
+
+    @property
+    def eliminates(self) -> bool:
+        """Whether narrow worlds are solved by elimination."""
+        return self.presolve and self.marginals is None
+
+
+def check_audits(taken: Taken) -> None:
+    """Compare the values that the worlds got with those of the ILP. Raises AuditError."""
+    out = taken.out
+    for w, value in taken.audits.items():
+        found = float(out.score[w]) if out.status[w] == OK else -math.inf
+        if not math.isclose(found, value, rel_tol=AUDIT_TOLERANCE, abs_tol=AUDIT_TOLERANCE):
+            raise AuditError(
+                f"audit of example {taken.worlds[w].example.id}: {ROUTES[int(out.route[w])]} "
+                f"gives {found!r}, the whole ILP {value!r}"
+            )
