@@ -26,10 +26,11 @@ from onlinesrl.core.together import TOO_LARGE, Together
 from onlinesrl.core.update import Update
 from onlinesrl.logic.ast import Program
 from onlinesrl.mln.ground.advice import largest
+from onlinesrl.mln.ground.constants import NO_NEWS, News
 from onlinesrl.mln.ground.domains import undeclared
 from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.ground.layout import Layout
-from onlinesrl.mln.ground.pack import NO_NEWS, News, World
+from onlinesrl.mln.ground.pack import World
 from onlinesrl.mln.ground.plan import Plan
 from onlinesrl.mln.inference import Inference, check_audits
 from onlinesrl.mln.kernels import outcome

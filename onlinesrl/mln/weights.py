@@ -22,9 +22,9 @@ from onlinesrl.core.kernels.jit import ready
 from onlinesrl.core.update import Update
 from onlinesrl.core.updates import Cda2
 from onlinesrl.mln.entry import Entry
+from onlinesrl.mln.ground.constants import Domain
 from onlinesrl.mln.ground.encode import block_layout
 from onlinesrl.mln.ground.layout import Layout
-from onlinesrl.mln.ground.pack import Domain
 from onlinesrl.mln.kernels import weights as k
 from onlinesrl.mln.kernels.network import ROWS, Network
 

@@ -181,9 +181,7 @@ def encoded(layout: Layout) -> tuple[k.Plans, int]:
     encoder = _Encoder(layout)
     step_start = [0]
     literal = _Literals()
-    first_weight, unseen_weight, reserved = [], [], 0
-    template: list[tuple[int, int, int]] = []
-    template_start = [0]
+    templates = _Templates()
     for clause_plan in plan.clauses:
         slots = {name: n for n, name in enumerate(clause_plan.types)}
         for steps in (clause_plan.full, clause_plan.listed):
@@ -191,15 +189,7 @@ def encoded(layout: Layout) -> tuple[k.Plans, int]:
                 encoder.step(step, clause_plan.types, slots)
             step_start.append(len(encoder.code.op))
         literal.add(layout, encoder, clause_plan.query, slots)
-        strides, size = block_layout(layout, clause_plan)
-        for name, stride in zip(clause_plan.clause.template, strides, strict=True):
-            kind = layout.type_number[clause_plan.types[name]]
-            template.append((slots[name], kind, stride))
-        template_start.append(len(template))
-        unseen = size if clause_plan.clause.template and 0 not in strides else 0
-        first_weight.append(reserved)
-        unseen_weight.append(reserved + unseen)
-        reserved += 0 if clause_plan.clause.hard else size + unseen
+        templates.add(layout, clause_plan, slots)
     literal_start = literal.start.copy()
     exists = _existentials(layout, encoder, literal)
     found_query, found_again, found_part, part_exists, part_start = _candidates(layout, encoder)
@@ -221,16 +211,43 @@ def encoded(layout: Layout) -> tuple[k.Plans, int]:
             found_part,
             part_exists,
             part_start,
-            np.asarray(first_weight, np.int64),
-            np.asarray(unseen_weight, np.int64),
-            _ints(template_start),
-            _ints([t[0] for t in template]),
-            _ints([t[1] for t in template]),
-            _ints([t[2] for t in template]),
+            *templates.weights(),
+            *templates.columns(),
             _ints([len(layout.constants[t]) for t in layout.types]),
         ),
-        reserved,
+        templates.reserved,
     )
+
+
+class _Templates:
+    """The weights that clauses reserve, and the template variables that these hang on."""
+
+    def __init__(self) -> None:
+        self.first: list[int] = []
+        self.unseen: list[int] = []
+        self.reserved = 0
+        self.variables: list[tuple[int, int, int]] = []
+        self.start = [0]
+
+    def add(self, layout: Layout, plan: ClausePlan, slots: Mapping[str, int]) -> None:
+        strides, size = block_layout(layout, plan)
+        for name, stride in zip(plan.clause.template, strides, strict=True):
+            kind = layout.type_number[plan.types[name]]
+            self.variables.append((slots[name], kind, stride))
+        self.start.append(len(self.variables))
+        unseen = size if plan.clause.template and 0 not in strides else 0
+        self.first.append(self.reserved)
+        self.unseen.append(self.reserved + unseen)
+        self.reserved += 0 if plan.clause.hard else size + unseen
+
+    def weights(self) -> tuple[Ints, Ints]:
+        return np.asarray(self.first, np.int64), np.asarray(self.unseen, np.int64)
+
+    def columns(self) -> tuple[Ints32, Ints32, Ints32, Ints32]:
+        variables, kinds, strides = (
+            zip(*self.variables, strict=True) if self.variables else ((),) * 3
+        )
+        return _ints(self.start), _ints(variables), _ints(kinds), _ints(strides)
 
 
 class _Literals:

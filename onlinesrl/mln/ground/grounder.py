@@ -12,9 +12,10 @@ from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Constant, Example
 from onlinesrl.core.kernels.jit import ready
+from onlinesrl.mln.ground.constants import Domain
 from onlinesrl.mln.ground.layout import Layout
 from onlinesrl.mln.ground.names import AtomNames
-from onlinesrl.mln.ground.pack import KEYS, Domain, LimitKeys, Packer
+from onlinesrl.mln.ground.pack import KEYS, LimitKeys, Packer
 from onlinesrl.mln.ground.reasons import KINDS, Reasons
 from onlinesrl.mln.kernels import candidates, network, plans, truth
 

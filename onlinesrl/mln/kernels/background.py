@@ -13,7 +13,6 @@ from typing import Any
 from onlinesrl.core.arrays import Bytes, Ints, Ints32
 from onlinesrl.core.kernels.frames import Frame
 from onlinesrl.core.kernels.jit import kernel, kernel_of
-from onlinesrl.mln.kernels.network import sort
 
 
 class Facts(Frame):
@@ -133,107 +132,6 @@ def match_fact(
         if fits:
             return i + 1
     return -1
-
-
-@kernel
-def localise_beside(
-    own: Own,
-    data: Ints32,
-    start: Ints,
-    count: Ints,
-    labelled: Bytes,
-    domain: Ints32,
-    member_start: Ints,
-    member: Ints32,
-    stream: Ints32,
-    kind: int,
-    at: int,
-    early_at: int,
-    streamed: bool,
-    learning: bool,
-    shared: int,
-    shared_place: Ints32,
-    introduced: Ints32,
-    arriving: Ints,
-    packed: Ints32,
-    seen: Ints,
-    slot_start: Ints32,
-    slot_type: Ints32,
-    slot_true: Bytes,
-    worlds_before: int,
-    stamp: Ints,
-    place: Ints32,
-    stream_id: Ints32,
-    next_id: int,
-    fresh: Ints32,
-) -> tuple[int, int, int]:
-    """Renumber as ``ground.localise`` the constants of a type that facts have constants of.
-
-    ``shared`` counts the constants that all worlds have beside those of facts. Of these, ``introduced``
-    has the columns where they first appear, ``arriving`` [column] how many do there, and ``packed`` their
-    packed numbers. ``seen`` [column] is scratch: how many of these are early. Returns where the members
-    and the early ones end and the stream's next number.
-    """
-    first_id = next_id
-    for w in range(len(labelled)):
-        mark, n = worlds_before + w + 1, shared
-        member_start[w, kind], own.early_start[w, kind] = at, early_at
-        seen[:] = 0
-        for slot in range(count.shape[1]):
-            arity = slot_start[slot + 1] - slot_start[slot]
-            stop = start[w, slot] + arity * count[w, slot]
-            for column in range(slot_start[slot], slot_start[slot + 1]):
-                if slot_true[slot] or slot_type[column] != kind:
-                    continue
-                n += arriving[column] - seen[column]
-                for i in range(start[w, slot] + column - slot_start[slot], stop, arity):
-                    c = data[i]
-                    known = shared_place[c] if c < len(shared_place) else -1
-                    if stamp[c] == mark or 0 <= known < shared:
-                        continue
-                    if known >= 0 and introduced[known - shared] <= column:
-                        continue
-                    stamp[c], place[c] = mark, n
-                    member[at], own.number[at], own.shared[at] = c, n, known
-                    if known >= 0:
-                        seen[introduced[known - shared]] += 1
-                        own.early[early_at] = known
-                        early_at += 1
-                    stream[at] = stream_id[c]
-                    if streamed and stream_id[c] < 0:
-                        stream[at] = -2 - c
-                        if learning and labelled[w]:
-                            stream[at] = next_id
-                            stream_id[c] = next_id
-                            fresh[next_id - first_id] = c
-                            next_id += 1
-                    at += 1
-                    n += 1
-        domain[w, kind] = n
-        own.count[w, kind] = at - member_start[w, kind]
-        first = own.early_start[w, kind]
-        own.early_count[w, kind] = early_at - first
-        sort(own.early, first, early_at)
-        for e in range(first, early_at):
-            own.early_number[e] = place[packed[own.early[e] - shared]]
-        for slot in range(count.shape[1]):
-            arity = slot_start[slot + 1] - slot_start[slot]
-            stop = start[w, slot] + arity * count[w, slot]
-            for column in range(slot_start[slot], slot_start[slot + 1]):
-                if slot_type[column] != kind:
-                    continue
-                for i in range(start[w, slot] + column - slot_start[slot], stop, arity):
-                    c = data[i]
-                    known = shared_place[c] if c < len(shared_place) else -1
-                    if 0 <= known < shared:
-                        data[i] = known
-                    elif stamp[c] == mark:
-                        data[i] = place[c]
-                    elif known >= 0:
-                        data[i] = number_beside(own, member_start, w, kind, known)
-                    else:
-                        data[i] = -2 - c
-    return at, early_at, next_id
 
 
 @kernel

@@ -14,29 +14,17 @@ from onlinesrl.core.arrays import Bytes, Floats, Ints32
 from onlinesrl.core.kernels.frames import Frame
 from onlinesrl.core.kernels.jit import kernel
 from onlinesrl.mln.kernels.clauses import Clauses, Generator, below, copy, uniform
-from onlinesrl.mln.kernels.completion import Trail, clear, fix_literal, propagate, units
-from onlinesrl.mln.kernels.network import OPEN, TRUE
+from onlinesrl.mln.kernels.completion import Trail
+from onlinesrl.mln.kernels.network import OPEN
+from onlinesrl.mln.kernels.samplesat import solution
 from onlinesrl.mln.kernels.walksat import (
-    HARD,
     NONE,
-    OFF,
-    ON,
-    SOFT,
     Search,
-    apply,
-    choose,
     count,
     flip,
     gain,
-    move_gain,
-    pick_broken,
     true_atom,
 )
-
-REQUIRED = 1000.0
-"""A sliced clause's weight: exp(-1000) is 0 in a float, so that no draw ever breaks it."""
-TEMPERATURE, NOISE, ANY_STEP = 0.5 * REQUIRED, 0.5, 1 << 62
-"""SampleSAT's: of its annealing moves, and of its WalkSAT moves."""
 
 
 @kernel
@@ -234,118 +222,6 @@ def gibbs(
 
 
 @kernel
-def _slice(cl: Clauses, s: Search, t: Trail, rng: Generator) -> None:
-    """Draw the clauses that must stay as they are; the others have 0 in ``s.weight``.
-
-    A clause of weight w > 0 that is true stays so with probability 1 - exp(-w), REQUIRED; one of w < 0
-    that is false stays false with probability 1 - exp(w), -REQUIRED: its literals are fixed.
-    """
-    clear(t)
-    for c in range(len(cl.weight)):
-        w = cl.weight[c]
-        s.weight[c] = 0.0
-        if w > 0 and s.n_true[c] > 0:
-            if c < cl.hard or uniform(rng) >= math.exp(-w):
-                s.weight[c] = REQUIRED
-        elif w < 0 and s.n_true[c] == 0 and uniform(rng) >= math.exp(w):
-            s.weight[c] = -REQUIRED
-            for p in range(cl.start[c], cl.start[c + 1]):
-                fix_literal(t, cl.literal[p] ^ 1)
-
-
-@kernel
-def _tied(cl: Clauses, s: Search, t: Trail, v: int) -> int:
-    """Say how free propagation left a variable: 0 fixed, 1 free of every clause, 2 neither."""
-    open_ = False
-    for atom in range(cl.var_start[v], cl.var_start[v + 1]):
-        open_ = open_ or t.fixed[atom] == OPEN
-    if not open_:
-        return 0
-    for literal in range(2 * cl.var_start[v], 2 * cl.var_start[v + 1]):
-        for p in range(cl.occ_start[literal], cl.occ_start[literal + 1]):
-            c = cl.occ[p]
-            if s.weight[c] > 0 and t.n_true[c] == 0 and t.fixed[literal >> 1] == OPEN:
-                return 2
-    return 1
-
-
-@kernel
-def _any_value(cl: Clauses, t: Trail, s: Search, v: int, rng: Generator) -> None:
-    """Give a variable that is not fixed a random one of the values that are left to it."""
-    values = 0 if cl.exactly[v] else 1
-    for atom in range(cl.var_start[v], cl.var_start[v + 1]):
-        values += t.fixed[atom] == OPEN
-    chosen = below(rng, values) - (0 if cl.exactly[v] else 1)
-    for atom in range(cl.var_start[v], cl.var_start[v + 1]):
-        s.state[atom] = 0
-        if t.fixed[atom] == OPEN:
-            s.state[atom] = chosen == 0
-            chosen -= 1
-
-
-@kernel
-def _place(cl: Clauses, s: Search, t: Trail, jumps: bool, tied: Ints32, rng: Generator) -> int:
-    """Set what propagation fixed, and draw what it left free of every clause.
-
-    Defined atoms are left to ``count``. Returns how many variables are neither, listed in ``tied``;
-    they get any value if ``jumps``.
-    """
-    n_tied = 0
-    for v in range(cl.drawn):
-        freedom = _tied(cl, s, t, v)
-        if freedom == 2:
-            tied[n_tied] = v
-            n_tied += 1
-        if freedom == 1 or (freedom == 2 and jumps):
-            _any_value(cl, t, s, v, rng)
-        elif freedom == 0:
-            for atom in range(cl.var_start[v], cl.var_start[v + 1]):
-                s.state[atom] = t.fixed[atom] == TRUE
-    return n_tied
-
-
-@kernel
-def _anneal(cl: Clauses, s: Search, v: int, temperature: float, rng: Generator) -> None:
-    """Give a variable a random other value, or with the probability of Metropolis."""
-    off = true_atom(cl, s, v)
-    first = cl.var_start[v]
-    on = first + below(rng, cl.var_start[v + 1] - first + 1) - 1
-    on = on if on >= first else NONE
-    if on == off or (on == NONE and cl.exactly[v]):
-        return
-    if (on >= 0 and s.fixed[on] != OPEN) or (off >= 0 and s.fixed[off] != OPEN):
-        return
-    gained = move_gain(cl, s, off, on)
-    if gained >= 0 or uniform(rng) < math.exp(gained / temperature):
-        apply(cl, s, off, on)
-
-
-@kernel
-def _sample_sat(
-    cl: Clauses,
-    s: Search,
-    tied: Ints32,
-    n_tied: int,
-    flips: int,
-    rng: Generator,
-) -> bool:
-    """Satisfy the sliced clauses by WalkSAT and annealing moves at even odds.
-
-    Wei, Erenrich & Selman (2004). False: not within so many moves.
-    """
-    for _ in range(flips):
-        if s.size[HARD] + s.size[SOFT] == 0 or s.stop[0]:
-            return True
-        if uniform(rng) < 0.5:
-            _anneal(cl, s, tied[below(rng, n_tied)], TEMPERATURE, rng)
-        else:
-            c = pick_broken(cl, s, rng)
-            if choose(cl, s, c, NOISE, np.inf, ANY_STEP, rng) > -np.inf:
-                apply(cl, s, s.move[OFF], s.move[ON])
-    return s.size[HARD] + s.size[SOFT] == 0
-
-
-@kernel
 def mcsat(
     cl: Clauses,
     s: Search,
@@ -376,18 +252,8 @@ def mcsat(
     copy(cl.weight, s.weight)
     count(cl, s)
     for _ in range(samples):
-        _slice(cl, s, t, rng)
-        units(cl, t, s.weight)
-        propagate(cl, t, s.weight)
-        copy(s.state, kept)
-        jumps = uniform(rng) < jump
-        n_tied = _place(cl, s, t, jumps, tied, rng)
-        copy(t.fixed, s.fixed)
-        count(cl, s)
-        if not _sample_sat(cl, s, tied, n_tied, flips, rng):
-            failures += 1
-            copy(kept, s.state)
-            count(cl, s)
+        n_tied, found = solution(cl, s, t, flips, jump, rng, kept, tied)
+        failures += not found
         for _ in range(sweeps):
             if s.stop[0]:
                 return failures

@@ -104,6 +104,24 @@ def _spread(
 
 
 @kernel
+def _distribute(net: Network, st: Structure, weight: Floats, unary: Floats, table: Floats) -> None:
+    """Take the derivative of log Z backward through the elimination."""
+    for place in range(net.size[VARIABLES] - 1, -1, -1):
+        if st.stop[0]:
+            return
+        v = st.order[place]
+        for _ in range(_first_cell(net, st, v)):
+            received = _received(net, st, v, unary, table)
+            if received > 0:
+                message = _log_sum(net, st, v, weight)
+                for x in range(values(net, v)):
+                    st.value[v] = x
+                    s = local_score(net, st, v, weight)
+                    _spread(net, st, v, received * math.exp(s - message), unary, table)
+            _next_cell(net, st, v)
+
+
+@kernel
 def sum_product(
     net: Network,
     st: Structure,
@@ -136,19 +154,6 @@ def sum_product(
             log_z += message
     unary[:slots] = 0.0
     table[:] = 0.0
-    if log_z == -np.inf:
-        return log_z
-    for place in range(n - 1, -1, -1):
-        if st.stop[0]:
-            return log_z
-        v = st.order[place]
-        for _ in range(_first_cell(net, st, v)):
-            received = _received(net, st, v, unary, table)
-            if received > 0:
-                message = _log_sum(net, st, v, weight)
-                for x in range(values(net, v)):
-                    st.value[v] = x
-                    s = local_score(net, st, v, weight)
-                    _spread(net, st, v, received * math.exp(s - message), unary, table)
-            _next_cell(net, st, v)
+    if log_z > -np.inf:
+        _distribute(net, st, weight, unary, table)
     return log_z
