@@ -7,9 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
-RULES = ("cda1", "cda2", "mira", "subgradient", "perceptron")
-CERTIFIED = ("cda1", "cda2", "subgradient")
+RULES = ("cda1", "cda2", "mira", "subgradient", "perceptron", "adagrad")
+CERTIFIED = ("cda1", "cda2", "subgradient", "adagrad")
 SHRINKING = ("cda2", "subgradient")
+ASCENDING = ("cda1", "cda2", "adagrad")
+CLOSE_CALL = 1e-9
+"""AdaGrad's H grows by an example with a loss, however small: rounding may say whether there is one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,19 +25,35 @@ class Round:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What is known after a round; weights without the base."""
+    """What is known after a round; weights without the base.
+
+    ``metric`` is AdaGrad's H, of other updates ones; ``slope`` the dual's, where the step begins.
+    """
 
     weights: Vector
     average: Vector
     loss: float
     dual: float
     bound: float
+    metric: Vector
+    slope: float = np.inf
+
+    @property
+    def undecided(self) -> bool:
+        """Whether rounding decides if the example has a loss."""
+        return abs(self.slope) <= CLOSE_CALL
 
 
 def textbook(
     seen: Sequence[Round], rule: str, sigma: float, eta: float, base: Vector
 ) -> Iterator[Step]:
-    """Yield the state after each round; weights are regularised around `base`."""
+    """Yield the state after each round; weights are regularised around `base`.
+
+    `eta` is the perceptron's step, and AdaGrad's delta.
+    """
+    if rule == "adagrad":
+        yield from adagrad(seen, sigma, eta, base)
+        return
     w, total, primal = np.zeros(len(base)), np.zeros(len(base)), 0.0
     alphas: list[float] = []
     for t, each in enumerate(seen, start=1):
@@ -53,17 +72,55 @@ def textbook(
         dual = -strength / 2 * float(w @ w) + sum(
             a * (r.rho - float(base @ r.delta)) for a, r in zip(alphas, seen, strict=False)
         )
-        yield Step(w, total / t, hinge, dual, primal - dual)
+        yield Step(w, total / t, hinge, dual, primal - dual, np.ones(len(base)))
+
+
+def adagrad(seen: Sequence[Round], sigma: float, offset: float, base: Vector) -> Iterator[Step]:
+    """AdaGrad-CDA from its definitions: each state is made anew from all multipliers so far.
+
+    H = offset + sqrt(sum of Delta^2 over the rounds with a multiplier), and the multiplier of a round
+    maximises the dual with H as this round makes it.
+    """
+    w, total, losses = np.zeros(len(base)), np.zeros(len(base)), 0.0
+    alphas: list[float] = []
+    margins = [each.rho - float(base @ each.delta) for each in seen]
+    deltas = np.array([each.delta for each in seen]).reshape(len(seen), len(base))
+    for t in range(1, len(seen) + 1):
+        rho, delta = margins[t - 1], deltas[t - 1]
+        hinge = max(0.0, rho - float(w @ delta))
+        losses += hinge
+        alpha, slope = 1.0, np.inf
+        if delta.any():
+            taken = [n for n, a in enumerate(alphas) if a]
+            metric = offset + np.sqrt(np.sum(deltas[[*taken, t - 1]] ** 2, axis=0))
+            pull = np.array(alphas) @ deltas[: t - 1]
+            slope = rho - float(pull / (sigma * metric) @ delta)
+            curvature = float(delta**2 @ (1 / metric)) / sigma
+            alpha = float(np.clip(slope / curvature, 0.0, 1.0))
+        alphas.append(alpha)
+        multiplier = np.array(alphas)
+        metric = offset + np.sqrt(np.sum(deltas[:t][multiplier > 0] ** 2, axis=0))
+        w = multiplier @ deltas[:t] / (sigma * metric)
+        total += w
+        dual = float(multiplier @ margins[:t]) - sigma / 2 * float(metric @ w**2)
+        yield Step(w, total / t, hinge, dual, losses - dual, metric, slope)
 
 
 def length(
-    rule: str, t: int, margin: float, delta: Vector, *, sigma: float, eta: float
+    rule: str,
+    t: int,
+    margin: float,
+    delta: Vector,
+    *,
+    sigma: float,
+    eta: float,
+    metric: Vector | float = 1.0,
 ) -> tuple[float, float]:
     """The step along delta, and the multiplier of the dual."""
-    square, loss = float(delta @ delta), max(0.0, margin)
+    square, loss = float(delta / metric @ delta), max(0.0, margin)
     if square == 0.0:
         return 0.0, 1.0
-    if rule == "cda1":
+    if rule in {"cda1", "adagrad"}:
         step = min(1 / sigma, loss / square)
         return step, sigma * step
     if rule == "cda2":
@@ -74,23 +131,27 @@ def length(
     return (loss / square if rule == "mira" else eta), 0.0
 
 
-def objective(seen: Sequence[Round], rule: str, sigma: float, base: Vector, w: Vector) -> float:
+def objective(  # noqa: PLR0917 - as it is written
+    seen: Sequence[Round], rule: str, sigma: float, base: Vector, w: Vector, metric: Vector
+) -> float:
     """The regularised loss of fixed weights base + w on the rounds' own loss functions."""
     losses = [max(0.0, r.rho - float((base + w) @ r.delta)) for r in seen]
     times = len(seen) if rule in SHRINKING else 1
-    return times * sigma / 2 * float(w @ w) + sum(losses)
+    return times * sigma / 2 * float(metric @ w**2) + sum(losses)
 
 
-def minimiser(seen: Sequence[Round], rule: str, sigma: float, base: Vector) -> Vector:
+def minimiser(
+    seen: Sequence[Round], rule: str, sigma: float, base: Vector, metric: Vector
+) -> Vector:
     """Nearly the best fixed weights: coordinate ascent on the dual, one multiplier a round."""
     strength = sigma * (len(seen) if rule in SHRINKING else 1)
     alphas, w = np.zeros(len(seen)), np.zeros(len(base))
     for _ in range(50):
         for i, each in enumerate(seen):
-            square = float(each.delta @ each.delta)
+            square = float(each.delta / metric @ each.delta)
             if square:
                 slope = each.rho - float((base + w) @ each.delta)
                 alpha = min(1.0, max(0.0, alphas[i] + strength * slope / square))
-                w += (alpha - alphas[i]) / strength * each.delta
+                w += (alpha - alphas[i]) / strength * each.delta / metric
                 alphas[i] = alpha
     return w
