@@ -96,16 +96,20 @@ class Language(Protocol):
         ...
 
 
-_MODULES = {".mln": "onlinesrl.mln.language", ".psl": "onlinesrl.psl.language"}
-"""Where the languages are, by the suffix of their files: one line a language."""
+_MODULES = {
+    ".mln": "onlinesrl.mln.language",
+    ".psl": "onlinesrl.psl.language",
+    ".json": "onlinesrl.psl.language",
+}
+"""The module of each language, by the suffix of its files."""
 
 
 def language_of(suffix: str) -> Language:
-    """Return the language of files with a suffix; of unknown ones Markov logic."""
+    """Return the language of files with a suffix; Markov logic for an unknown one."""
     language: Language = import_module(_MODULES.get(suffix, _MODULES[".mln"])).LANGUAGE
     return language
 
 
 def languages() -> tuple[Language, ...]:
     """Return all languages."""
-    return tuple(map(language_of, _MODULES))
+    return tuple(dict.fromkeys(map(language_of, _MODULES)))
