@@ -435,7 +435,7 @@ def test_nothing_is_compiled_without_saying_so_and_loading_is_not_compiling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tiny.py").write_text(
-        "from onlinesrl.kernels.jit import kernel\n@kernel\ndef f(x):\n    return x + 1\n"
+        "from onlinesrl.core.kernels.jit import kernel\n@kernel\ndef f(x):\n    return x + 1\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     said: list[str] = []

@@ -14,8 +14,8 @@ from conftest import REPO
 SCRIPT = """
 import sys
 import onlinesrl
-from onlinesrl.lang import mln
-from onlinesrl.report import page
+from onlinesrl.mln.lang import mln
+from onlinesrl.run.report import page
 from onlinesrl.cli import main
 
 assert onlinesrl.__file__.startswith(sys.argv[1]), onlinesrl.__file__

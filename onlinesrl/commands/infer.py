@@ -236,7 +236,7 @@ def _infer_mln(  # noqa: PLR0913, PLR0917 - the options of the command
 
 
 def _warn_all(stats: dict[str, Any]) -> None:
-    """Warn, even where nothing else is shown, that an answer is not what was asked for."""
+    """Say, even where nothing else is shown, that an answer is not what was asked for."""
     for message in stats["warnings"]:
         warn(message)
 

@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 from onlinesrl.core.errors import PortError
 from onlinesrl.stream import checkpoint
 from onlinesrl.stream.examples import Item
-from onlinesrl.stream.loop import Run
+from onlinesrl.stream.loop import Loop
 from onlinesrl.stream.stopper import Stopper
 
 HAND_OVER_SECONDS = 1.0
@@ -47,7 +47,7 @@ class Board(Collector):
             registry=self.registry,
             buckets=BUCKETS,
         )
-        self.run: Run | None = None
+        self.loop: Loop | None = None
         self.stopper: Stopper | None = None
         self.figures: dict[str, Any] = {}
         self.figures_at = 0.0
@@ -59,12 +59,12 @@ class Board(Collector):
 
     # what the run says --------------------------------------------------------------------------
 
-    def begin(self, run: Run) -> None:
+    def begin(self, loop: Loop) -> None:
         """Take note of a run that has compiled and resumed."""
-        self.seconds = run.seconds
+        self.seconds = loop.seconds
         self.started = time.monotonic()
-        self.hand_over(run.line())
-        self.run = run
+        self.hand_over(loop.line())
+        self.loop = loop
 
     def reading(self, items: Iterator[Item | None], stopper: Stopper) -> Iterator[Item | None]:
         """Pass on what the run reads; the run changes only while this is left with an item."""
@@ -118,13 +118,13 @@ class Board(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield what is known of the run; nothing before it begins."""
-        run = self.run
-        if run is None:
+        loop = self.loop
+        if loop is None:
             return
         if self.unchanging.acquire(timeout=PATIENCE_SECONDS):
             try:
                 if not self.ended:
-                    self.hand_over(run.line())
+                    self.hand_over(loop.line())
             finally:
                 self.unchanging.release()
         figures = self.figures
@@ -141,10 +141,10 @@ class Board(Collector):
             "Records of the source still to be read.",
             labels=["partition"],
         )
-        for name, behind in _lag(run).items():
+        for name, behind in _lag(loop).items():
             lag.add_metric([name], behind)
         yield lag
-        yield from _checkpoint(run)
+        yield from _checkpoint(loop)
 
     def answer(self, path: str) -> tuple[HTTPStatus, bytes]:
         """Return status and text for a path."""
@@ -211,19 +211,19 @@ def _gauge(name: str, words: str, value: float) -> Metric:
     return GaugeMetricFamily(f"onlinesrl_{name}", words, value)
 
 
-def _lag(run: Run) -> dict[str, int]:
+def _lag(loop: Loop) -> dict[str, int]:
     """Return the records behind by partition, as the source last knew; files do not know.
 
     The run may be reading from the source meanwhile, in its own thread.
     """
-    lag: Callable[[], dict[str, int]] = getattr(run.reader.source, "lag", dict)
+    lag: Callable[[], dict[str, int]] = getattr(loop.reader.source, "lag", dict)
     return lag()
 
 
-def _checkpoint(run: Run) -> Iterator[Metric]:
+def _checkpoint(loop: Loop) -> Iterator[Metric]:
     """Yield what the newest checkpoint is, as it lies there; nothing where there is none."""
     try:
-        number, path = max(checkpoint.numbered(run.folder.checkpoints).items())
+        number, path = max(checkpoint.numbered(loop.folder.checkpoints).items())
         status = path.stat()
     except (ValueError, OSError):  # none, or removed just now
         return

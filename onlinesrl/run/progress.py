@@ -26,7 +26,7 @@ _LINE_SECONDS = 60.0
 _STATUS_SECONDS = 10.0
 _SLOW_SECONDS = 2.0
 _STOPPING = b"stopping, with a checkpoint; a second signal stops at once\n"
-Warn = Callable[[str], None]
+Say = Callable[[str], None]
 
 
 def say(message: str) -> None:
@@ -36,7 +36,7 @@ def say(message: str) -> None:
 
 
 def warn(message: str) -> None:
-    """Warn a person, on standard error."""
+    """Say a person, on standard error."""
     say(f"warning: {message}")
 
 
@@ -46,7 +46,7 @@ def acknowledge(stream: TextIO | None = None) -> None:
         os.write((stream or sys.stderr).fileno(), _STOPPING)
 
 
-class Progress:
+class Display:
     """Shows how a run is going; a context manager, so that the terminal is left as it was.
 
     ``total`` is the number of examples, if it is known.
@@ -90,7 +90,7 @@ class Progress:
         return examples >= self._next_examples or self._clock() >= self._next_time
 
     def update(self, snapshot: Snapshot, rate: float) -> None:
-        """Show a line of metrics, and ``rate`` in examples a second, if it is time to."""
+        """Show a line of metrics, and ``rate`` in examples per second, if it is time to."""
         examples = snapshot["examples"]
         if not self.due(examples):
             return
@@ -133,7 +133,7 @@ class Progress:
             "F1": _show(snapshot.get("f1"), "{:.1%}"),
             "error": _show(snapshot.get("mae"), "{:.3f}"),
             "loss": _show(snapshot.get("loss"), "{:.3g}"),
-            "regret bound": _show(_mean(snapshot), "{:.3g} an example"),
+            "regret bound": _show(_mean(snapshot), "{:.3g} per example"),
             "weights": self._growth.show(snapshot.get("weights")),
             "solver": ", ".join(f"{k} {v:,}" for k, v in (snapshot.get("routes") or {}).items()),
             "bad": f"{snapshot['bad']:,}" if snapshot.get("bad") else "",
@@ -280,15 +280,8 @@ def print_summary(summary: Snapshot, stream: TextIO) -> None:
 
 
 def _summary_lines(summary: Snapshot) -> list[tuple[str, str]]:
-    """Return the name and the text of every line; no text where a figure is not known."""
+    """Return the name and the text of every line; the text is empty where a figure is not known."""
     get, soft = summary.get, "mae" in summary
-    right = (
-        "the atoms are on the right side of 1/2"
-        if soft
-        else "the units to label got the right label"
-    )
-    ended = "at its last round" if soft else "at its limit (inference.max_work, max_nodes)"
-    routes = (f"{route} {solved:,}" for route, solved in (get("routes") or {}).items())
     return [
         (
             "Examples",
@@ -299,10 +292,35 @@ def _summary_lines(summary: Snapshot) -> list[tuple[str, str]]:
         (
             "Time",
             _show(get("seconds"), "{:,.1f} s")
-            + _show(get("examples_per_second"), ", {:,.0f} examples a second")
+            + _show(get("examples_per_second"), ", {:,.0f} examples per second")
             + _show(get("import_seconds"), "; {:.1f} s of import")
             + _show(get("compile_seconds"), ", {:.1f} s of compilation"),
         ),
+        *_score_lines(summary, soft),
+        (
+            "Regret bound",
+            _show(get("regret_bound"), "{:,.4g} in total")
+            + _show(_mean(summary), ", {:.3g} per example"),
+        ),
+        (
+            "Weights",
+            _show(get("weights"), "{:,}")
+            + _show(get("dropped_weights") or None, ", {:,} dropped (learner.max_weights)"),
+        ),
+        *_solver_lines(summary, soft),
+        ("Results", str((get("config") or {}).get("output", ""))),
+    ]
+
+
+def _score_lines(summary: Snapshot, soft: bool) -> list[tuple[str, str]]:
+    """Return the lines that compare predictions with truth; ``soft``: the values are in [0, 1]."""
+    get = summary.get
+    right = (
+        "the atoms are on the right side of 1/2"
+        if soft
+        else "the units to label got the right label"
+    )
+    return [
         (
             "F1",
             _show(get("f1"), "{:.1%}")
@@ -315,41 +333,34 @@ def _summary_lines(summary: Snapshot) -> list[tuple[str, str]]:
             _show(get("auc"), "AUC {:.1%}, ")
             + _show(get("average_precision"), "average precision {:.1%}, ")
             + _show(get("best_f1"), "best F1 {:.1%}")
-            + _show(get("best_threshold"), " with scores from {:.4g} as true"),
+            + _show(get("best_threshold"), " at threshold {:.4g}"),
         ),
-        ("Mean error", _show(get("mae"), "{:.3g} between the values of atoms and the true ones")),
+        ("Mean error", _show(get("mae"), "{:.3g} between predicted and true values of atoms")),
         ("Accuracy", _show(get("accuracy"), f"{{:.1%}} of {right}")),
-        ("Hamming loss", _show(get("hamming"), "{:.3g} wrong atoms an example")),
-        (
-            "Regret bound",
-            _show(get("regret_bound"), "{:,.4g} in all")
-            + _show(_mean(summary), ", {:.3g} an example"),
-        ),
-        (
-            "Weights",
-            _show(get("weights"), "{:,}")
-            + _show(get("dropped_weights") or None, ", {:,} dropped (learner.max_weights)"),
-        ),
+        ("Hamming loss", _show(get("hamming"), "{:.3g} wrong atoms per example")),
+    ]
+
+
+def _solver_lines(summary: Snapshot, soft: bool) -> list[tuple[str, str]]:
+    """Return the lines about inference."""
+    get = summary.get
+    ended = "at its last iteration" if soft else "at its limit (inference.max_work, max_nodes)"
+    routes = (f"{route} {solved:,}" for route, solved in (get("routes") or {}).items())
+    slowest = (
+        f"example {each['id']}: {each['seconds']:,.1f} s ({each['atoms']:,} atoms, {each['route']})"
+        for each in get("slowest") or ()
+        if each["seconds"] >= _SLOW_SECONDS
+    )
+    return [
         (
             "Solver",
             ", ".join(routes) + _show(get("unsolved") or None, f"; {{:,}} ended {ended}, unproven"),
         ),
-        (
-            "Slowest",
-            ", ".join(
-                f"example {each['id']}: {each['seconds']:,.1f} s ({each['atoms']:,} atoms, {each['route']})"
-                for each in get("slowest") or ()
-                if each["seconds"] >= _SLOW_SECONDS
-            ),
-        ),
+        ("Slowest", ", ".join(slowest)),
         (
             "Left out",
-            _show(
-                get("skipped"),
-                "{:,} ground rules that reach an atom neither observed nor a target",
-            ),
+            _show(get("skipped"), "{:,} ground rules with an atom neither observed nor a target"),
         ),
-        ("Results", str((get("config") or {}).get("output", ""))),
     ]
 
 
@@ -361,7 +372,7 @@ def _by_predicate(predicates: Mapping[str, Snapshot]) -> list[tuple[str, str]]:
 
 
 def _mean(figures: Snapshot) -> float | None:
-    """Return the regret bound an example, where there is one."""
+    """Return the regret bound per example, where there is one."""
     bound, updates = figures.get("regret_bound"), figures.get("updates")
     return bound / updates if bound is not None and updates else None
 

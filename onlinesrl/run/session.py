@@ -17,13 +17,13 @@ from onlinesrl.core.learner import Learner
 from onlinesrl.run.config import Config, mismatch
 from onlinesrl.run.fingerprint import check_fingerprint
 from onlinesrl.run.inputs import background, check_apart, make_reader
-from onlinesrl.run.progress import Progress, Warn, acknowledge, warn
+from onlinesrl.run.progress import Display, Say, acknowledge, warn
 from onlinesrl.run.results import read_summary, write_results
 from onlinesrl.stream import checkpoint
 from onlinesrl.stream.examples import Item, Reader
 from onlinesrl.stream.folder import RunFolder
 from onlinesrl.stream.labels import Labels
-from onlinesrl.stream.loop import Run
+from onlinesrl.stream.loop import Loop
 from onlinesrl.stream.protocols import Rebalanced, Source
 from onlinesrl.stream.requests import Requests
 from onlinesrl.stream.schedule import Schedule
@@ -157,15 +157,15 @@ def load_checkpoint(path: Path) -> checkpoint.Checkpoint:
 
 
 class _Watcher:
-    """Feeds the progress display, and the metrics server where there is one."""
+    """Updates the progress display, and the metrics server if there is one."""
 
-    def __init__(self, progress: Progress, run: Run, exporter: Board | None):
-        self.progress = progress
+    def __init__(self, display: Display, loop: Loop, exporter: Board | None):
+        self.display = display
         self.exporter = exporter
-        self.source = run.reader.source
-        self.choice = run.reader.choice
+        self.source = loop.reader.source
+        self.choice = loop.reader.choice
         self.told = False
-        self.seconds = run.seconds
+        self.seconds = loop.seconds
         self.started = time.monotonic()
 
     def reading(self, items: Iterator[Item | None], stopper: Stopper) -> Iterator[Item | None]:
@@ -178,14 +178,14 @@ class _Watcher:
                 warn(complaint)
         if self.exporter is not None:
             self.exporter.update(snapshot)
-        if self.progress.due(examples):
+        if self.display.due(examples):
             elapsed = self.seconds + time.monotonic() - self.started
             lag = self.source.lag()
             behind = {"lag": sum(lag.values())} if lag else {}
-            self.progress.update(snapshot() | behind, examples / max(elapsed, 1e-9))
+            self.display.update(snapshot() | behind, examples / max(elapsed, 1e-9))
 
     def saved(self) -> None:
-        self.progress.saved()
+        self.display.saved()
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class Options:
     requests: Requests | None = None
 
 
-def run(config: Config, options: Options, import_seconds: float, say: Warn) -> dict[str, Any]:
+def run(config: Config, options: Options, import_seconds: float, say: Say) -> dict[str, Any]:
     """Learn online from the configured source, from its last checkpoint if there is one.
 
     Returns the summary, which is also written with the weights and the report. A first signal to
@@ -216,7 +216,7 @@ def run(config: Config, options: Options, import_seconds: float, say: Warn) -> d
 
 
 def _run(
-    config: Config, options: Options, import_seconds: float, say: Warn, stopper: Stopper
+    config: Config, options: Options, import_seconds: float, say: Say, stopper: Stopper
 ) -> dict[str, Any]:
     learner, compile_seconds = new_learner(config), 0.0
     fingerprint = config.fingerprint(learner.model_text)
@@ -230,53 +230,74 @@ def _run(
             while True:
                 compile_seconds += compile_kernels(learner, say)
                 saved = _accepted(folder, reader.source, fingerprint)
-                ended = False
+                ended = saved is not None and _ended(saved, reader, stopper)
                 if saved is None:
                     folder.order.unlink(missing_ok=True)
+                elif ended and (summary := _summary_of(saved, folder)):
+                    say(f"{config.output}: this run is finished; --fresh starts it over")
+                    return summary
                 else:
-                    ended = _ended(saved, reader, stopper)
-                    if ended and (summary := _summary_of(saved, folder)):
-                        say(f"{config.output}: this run is finished; --fresh starts it over")
-                        return summary
                     examples = saved.header["metrics"]["examples"]
-                    say(f"going on from {saved.path.name}, {examples} examples")
-                run_ = _make_run(config, options, learner, reader, folder, stopper)
-                if requests is not None:
-                    requests.serve(run_)
-                with closing(run_), suppress(Rebalanced):
-                    run_.resume(saved)
-                    if not ended:
-                        if options.exporter is not None:
-                            options.exporter.begin(run_)
-                        with Progress() as progress, polled(_telling(learner, progress)):
-                            stopper.acknowledge = progress.stopping
-                            watcher = _Watcher(progress, run_, options.exporter)
-                            run_.run(watcher, stopper)
-                    run_.end()
+                    say(f"resuming from {saved.path.name}, after {examples} examples")
+                loop = _make_loop(config, options, learner, reader, folder, stopper)
+                if _completed(loop, saved, ended, options, stopper):
                     break
-                say("the group divides its partitions anew")
+                say("the consumer group rebalances its partitions")
                 learner = new_learner(config)
-        for complaint in _complaints(run_):
-            warn(complaint)
-        if not run_.finished:
-            how = "stopped" if stopper.asked or run_.enough else "nothing more"
-            say(f"{how} after {run_.metrics.examples} examples; run it again to go on")
+        _tell_end(loop, stopper, say)
         timing = {"import_seconds": import_seconds, "compile_seconds": compile_seconds}
-        return write_results(config, run_, timing)
+        return write_results(config, loop, timing)
 
 
-def _telling(learner: Learner, progress: Progress) -> Callable[[], object]:
-    """Return what shows the example that a search is at."""
-    return lambda: learner.slowest.tell(progress.working)
+def _completed(
+    loop: Loop,
+    saved: checkpoint.Checkpoint | None,
+    ended: bool,
+    options: Options,
+    stopper: Stopper,
+) -> bool:
+    """Resume from a checkpoint and learn until the end or a stop; False where the group rebalances.
+
+    Where the run had ``ended`` already, only what follows the last checkpoint is written.
+    """
+    if options.requests is not None:
+        options.requests.serve(loop)
+    with closing(loop):
+        try:
+            loop.resume(saved)
+            if not ended:
+                if options.exporter is not None:
+                    options.exporter.begin(loop)
+                with Display() as display, polled(_showing(loop.learner, display)):
+                    stopper.acknowledge = display.stopping
+                    loop.run(_Watcher(display, loop, options.exporter), stopper)
+            loop.end()
+        except Rebalanced:
+            return False
+    return True
 
 
-def _complaints(run_: Run) -> list[str]:
+def _tell_end(loop: Loop, stopper: Stopper, say: Say) -> None:
+    """Say of likely mistakes, and say why an unfinished run ended."""
+    for complaint in _complaints(loop):
+        warn(complaint)
+    if not loop.finished:
+        how = "stopped" if stopper.asked or loop.enough else "nothing more"
+        say(f"{how} after {loop.metrics.examples} examples; run it again to resume")
+
+
+def _showing(learner: Learner, display: Display) -> Callable[[], object]:
+    """Return a callback that shows the example whose search is running."""
+    return lambda: learner.slowest.tell(display.working)
+
+
+def _complaints(loop: Loop) -> list[str]:
     """Say what of a run is mostly a mistake: groups never met, nothing read, nothing to learn from."""
-    found, metrics = run_.reader.choice.complaints(), run_.metrics
-    if run_.finished and not metrics.examples:
+    found, metrics = loop.reader.choice.complaints(), loop.metrics
+    if loop.finished and not metrics.examples:
         found.append("the source has no example")
-    if run_.labels is not None:
-        found += run_.labels.complaints(ended=run_.finished)
+    if loop.labels is not None:
+        found += loop.labels.complaints(ended=loop.finished)
     elif metrics.unlabelled and not metrics.total.labelled:
         found.append("no example has `truth`: nothing was learned or scored")
     return found
@@ -307,14 +328,14 @@ def _accepted(
     return checkpoint.latest(folder.checkpoints, warn, accepts)
 
 
-def _make_run(  # noqa: PLR0913, PLR0917 - what a run is made of
+def _make_loop(  # noqa: PLR0913, PLR0917 - the parts of a run
     config: Config,
     options: Options,
     learner: Learner,
     reader: Reader,
     folder: RunFolder,
     stopper: Stopper,
-) -> Run:
+) -> Loop:
     schedule = Schedule(
         config.checkpoint.examples,
         config.checkpoint.seconds,
@@ -322,7 +343,7 @@ def _make_run(  # noqa: PLR0913, PLR0917 - what a run is made of
         config.metrics.every,
         config.batch,
     )
-    return Run(
+    return Loop(
         learner,
         reader,
         folder,
@@ -338,7 +359,7 @@ def _make_run(  # noqa: PLR0913, PLR0917 - what a run is made of
     )
 
 
-def compile_kernels(learner: Learner, say: Warn) -> float:
+def compile_kernels(learner: Learner, say: Say) -> float:
     """Compile the kernels, telling a person so, or load them; returns seconds.
 
     A signal that asks to stop ends it: what is left to do needs few of them.

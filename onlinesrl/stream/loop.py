@@ -29,7 +29,7 @@ from onlinesrl.stream.stopper import Stopped, Stopper
 from onlinesrl.stream.work import Shown, Work
 
 
-class Run:
+class Loop:
     """One run over a source, from its start or from its last checkpoint.
 
     Raises DataError (exit 65) with ``strict`` at the first bad example, with ``settle`` at the first

@@ -24,7 +24,7 @@ from onlinesrl.stream.answers import answer
 from onlinesrl.stream.examples import micro_batch
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.folder import OutputFile
-from onlinesrl.stream.loop import Run
+from onlinesrl.stream.loop import Loop
 from onlinesrl.stream.opened import WAIT_SECONDS
 from onlinesrl.stream.protocols import Setting, Source
 from onlinesrl.stream.received import Received
@@ -129,10 +129,10 @@ class Requests(Stopper):
         self.batch = setting.batch
         return Received(self, setting.folder.requests, "requests", setting)
 
-    def serve(self, run: Run) -> None:
-        """Let a run answer, which has not begun yet."""
-        self.reader, self.learner = run.reader, run.learner
-        run.answered = self.answered
+    def serve(self, loop: Loop) -> None:
+        """Answer from a loop that has not started yet."""
+        self.reader, self.learner = loop.reader, loop.learner
+        loop.answered = self.answered
 
     def answered(self, record: Record, item: Any, outcome: Outcome) -> None:
         """Give the run's answer to who waits for it: one that is read again, nobody waits for."""

@@ -81,10 +81,10 @@ def test_what_was_taken_behind_the_checkpoint_is_taken_again_in_its_order(
     run = job([], source=source(broker, topic), checkpoint={"every": 1000})
 
     def first() -> None:
-        from onlinesrl.stream.loop import Run
+        from onlinesrl.stream.loop import Loop
 
         small_polls()
-        real = Run.learn
+        real = Loop.learn
 
         def learn(self, batch):
             found = real(self, batch)
@@ -92,7 +92,7 @@ def test_what_was_taken_behind_the_checkpoint_is_taken_again_in_its_order(
                 os.kill(os.getpid(), signal.SIGKILL)
             return found
 
-        Run.learn = learn  # type: ignore[method-assign]
+        Loop.learn = learn  # type: ignore[method-assign]
 
     assert run.run(*UNTIL_END, first=first) == -signal.SIGKILL, run.said
     journal = run.output / "order.jsonl"

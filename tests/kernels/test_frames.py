@@ -140,15 +140,17 @@ def test_kernels_are_compiled_once_for_all_widths_of_integers() -> None:
 def test_a_kernel_is_compiled_anew_where_a_part_of_it_has_changed(tmp_path: Path) -> None:
     """Though the part stands in another file, which numba does not look at."""
     package = tmp_path / "onlinesrl"
-    shutil.copytree(REPO / "onlinesrl" / "kernels", package / "kernels")
+    core = package / "core"
+    shutil.copytree(REPO / "onlinesrl" / "core" / "kernels", core / "kernels")
     (package / "__init__.py").touch()
-    one, other = package / "kernels" / "one.py", package / "kernels" / "other.py"
-    start = "from onlinesrl.kernels.jit import kernel\n"
+    (core / "__init__.py").touch()
+    one, other = core / "kernels" / "one.py", core / "kernels" / "other.py"
+    start = "from onlinesrl.core.kernels.jit import kernel\n"
     other.write_text(
         start
-        + "from onlinesrl.kernels.one import one\n@kernel\ndef twice(x):\n    return 2 * one(x)\n"
+        + "from onlinesrl.core.kernels.one import one\n@kernel\ndef twice(x):\n    return 2 * one(x)\n"
     )
-    code = "from onlinesrl.kernels.other import twice; print(twice(1), sum(twice.stats.cache_hits.values()))"
+    code = "from onlinesrl.core.kernels.other import twice; print(twice(1), sum(twice.stats.cache_hits.values()))"
     said = []
     for body in ("x", "x", "x + 10"):
         if not one.exists() or body not in one.read_text():

@@ -291,7 +291,7 @@ def test_strict_stops_at_the_first_with_the_state_before_it(
     assert [p["id"] for p in run.lines("predictions.jsonl")] == [0, 1, 2]
     run.source.write_bytes(b"".join(GOOD))
     assert run.run("--strict") == 0
-    assert "going on from checkpoint-000000000001.ckpt, 3 examples" in run.said
+    assert "resuming from checkpoint-000000000001.ckpt, after 3 examples" in run.said
     clean = stream(GOOD, "clean")
     assert clean.run() == 0
     assert run.results() == clean.results()

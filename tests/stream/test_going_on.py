@@ -61,7 +61,7 @@ def test_more_lines_in_the_file(job: Make, citations: list[bytes], learner: str)
         assert FINISHED in run.said
         run.source.write_bytes(b"".join(citations[:lines]))
     finish(run)
-    assert "going on from" in run.said
+    assert "resuming from" in run.said
     whole = finish(job(citations[:60], "whole", **keys))
     assert run.results() == whole.results()
     assert (run.output / "summary.json").read_text().count('"examples": 60')
@@ -353,7 +353,7 @@ def test_a_run_forever_learns_what_comes_and_stops_when_asked(
     until(lambda: counted(run) == 30)
     os.kill(process, signal.SIGTERM)
     assert wait(process) == 0, run.said
-    assert "stopped after 30 examples; run it again to go on" in run.said
+    assert "stopped after 30 examples; run it again to resume" in run.said
     days.write("b.jsonl", 30, 40)
     process = run.start("--until", "forever")
     until(lambda: counted(run) == 40)

@@ -138,7 +138,7 @@ def test_each_client_has_its_answers(stream: tuple[Make, list[bytes]]) -> None:
         for answers in clients.map(client, range(CLIENTS)):
             found |= answers
     assert served.stop() == 0, run.said
-    assert "run it again to go on" in run.said
+    assert "run it again to resume" in run.said
     check_journal(run, make)
     predictions = (run.output / "predictions.jsonl").read_bytes().splitlines()
     good = {json.loads(line)["id"]: line for line in predictions if b'"predicted"' in line}
