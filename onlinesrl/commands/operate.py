@@ -16,7 +16,7 @@ from onlinesrl.commands.common import OutputFile, say
 from onlinesrl.core.errors import StorageError, UsageError, printable
 
 if TYPE_CHECKING:
-    from onlinesrl.run.replay import Message, Sink
+    from onlinesrl.run.replay import Destination, Message
     from onlinesrl.stream.checkpoint import Checkpoint
     from onlinesrl.stream.deadletter import Letter
 
@@ -34,7 +34,7 @@ LOCAL = "localhost:9092"
 SHOWN = ("version", "finished", "seconds", "position", "lengths", "metrics", "fingerprint")
 
 
-def _topic(topic: str | None, bootstrap: str, partition: int | None = None) -> Sink:
+def _topic(topic: str | None, bootstrap: str, partition: int | None = None) -> Destination:
     if topic is None:
         raise UsageError("--to kafka needs --topic")
     from onlinesrl.run.replay import Topic
@@ -74,8 +74,8 @@ def replay(  # noqa: PLR0913, PLR0917 - the options of the command
     found = give.messages(file, predicates, dialect_of(dialect))
     kafka = to is Target.KAFKA
     pace, live = give.Pace(rate, speed), rate is not None or speed is not None
-    sink = _topic(topic, bootstrap, partition) if kafka else give.Lines(None, live)
-    give.replay(found, sink, pace, say)
+    destination = _topic(topic, bootstrap, partition) if kafka else give.Lines(None, live)
+    give.replay(found, destination, pace, say)
 
 
 # dead letters ------------------------------------------------------------------------------------
@@ -154,8 +154,8 @@ def dlq_replay(
                 left_out += 1
                 say(f"{run}: dead letter {number} is left out: {reason}")
 
-    sink = _topic(topic, bootstrap) if kafka else give.Lines(output)
-    give.replay(messages(), sink, give.Pace(), say)
+    destination = _topic(topic, bootstrap) if kafka else give.Lines(output)
+    give.replay(messages(), destination, give.Pace(), say)
     if left_out:
         raise typer.Exit(65)
 

@@ -14,7 +14,6 @@ from http.server import BaseHTTPRequestHandler
 from socket import SHUT_RDWR, socket
 from socketserver import ThreadingTCPServer
 from threading import Lock, Thread
-from types import TracebackType
 from typing import Any, Self
 
 from prometheus_client import CollectorRegistry, Histogram, exposition
@@ -23,7 +22,7 @@ from prometheus_client.registry import Collector
 
 from onlinesrl.core.errors import PortError
 from onlinesrl.stream import checkpoint
-from onlinesrl.stream.examples import Item
+from onlinesrl.stream.examples import Decoded
 from onlinesrl.stream.loop import Loop
 from onlinesrl.stream.stopper import Stopper
 
@@ -66,7 +65,9 @@ class Board(Collector):
         self.hand_over(loop.line())
         self.loop = loop
 
-    def reading(self, items: Iterator[Item | None], stopper: Stopper) -> Iterator[Item | None]:
+    def reading(
+        self, items: Iterator[Decoded | None], stopper: Stopper
+    ) -> Iterator[Decoded | None]:
         """Pass on what the run reads; the run changes only while this is left with an item."""
         self.stopper = stopper
         try:
@@ -256,12 +257,7 @@ class Exporter(Board):
         Thread(target=self.server.serve_forever, args=[0.1], daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop serving; clients at hand are not waited for."""
         self.server.shutdown()
         self.server.server_close()

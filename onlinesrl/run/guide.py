@@ -27,7 +27,7 @@ _NARROWEST = 30
 """Columns for the meanings, below which they are not wrapped."""
 
 
-class Row(NamedTuple):
+class KeyRow(NamedTuple):
     """A key with its dots: its default, what it may be, and what it means."""
 
     key: str
@@ -41,7 +41,7 @@ class Part(NamedTuple):
 
     name: str
     meaning: str
-    rows: list[Row]
+    rows: list[KeyRow]
 
 
 @cache
@@ -91,7 +91,7 @@ def _described(kinds: Sequence[type[BaseModel]]) -> str:
     return str(common.__doc__).partition("\n")[0].replace("`", "")
 
 
-def _row(dotted: str, having: Sequence[type[BaseModel]], some: bool) -> Row:
+def _row(dotted: str, having: Sequence[type[BaseModel]], some: bool) -> KeyRow:
     """Return the row of a key that these kinds of a section have; ``some`` others have not."""
     *of, key = dotted.split(".")
     field, place = having[0].model_fields[key], (*of, key)
@@ -103,7 +103,7 @@ def _row(dotted: str, having: Sequence[type[BaseModel]], some: bool) -> Row:
     knowing = [language.name for language in languages() if place not in language.foreign]
     if len(knowing) < len(languages()):
         said += f"; {' and '.join(knowing)} only"
-    return Row(dotted, _default(field), " | ".join(dict.fromkeys(allowed)), said)
+    return KeyRow(dotted, _default(field), " | ".join(dict.fromkeys(allowed)), said)
 
 
 @cache

@@ -18,7 +18,7 @@ from onlinesrl.run.config import Config
 from onlinesrl.run.inputs import make_reader
 from onlinesrl.run.progress import say, warn
 from onlinesrl.run.session import compile_kernels, new_learner, trained_learner
-from onlinesrl.stream.examples import READ_BYTES, Item, Reader, micro_batch
+from onlinesrl.stream.examples import READ_BYTES, Decoded, Reader, micro_batch
 from onlinesrl.stream.files import Record
 
 SHOWN_PLACES = 3
@@ -48,7 +48,7 @@ def predictions(
 
 
 def _step(
-    learner: Learner, batch: list[Item], metrics: Metrics
+    learner: Learner, batch: list[Decoded], metrics: Metrics
 ) -> Iterator[tuple[Record, Example | ExampleError, Outcome]]:
     """Predict a micro-batch, and let go of it; truth that comes later is none of it."""
     examples = [(record, found) for record, found in batch if not isinstance(found, Label | None)]
@@ -59,7 +59,7 @@ def _step(
         yield record, example, outcome
 
 
-def _batches(config: Config) -> Iterator[list[Item] | None]:
+def _batches(config: Config) -> Iterator[list[Decoded] | None]:
     """Read the configured source in micro-batches; None: there is no more just now."""
     reader = make_reader(config)
     items = _read(reader)
@@ -72,7 +72,7 @@ def _batches(config: Config) -> Iterator[list[Item] | None]:
             yield None
 
 
-def _read(reader: Reader) -> Iterator[Item | None]:
+def _read(reader: Reader) -> Iterator[Decoded | None]:
     """Read a source as far as it goes now, and close it; None: there is no more just now."""
     nothing = True
     with closing(reader.source):

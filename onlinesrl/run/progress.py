@@ -11,7 +11,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 
 from onlinesrl.core.errors import legible
@@ -76,12 +75,7 @@ class Display:
         self._view.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Clear the table, if there is one: what remains to be said is ``print_summary``'s."""
         self._view.stop()
 

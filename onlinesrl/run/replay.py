@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
 import msgspec
@@ -42,7 +41,7 @@ class Message(NamedTuple):
     time: float | None = None
 
 
-class Sink(Protocol):
+class Destination(Protocol):
     """Where messages go; a context manager."""
 
     arrived: int
@@ -58,12 +57,7 @@ class Sink(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
 
 # reading -----------------------------------------------------------------------------------------
@@ -127,20 +121,20 @@ def _worlds(reader: Reader, record: Record) -> Iterator[bytes]:
 
 def replay(
     messages: Iterator[Message],
-    sink: Sink,
+    to: Destination,
     pace: Pace,
     say: Callable[[str], None],
 ) -> None:
     """Send every message when it is due, until a signal asks to stop; say how many arrived."""
-    with sink, Stopper() as stopper:
+    with to, Stopper() as stopper:
         started = time.monotonic()
         try:
             for message in _paced(messages, pace, stopper):
-                sink.send(message)
-            sink.finish()
+                to.send(message)
+            to.finish()
         finally:
             seconds = max(time.monotonic() - started, 1e-9)
-            end, sent = "stopped: " if stopper.asked else "", sink.arrived
+            end, sent = "stopped: " if stopper.asked else "", to.arrived
             say(f"{end}{sent:,} sent in {seconds:.1f} s, {sent / seconds:,.0f} a second")
             if pace.timeless:
                 say(f"warning: {pace.timeless:,} have no `time` and went with the one before")
@@ -226,12 +220,7 @@ class Lines:
             self.stream = sys.stdout.buffer if self.path is None else self.path.open("wb")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the file; standard output stays open."""
         if self.path is not None:
             with storage_errors(self.name, "write"):
@@ -318,12 +307,7 @@ class Topic:
             return UnavailableError(f"{what}: Kafka: {error}")
         return UsageError(f"{what}: {error}")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the producer; all has arrived, or an error has been told."""
         with suppress(*self.errors):  # what had not arrived then, still has not
             self.producer.close(1)

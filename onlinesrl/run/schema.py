@@ -8,7 +8,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from onlinesrl.core.errors import ConfigError
 from onlinesrl.core.language import Language, language_of
-from onlinesrl.core.section import Section as _Section
+from onlinesrl.core.section import Section
 from onlinesrl.core.updates import AnyUpdate, Cda2
 from onlinesrl.core.values import AnyPath, Count, File, Name, Names, Natural, duration
 from onlinesrl.core.yamltree import Place, Tree
@@ -21,7 +21,7 @@ from onlinesrl.stream.sources import AnySource
 DialectName = Literal["alchemy", "tuffy", "rockit", "pracmln", "pracmln-standard", "lomrf"]
 
 
-class Labels(_Section):
+class LabelsSection(Section):
     """Truth that comes after its example: on ``topic``, or further down the stream."""
 
     topic: Name | None = None
@@ -32,7 +32,7 @@ class Labels(_Section):
     """how many bytes of JSON these may take, with their predictions; past it the oldest are given up."""
 
 
-class Checkpoint(_Section):
+class CheckpointSection(Section):
     """When to save, and how many to keep."""
 
     every: int | str = "30s"
@@ -59,7 +59,7 @@ class Checkpoint(_Section):
         return duration(self.every)
 
 
-class Metrics(_Section):
+class MetricsSection(Section):
     """When a line of metrics is written, and what is counted by itself."""
 
     every: Count | None = None
@@ -70,7 +70,7 @@ class Metrics(_Section):
     from 1, or the name of its type."""
 
 
-class Limits(_Section):
+class LimitsSection(Section):
     """What an example, and a stream, may be before it is refused."""
 
     bad_share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.1
@@ -82,7 +82,7 @@ class Limits(_Section):
     """an example that so many processes in succession died in is bad; 0: none is."""
 
 
-class Config(_Section):
+class Config(Section):
     """What belongs to no section.
 
     Paths are as the process can open them: see ``load``.
@@ -98,13 +98,13 @@ class Config(_Section):
     """a section with the path of the examples."""
     output: AnyPath
     """the run folder; the default is runs/ and the name of the configuration."""
-    labels: Labels | None = None
+    labels: LabelsSection | None = None
     sink: AnySink = FileSinkSection()
     learner: AnyUpdate = Cda2()
     inference: AnyEngine = MpeSection()
-    checkpoint: Checkpoint = Checkpoint()
-    metrics: Metrics = Metrics()
-    limits: Limits = Limits()
+    checkpoint: CheckpointSection = CheckpointSection()
+    metrics: MetricsSection = MetricsSection()
+    limits: LimitsSection = LimitsSection()
     seed: Natural = 0
     """of the random numbers of inference: MaxWalkSAT, also where a search ends without a state, and
     MC-SAT."""

@@ -11,7 +11,6 @@ import time
 import traceback
 from collections.abc import Mapping
 from threading import Thread
-from types import TracebackType
 from typing import Any, Self, cast
 
 import msgspec
@@ -138,12 +137,7 @@ class Server:
         self.thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Stop serving, after the answers that have been made are sent."""
         self.server.should_exit = True
         self.server.force_exit = kind is KeyboardInterrupt

@@ -20,7 +20,7 @@ from onlinesrl.run.inputs import background, check_apart, make_reader
 from onlinesrl.run.progress import Display, Say, acknowledge, warn
 from onlinesrl.run.results import read_summary, write_results
 from onlinesrl.stream import checkpoint
-from onlinesrl.stream.examples import Item, Reader
+from onlinesrl.stream.examples import Decoded, Reader
 from onlinesrl.stream.folder import RunFolder
 from onlinesrl.stream.labels import Labels
 from onlinesrl.stream.loop import Loop
@@ -168,7 +168,9 @@ class _Watcher:
         self.seconds = loop.seconds
         self.started = time.monotonic()
 
-    def reading(self, items: Iterator[Item | None], stopper: Stopper) -> Iterator[Item | None]:
+    def reading(
+        self, items: Iterator[Decoded | None], stopper: Stopper
+    ) -> Iterator[Decoded | None]:
         return self.exporter.reading(items, stopper) if self.exporter else items
 
     def update(self, snapshot: Callable[[], dict[str, Any]], examples: int) -> None:

@@ -27,19 +27,20 @@ from onlinesrl.stream.protocols import Source
 
 Content: TypeAlias = Example | ExampleError | Label | None
 """What a record is: None for one without a value."""
-Item: TypeAlias = tuple[Record, Content]
+Decoded: TypeAlias = tuple[Record, Content]
+"""A record and what it was decoded to."""
 
 READ_BYTES = 4 << 20
 """What the content of a micro-batch comes to: examples take some twenty times as much memory."""
 
 
-def micro_batch(items: Iterator[Item | None], room: int) -> tuple[list[Item], bool]:
+def micro_batch(items: Iterator[Decoded | None], room: int) -> tuple[list[Decoded], bool]:
     """Take the next items, up to ``room``, or up to the one that brings their content to READ_BYTES.
 
     Also tells whether the source has no more just now. None and False: it has ended. One that there was
     no memory to read is the last; see ``Reader.parts``.
     """
-    batch: list[Item] = []
+    batch: list[Decoded] = []
     size = 0
     for item in islice(items, room):
         if item is None:
@@ -51,7 +52,7 @@ def micro_batch(items: Iterator[Item | None], room: int) -> tuple[list[Item], bo
     return batch, False
 
 
-def _unread(item: Item) -> bool:
+def _unread(item: Decoded) -> bool:
     """Tell whether there was not the memory to read an example."""
     return isinstance(item[1], ExampleError) and item[1].kind == "memory"
 
@@ -78,10 +79,10 @@ class Reader:
         self.query = frozenset(query)
         self.choice = Choice(only, without)
         self.labels = labels
-        self._begun: Iterator[Item | None] | None = None
+        self._begun: Iterator[Decoded | None] | None = None
         self.dialect = dialect
 
-    def read(self, position: dict[str, Any] | None = None) -> Iterator[Item | None]:
+    def read(self, position: dict[str, Any] | None = None) -> Iterator[Decoded | None]:
         """Yield records and their examples after a position; None: the source has no more just now."""
         begun, self._begun = self._begun, None
         return self._read(position) if begun is None else begun
@@ -96,7 +97,7 @@ class Reader:
         self._begun = chain([first], items)
         return first is not None
 
-    def _read(self, position: dict[str, Any] | None) -> Iterator[Item | None]:
+    def _read(self, position: dict[str, Any] | None) -> Iterator[Decoded | None]:
         for record in self.source.read(position):
             if record is None:
                 yield None
@@ -109,7 +110,7 @@ class Reader:
     def _taken(self, content: Content) -> bool:
         return not isinstance(content, Example) or self.choice.takes(content.group)
 
-    def parts(self, batch: list[Item]) -> Iterator[list[Item]]:
+    def parts(self, batch: list[Decoded]) -> Iterator[list[Decoded]]:
         """Yield a micro-batch; then what could not be read beside it, read again by itself.
 
         The lists are the caller's to empty: what they hold should be gone before the next.

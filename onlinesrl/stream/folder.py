@@ -14,9 +14,8 @@ Every failure of the system is a `StorageError` that names the file, the action 
 import fcntl
 import os
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from onlinesrl.core.closing import Closing
 from onlinesrl.core.errors import FolderError, LockedError, StorageError
 from onlinesrl.core.storage import storage_errors, sync_folder
 
@@ -26,7 +25,7 @@ REQUESTS = "requests.jsonl"
 _MARK = b"the folder of a run of onlinesrl, by process "
 
 
-class OutputFile:
+class OutputFile(Closing):
     """An append-only file whose length can be noted in a checkpoint and restored from it.
 
     Opening keeps what the file holds; `truncate` cuts it to the checkpoint's length. Writes are
@@ -86,19 +85,8 @@ class OutputFile:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class RunFolder:
+class RunFolder(Closing):
     """The folder of one run, held by one process at a time.
 
     Creates the folder and takes an exclusive lock on its `lock` file, which the system releases
@@ -151,17 +139,6 @@ class RunFolder:
         if self._lock >= 0:
             descriptor, self._lock = self._lock, -1
             os.close(descriptor)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _check_mark(path: Path) -> None:

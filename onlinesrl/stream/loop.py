@@ -13,13 +13,12 @@ import msgspec
 from onlinesrl import __version__
 from onlinesrl.core.errors import DataError, ExampleError
 from onlinesrl.core.example import Example, Label
-from onlinesrl.core.learner import Answered, Learner, Outcome
-from onlinesrl.core.learner import Item as Learned
+from onlinesrl.core.learner import Answered, Item, Learner, Outcome
 from onlinesrl.core.metrics import Metrics
 from onlinesrl.stream import checkpoint
 from onlinesrl.stream.crash import CrashNote
 from onlinesrl.stream.deadletter import DeadLetters
-from onlinesrl.stream.examples import Content, Item, Reader, micro_batch
+from onlinesrl.stream.examples import Content, Decoded, Reader, micro_batch
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.folder import OutputFile, RunFolder
 from onlinesrl.stream.labels import Labels, Waiting
@@ -179,7 +178,7 @@ class Loop:
         if self.saves == 0 and (source.live or self.sink.state()):
             self.save()
 
-    def learn(self, batch: list[Item]) -> bool:
+    def learn(self, batch: list[Decoded]) -> bool:
         """Take what was read, which is then gone; tells whether an example was found to kill processes."""
         condemned, records, done = False, [record for record, _ in batch], 0
         stopped = False
@@ -201,7 +200,7 @@ class Loop:
             self.check_share()
         return condemned
 
-    def step(self, batch: Sequence[Item]) -> tuple[bool, int]:
+    def step(self, batch: Sequence[Decoded]) -> tuple[bool, int]:
         """Take the examples of what was read; tells whether one was found to kill processes.
 
         Also of how much of it: up to the truth of an example that is to be predicted first, and up to
@@ -233,7 +232,7 @@ class Loop:
             self.write_metrics()
         return condemned is not None, read
 
-    def work(self, batch: Sequence[Item]) -> tuple[list[Work], int]:
+    def work(self, batch: Sequence[Decoded]) -> tuple[list[Work], int]:
         """Return the examples of what was read, those among them whose truth has come.
 
         Also how much of it was looked at: up to the truth of an example that is to be predicted first.
@@ -258,7 +257,7 @@ class Loop:
                 work.append(Work(record, joined))
         return work, len(batch)
 
-    def join(self, item: Content) -> Learned | Waiting | None:
+    def join(self, item: Content) -> Item | Waiting | None:
         """Bring an example and its truth together, where they come one after the other."""
         if isinstance(item, Label):
             return None if self.labels is None else self.labels.join(item)
@@ -289,7 +288,7 @@ class Loop:
             self.write_metrics()
         self.lines.flush()
 
-    def take(self, items: Iterator[Item | None], stopper: Stopper) -> list[Item] | None:
+    def take(self, items: Iterator[Decoded | None], stopper: Stopper) -> list[Decoded] | None:
         """Read the next micro-batch, up to where something is due; None: that was all.
 
         It is less where the source has no more just now.

@@ -12,9 +12,9 @@ import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from onlinesrl.core.closing import Closing
 from onlinesrl.core.errors import StorageError
 from onlinesrl.core.storage import storage_errors
 
@@ -106,7 +106,7 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-class Opened:
+class Opened(Closing):
     """The lines of one file, or its bytes piece by piece.
 
     ``line`` and ``offset`` count what has been taken, unpacked; ``digest`` is its SHA-256. A line that
@@ -214,17 +214,6 @@ class Opened:
     def close(self) -> None:
         """Close the file; standard input stays open."""
         self._buffered.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def unreadable(file: str, line: int, error: Exception) -> StorageError:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 if TYPE_CHECKING:
     from onlinesrl.core.errors import ConfigError
     from onlinesrl.core.learner import Outcome
-    from onlinesrl.stream.examples import Item
+    from onlinesrl.stream.examples import Decoded
     from onlinesrl.stream.files import Record
     from onlinesrl.stream.folder import OutputFile, RunFolder
     from onlinesrl.stream.stopper import Stopper
@@ -163,7 +163,9 @@ class Sink(Protocol):
 class Watcher(Protocol):
     """Who is told how a run goes; it never changes what the run does."""
 
-    def reading(self, items: Iterator[Item | None], stopper: Stopper) -> Iterator[Item | None]:
+    def reading(
+        self, items: Iterator[Decoded | None], stopper: Stopper
+    ) -> Iterator[Decoded | None]:
         """Pass on what the run reads: it changes only while it has an item and asks for no other."""
         ...
 

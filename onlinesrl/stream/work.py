@@ -11,8 +11,7 @@ import msgspec
 
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Example
-from onlinesrl.core.learner import Answered, Outcome
-from onlinesrl.core.learner import Item as Learned
+from onlinesrl.core.learner import Answered, Item, Outcome
 from onlinesrl.stream.examples import READ_BYTES
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.labels import Waiting
@@ -26,7 +25,7 @@ class Work(NamedTuple):
     """What to take, from which record, and what waits for its truth from then on."""
 
     record: Record
-    item: Learned
+    item: Item
     waiting: Waiting | None = None
 
     @property

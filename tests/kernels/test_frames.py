@@ -150,7 +150,8 @@ def test_a_kernel_is_compiled_anew_where_a_part_of_it_has_changed(tmp_path: Path
         start
         + "from onlinesrl.core.kernels.one import one\n@kernel\ndef twice(x):\n    return 2 * one(x)\n"
     )
-    code = "from onlinesrl.core.kernels.other import twice; print(twice(1), sum(twice.stats.cache_hits.values()))"
+    code = "from onlinesrl.core.kernels.other import twice;"
+    code += "print(twice(1), sum(twice.stats.cache_hits.values()))"
     said = []
     for body in ("x", "x", "x + 10"):
         if not one.exists() or body not in one.read_text():

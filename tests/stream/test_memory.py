@@ -16,7 +16,7 @@ from conftest import Job, wait
 from onlinesrl.core.example import Example, Label, decode
 from onlinesrl.core.learner import Prediction
 from onlinesrl.stream import checkpoint, examples
-from onlinesrl.stream.examples import READ_BYTES, Item, micro_batch
+from onlinesrl.stream.examples import READ_BYTES, Decoded, micro_batch
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.labels import Labels, Waiting
 from tests.stream.test_late_labels import shuffled
@@ -25,7 +25,7 @@ Make = Callable[..., Job]
 LEFT = {"checkpoint": {"every": 7}, "limits": {"bad_share": 1.0}}
 
 
-def items(sizes: Sequence[int | None]) -> Iterator[Item | None]:
+def items(sizes: Sequence[int | None]) -> Iterator[Decoded | None]:
     """Items of so many bytes; None: no more just now."""
     for n, size in enumerate(sizes):
         if size is None:
