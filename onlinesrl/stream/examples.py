@@ -135,7 +135,7 @@ class Reader:
         except ExampleError as error:
             return self._label(record) or error
         except MemoryError:
-            reason = f"to read its {len(record.value)} bytes takes more memory than there is"
+            reason = f"to read its {len(record.value)} bytes takes more memory than is available"
             return ExampleError(reason, "memory")
 
     def _label(self, record: Record) -> Label | None:

@@ -248,7 +248,7 @@ class Loop:
             except MemoryError:
                 if work:
                     return work, read
-                joined = ExampleError("to join it takes more memory than there is", "memory")
+                joined = ExampleError("to join it takes more memory than is available", "memory")
             if isinstance(joined, Waiting):
                 assert isinstance(item, Example)
                 met.add(str(item.id))

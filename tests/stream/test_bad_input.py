@@ -64,11 +64,11 @@ BAD: dict[str, tuple[bytes, str]] = {
     "a boolean": (evidence(Odd=[[True]]), "got `bool`"),
     "a repeated key": (
         line(example(99)).replace(b'"evidence": {', b'"evidence": {"Odd": [[7]], "Odd": [[8]], '),
-        "not an example: the key Odd stands twice",
+        "not an example: the key Odd appears twice",
     ),
     "a repeated top-level key": (
         line(example(99)).replace(b'{"id": 99', b'{"id": 98, "id" : 99'),
-        "not an example: the key id stands twice",
+        "not an example: the key id appears twice",
     ),
     "a lone surrogate": (evidence(Odd=[["\ud800"]]), "not an example: "),
     "nesting": (b'{"id": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n", "not an example: "),

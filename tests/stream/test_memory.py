@@ -87,7 +87,7 @@ def test_what_cannot_be_read_alone_is_a_dead_letter(
     assert (without.run(), run.run(first=short_of_memory(names(lines)[20], 99))) == (0, 0)
     [letter] = run.lines("deadletter.jsonl")
     assert (letter["line"], letter["text"]) == (21, lines[20].decode().rstrip("\n"))
-    assert "takes more memory than there is" in letter["reason"]
+    assert "takes more memory than is available" in letter["reason"]
     assert run.lines("metrics.jsonl")[-1]["errors"] == {"memory": 1}
     assert run.predictions() == without.predictions()
     assert run.results()["weights.mln"] == without.results()["weights.mln"]
@@ -322,7 +322,7 @@ def test_a_run_goes_on_behind_what_takes_too_much_memory(job: Make, tmp_path: Pa
     letters = run.lines("deadletter.jsonl")
     assert [letter["line"] for letter in letters] == [10, 22]
     assert [letter["id"] for letter in letters] == [None, "huge"]
-    assert all("takes more memory than there is" in letter["reason"] for letter in letters)
+    assert all("takes more memory than is available" in letter["reason"] for letter in letters)
     assert letters[0]["text"].encode() == unread[:-1]
     assert run.lines("metrics.jsonl")[-1]["errors"] == {"memory": 2}
     assert run.predictions() == without.predictions()
