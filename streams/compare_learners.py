@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from onlinesrl.core.arrays import Floats
 from onlinesrl.core.example import Example, ValuedAtom, decode
 from onlinesrl.core.learner import Learner
 from onlinesrl.core.metrics import Metrics
-from onlinesrl.mln.ground.model import Floats
 from onlinesrl.psl.lang import psl
 from onlinesrl.run.config import load
 from onlinesrl.run.schema import Config

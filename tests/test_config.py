@@ -2,15 +2,16 @@
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.core.errors import ConfigError
+from onlinesrl.core.updates import UPDATES
 from onlinesrl.core.values import STDIN
 from onlinesrl.run.config import Config, load, mismatch
-from onlinesrl.run.schema import LOSSES
 
 GOOD = """\
 model: models/m.mln
@@ -89,18 +90,19 @@ def test_a_list_of_groups_can_be_cleared(folder: Path, key: str, cleared: str) -
     assert in_the_file.fingerprint("") == plain.fingerprint("")
 
 
-@pytest.mark.parametrize("update", LOSSES)
+@pytest.mark.parametrize("update", UPDATES)
 def test_the_loss_that_is_not_given_fits_the_update(folder: Path, update: str) -> None:
     config = configuration(folder, GOOD, f"learner.update={update}")
-    assert config.learner.loss == LOSSES[update][0]
+    taken = get_args(UPDATES[update].model_fields["loss"].annotation)
+    assert config.learner.loss == taken[0]
 
 
 @pytest.mark.parametrize(
     ("update", "loss", "said"),
     [
-        ("mira", "ml", "mira takes pl, found 'ml'"),
-        ("perceptron", "ml", "perceptron takes pl, found 'ml'"),
-        ("subgradient", "pl", "subgradient takes ml, found 'pl'"),
+        ("mira", "ml", "expected 'pl', found 'ml'"),
+        ("perceptron", "ml", "expected 'pl', found 'ml'"),
+        ("subgradient", "pl", "expected 'ml', found 'pl'"),
     ],
 )
 def test_a_loss_that_does_not_fit_is_an_error(
@@ -150,8 +152,8 @@ batch: 0
         "(No such file or directory), found 'missing.jsonl'",
         "run.yaml:8:7: source.only: expected text (quote what reads as a number), found 2024",
         "run.yaml:9:14: source.max_bytes: expected a whole number, found 'ten'",
-        "run.yaml:11:11: learner.update: expected 'cda1', 'cda2', 'mira', 'subgradient' or "
-        "'perceptron', found 'cda3'",
+        "run.yaml:11:11: learner.update: expected 'cda1', 'cda2', 'mira', 'subgradient', "
+        "'perceptron' or 'adagrad', found 'cda3'",
         "run.yaml:12:3: learner.update: duplicate key (first on line 11)",
         "run.yaml:13:10: learner.sigma: expected more than 0, found -0.001",
         "run.yaml:14:10: learner.start: expected a file that can be read (No such file or directory), "
@@ -184,7 +186,7 @@ def test_what_set_gets_wrong_is_named_by_the_argument(folder: Path) -> None:
         "--set seed=[: not valid YAML: expected the node content, but found '<stream end>'",
         "--set learner.sigma=abc: learner.sigma: expected a number, found 'abc'",
         "--set learner.sgima=3: learner.sgima: unknown key; did you mean sigma? known here: "
-        "update, loss, sigma, eta, max_weights, start",
+        "update, loss, sigma, max_weights, start",
         "--set metrics.by=a b: metrics.by: expected Predicate.N or the name of an argument's "
         "type, found 'a b'",
     ]
@@ -228,7 +230,8 @@ def test_what_set_gets_wrong_is_named_by_the_argument(folder: Path) -> None:
         (
             GOOD + "learner: {eta: 2, loss: pl}\nmetrics: {by: 2x}\ncheckpoint: {every: 0}\n",
             [
-                "run.yaml:5:16: learner.eta: only the perceptron has an eta, found 2",
+                "run.yaml:5:11: learner.eta: not for update cda2, but for update perceptron; known here: "
+                "update, loss, sigma, max_weights, start",
                 "run.yaml:6:15: metrics.by: expected Predicate.N or the name of an argument's "
                 "type, found '2x'",
                 "run.yaml:7:21: checkpoint.every: expected a number of examples, or a time such "

@@ -80,11 +80,11 @@ def test_imports_within_a_language_point_down(language):
     order = {room: number for number, rooms in enumerate(ROOMS[language]) for room in rooms}
     for file in FILES:
         names = name_of(file).split(".")
-        if names[1] != language or names[2:3] == [] or names[2] not in order:
+        if names[1:2] != [language] or names[2:3] == [] or names[2] not in order:
             continue
         for module in imported(file):
             inner = module.split(".")
-            if inner[1] == language:
+            if inner[1:2] == [language]:
                 assert len(inner) > 2 and order.get(inner[2], 9) <= order[names[2]], (file, module)
 
 

@@ -337,7 +337,7 @@ def test_keys_of_markov_logic_are_refused_at_their_place(trust: Callable[..., Jo
     }
     lines = run.config.read_text().splitlines()
     for name, each in found.items():
-        assert each.message == f"{name}: not for a PSL program; leave it out"
+        assert each.message == f"{name}: not for PSL; leave it out"
         if each.line:
             key = name.partition(".")[2]
             assert lines[each.line - 1][each.column - 1 :].startswith(key)

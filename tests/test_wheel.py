@@ -53,7 +53,7 @@ def test_the_wheel_carries_every_file_of_the_package(wheel: Path) -> None:
         for path in (REPO / "onlinesrl").rglob("*")
         if path.suffix in {".py", ".lark", ".css", ".typed"} or path.name == "py.typed"
     }
-    assert {"onlinesrl/py.typed", "onlinesrl/report/style.css"} <= package
+    assert {"onlinesrl/py.typed", "onlinesrl/run/report/style.css"} <= package
     assert any(name.endswith(".lark") for name in package)
     assert {name for name in inside if not name.partition("/")[0].endswith("info")} == package
 

@@ -106,17 +106,35 @@ def _validate(tree: Tree, values: Any) -> Config | None:
         config = Config.model_validate(values)
     except ValidationError as error:
         said = {(problem.file, problem.line, problem.column) for problem in tree.problems}
-        found = [_explain(tree, detail) for detail in error.errors()]
+        found = [_explain(tree, detail) for detail in [*error.errors(), *_beside(values, error)]]
         tree.problems += [p for p in found if (p.file, p.line, p.column) not in said]
         return None
     config._tree = tree
     language = config.language
     for *sections, name in language.foreign:
-        if name in reduce(getattr, sections, config).model_fields_set:
+        given = reduce(lambda inside, section: inside.get(section) or {}, sections, values)
+        if name in given:
             key = ".".join([*sections, name])
             reason = f"{key}: not for {language.name}; leave it out"
             tree.problems.append(tree.key_place((*sections, name)).problem(reason))
     return config
+
+
+def _beside(values: Any, error: ValidationError) -> list[Any]:
+    """Return what else is wrong in sections that are of no known kind, as if of the standard one."""
+    unknown = [each for each in error.errors() if each["type"] == "union_tag_invalid"]
+    if not unknown:
+        return []
+    for each in unknown:
+        [name], tag = each["loc"], each["ctx"]["discriminator"].strip("'")
+        rest = {key: value for key, value in values[name].items() if key != tag}
+        values = {**values, name: rest}
+    known = {str(each) for each in error.errors()}
+    try:
+        Config.model_validate(values)
+    except ValidationError as more:
+        return [each for each in more.errors() if str(each) not in known]
+    return []
 
 
 _WORDS = {

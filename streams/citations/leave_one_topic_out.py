@@ -38,6 +38,7 @@ class Learner(NamedTuple):
 NO_SIGMA = (1.0,)
 CDA1_SIGMAS = (1.0, 3.0, 10.0, 30.0)
 CDA2_SIGMAS = (0.001, 0.003, 0.01, 0.03, 0.1)
+ADAGRAD_SIGMAS = (0.1, 0.3, 1.0, 3.0, 10.0)
 LEARNERS = (
     Learner("1-best MIRA", "mira", "pl", NO_SIGMA, 93.056),
     Learner("Subgradient", "subgradient", "ml", (0.003, 0.01, 0.03, 0.1, 0.3), 91.910),
@@ -45,6 +46,8 @@ LEARNERS = (
     Learner("CDA1-ML", "cda1", "ml", CDA1_SIGMAS, 94.131),
     Learner("CDA2-PL", "cda2", "pl", CDA2_SIGMAS, 92.836),
     Learner("CDA2-ML", "cda2", "ml", CDA2_SIGMAS, 94.375),
+    Learner("AdaGrad-CDA-PL", "adagrad", "pl", ADAGRAD_SIGMAS, None),
+    Learner("AdaGrad-CDA-ML", "adagrad", "ml", ADAGRAD_SIGMAS, None),
     Learner("Perceptron", "perceptron", "pl", NO_SIGMA, None),
 )
 

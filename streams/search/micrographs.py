@@ -25,8 +25,8 @@ import numpy as np
 from generate import PRODUCTS, examples
 from numpy.typing import NDArray
 
+from onlinesrl.core.arrays import Floats
 from onlinesrl.core.example import Example
-from onlinesrl.mln.ground.model import Floats
 from onlinesrl.psl.engines.admm import Admm
 from onlinesrl.psl.engines.tron import Tron
 from onlinesrl.psl.ground.grounder import Grounder

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from onlinesrl.core.example import decode
+from onlinesrl.core.kernels.averaged import measure, move
 from onlinesrl.core.kernels.jit import kernel
 from onlinesrl.mln.kernels.network import ROWS, Bytes, Ints, Network
-from onlinesrl.mln.kernels.weights import Weights, gap, measure, move
+from onlinesrl.mln.kernels.weights import Weights, gap
 from onlinesrl.mln.learner import OnlineLearner
 from onlinesrl.run import session
 from onlinesrl.run.config import load

@@ -273,7 +273,7 @@ def test_a_full_disk(tmp_path):
     code = f"""
 import resource
 from pathlib import Path
-from onlinesrl.errors import StorageError
+from onlinesrl.core.errors import StorageError
 from tests.infer.test_tandem import Tandem, chunks, friends
 model, weights = friends()
 engine = Tandem(Path({str(tmp_path)!r}), page_bytes=4096)

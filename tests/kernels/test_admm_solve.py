@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.mln.ground.model import Floats
 from onlinesrl.psl.engines.admm import Admm, AdmmState
 from onlinesrl.psl.engines.dual import conjugates, lower_bound, weighted_rows
 from onlinesrl.psl.ground.hinges import AT_MOST, HINGE, PLAIN, HingeModel

@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as arrays
 from numba.core.errors import TypingError
 
 from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.kernels.jit import kernel, kernel_of
 
 
 class Inside(Frame):
@@ -140,17 +140,17 @@ def test_kernels_are_compiled_once_for_all_widths_of_integers() -> None:
 def test_a_kernel_is_compiled_anew_where_a_part_of_it_has_changed(tmp_path: Path) -> None:
     """Though the part stands in another file, which numba does not look at."""
     package = tmp_path / "onlinesrl"
-    core = package / "core"
-    shutil.copytree(REPO / "onlinesrl" / "core" / "kernels", core / "kernels")
+    shutil.copytree(REPO / "onlinesrl" / "core" / "kernels", package / "core" / "kernels")
     (package / "__init__.py").touch()
-    (core / "__init__.py").touch()
-    one, other = core / "kernels" / "one.py", core / "kernels" / "other.py"
+    (package / "core" / "__init__.py").touch()
+    shutil.copy(REPO / "onlinesrl" / "core" / "arrays.py", package / "core" / "arrays.py")
+    one, other = package / "core" / "kernels" / "one.py", package / "core" / "kernels" / "other.py"
     start = "from onlinesrl.core.kernels.jit import kernel\n"
     other.write_text(
         start
         + "from onlinesrl.core.kernels.one import one\n@kernel\ndef twice(x):\n    return 2 * one(x)\n"
     )
-    code = "from onlinesrl.core.kernels.other import twice;"
+    code = "from onlinesrl.core.kernels.other import twice; "
     code += "print(twice(1), sum(twice.stats.cache_hits.values()))"
     said = []
     for body in ("x", "x", "x + 10"):
@@ -161,3 +161,33 @@ def test_a_kernel_is_compiled_anew_where_a_part_of_it_has_changed(tmp_path: Path
             [sys.executable, "-c", code], env=environment, cwd=tmp_path
         ).split()
     assert said == [b"2", b"0", b"2", b"1", b"22", b"0"]
+
+
+class Counted(Frame):
+    extra: npt.NDArray[np.int64]
+
+    @classmethod
+    def _without(cls, values: dict[str, Any]) -> tuple[str, ...]:
+        return () if len(values["extra"]) else ("extras",)
+
+
+class Around(Frame):
+    counted: Counted
+
+
+@kernel_of("extras", 7)
+def of_extras(around: Around) -> int:
+    """What only frames with extras are ever asked for; without any it does not even compile."""
+    return around.counted.extra.no_such_attribute  # type: ignore[no-any-return, attr-defined]
+
+
+@kernel
+def asks(around: Around) -> int:
+    """Ask for extras, also of frames within."""
+    return 1 + of_extras(around)
+
+
+def test_what_a_frame_has_nothing_of_is_not_compiled() -> None:
+    assert asks(Around(Counted(np.zeros(0, np.int64)))) == 8
+    with pytest.raises(TypingError):
+        asks(Around(Counted(np.zeros(1, np.int64))))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onlinesrl.core.kernels import averaged
 from onlinesrl.mln.ground.encode import Layout
 from onlinesrl.mln.ground.plan import compile_program
 from onlinesrl.mln.kernels import network
@@ -145,11 +146,11 @@ def test_a_step_is_along_the_gap_and_forgets_it(case, rows, c, s):
     weights, value = of_values(rows), np.array(rows)
     delta, rho, (n, found) = taken(case, weights)
 
-    margin, dot, norm = k.measure(weights, n, found)
+    margin, dot, norm = averaged.measure(weights, n, found)
     assert (margin, dot, norm) == pytest.approx(
         (rho - value[:, 0] @ delta, value[:, 1] @ delta, delta @ delta), abs=1e-9
     )
-    assert k.move(weights, n, c, s)
+    assert averaged.move(weights, n, c, s)
     expected = value + np.outer(delta, [0.0, c, c * s])
     np.testing.assert_allclose(weights.value, expected, rtol=0, atol=1e-9)
     assert weights.uses.tolist() == ((delta != 0) & (c != 0)).astype(int).tolist()
@@ -165,7 +166,7 @@ def test_a_step_that_is_not_finite_changes_nothing_and_says_so(case, rows, c):
     delta, _, (n, _) = taken(case, weights)
     before = weights.value.copy()
 
-    fits = k.move(weights, n, c, 100.0)
+    fits = averaged.move(weights, n, c, 100.0)
 
     assert fits == (c == 1e149 and not delta.any())
     if not fits:

@@ -132,8 +132,8 @@ def of_weights(learner: OnlineLearner) -> Any:
 STAGES: dict[str, Failing] = {
     "batch": fails_in(of_packer, "batch"),
     "types": fails_in(of_packer, "_localise", lambda batch, kind, *args: kind == 1),
-    "begin": fails_in(of_worlds, "output"),
-    "atoms": fails_in(of_grounder, "_grow", lambda status: status == plans.GROW_ATOMS),
+    "begin": fails_in(of_worlds, "begin"),
+    "atoms": fails_in(of_grounder, "grow", lambda status: status == plans.GROW_ATOMS),
     "weights": fails_in(of_weights, "grow"),
     "audit": fails_in(of_worlds, "_audit"),
 }

@@ -13,7 +13,6 @@ from onlinesrl.mln.ground import pack
 from onlinesrl.mln.lang import mln
 from onlinesrl.mln.weights import NORM, WeightTable
 from onlinesrl.run.results import heaviest, weights_text
-from onlinesrl.run.session import set_weights
 from onlinesrl.stream import checkpoint
 
 
@@ -186,7 +185,7 @@ def test_a_weights_file_says_what_the_table_says() -> None:
     assert influence == sorted(influence, reverse=True)
     text = weights_text(learner)
     again = new_learner()
-    assert set_weights(again, mln.parse(text, "weights.mln")) == []
+    assert again.start(mln.parse(text, "weights.mln")) == []
     expected = {name: weight for name, (weight, _) in named(learner.weights).items()}
     found = {name: weight for name, (weight, _) in named(again.weights).items()}
     assert {name: found[name] for name in expected if expected[name]} == {
@@ -208,7 +207,7 @@ def test_learning_goes_on_around_starting_weights() -> None:
     learn(first, examples(60))
     text = weights_text(first)
     second = new_learner("cda1")
-    set_weights(second, mln.parse(text, "weights.mln"))
+    second.start(mln.parse(text, "weights.mln"))
     base = {name: weight for name, (weight, _) in named(second.weights).items()}
     learn(second, examples(30, seed=4))
     certificate = second.certificate()
@@ -228,7 +227,7 @@ def test_weights_for_rules_that_are_gone_are_named() -> None:
     declarations = MODEL.partition("\n\n")[0]
     text = f'{declarations}\n2.0 InField(i, "a")\n1.0 Next(i, j) => InField(j, "b")\n'
     learner = new_learner()
-    assert set_weights(learner, mln.parse(text, "old.mln")) == [
+    assert learner.start(mln.parse(text, "old.mln")) == [
         'line 6: no rule of the model fits `Next(i, j) => InField(j, "b")` (1 weights)'
     ]
     assert named(learner.weights)['InField(i, "a")', ()] == (2.0, 0)

@@ -381,7 +381,7 @@ DISK_FULL = """
 import resource, sys
 from pathlib import Path
 import numpy as np
-from onlinesrl.errors import StorageError
+from onlinesrl.core.errors import StorageError
 from onlinesrl.stream.checkpoint import latest, save
 
 folder = Path(sys.argv[1])

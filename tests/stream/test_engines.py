@@ -145,7 +145,7 @@ def test_a_cheaper_engine_is_for_what_is_wide_and_proves_little(
 
 def test_only_proven_answers_can_be_audited(stream: Callable[..., Job]) -> None:
     run = stream(EASY, "walksat", inference={"audit_every": 2})
-    with pytest.raises(ConfigError, match="only the answers of engine mpe can be audited"):
+    with pytest.raises(ConfigError, match="not for engine walksat, but for engine mpe"):
         load(run.config, [])
 
 

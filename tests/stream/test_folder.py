@@ -119,7 +119,7 @@ def test_input_output_errors_are_storage_errors(tmp_path, monkeypatch, name):
 FILE_LIMIT = """
 import resource, sys
 from pathlib import Path
-from onlinesrl.errors import StorageError
+from onlinesrl.core.errors import StorageError
 from onlinesrl.stream.folder import OutputFile
 
 with OutputFile(Path(sys.argv[1])) as output:

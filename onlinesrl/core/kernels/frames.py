@@ -36,15 +36,22 @@ if _data(_PROBE) != _data_told(_PROBE):  # another Python or numpy; asking takes
 
 
 class FrameType(types.Type):
-    """What numba knows of a frame; ``place`` says by field at which word it stands, and its type."""
+    """What numba knows of a frame; ``place`` says by field at which word it stands, and its type.
 
-    def __init__(self, name: str, members: tuple[tuple[str, Any], ...]):
+    ``without`` names what there is nothing of in it: see ``jit.kernel_of``.
+    """
+
+    def __init__(
+        self, name: str, members: tuple[tuple[str, Any], ...], without: tuple[str, ...] = ()
+    ):
         self.place: dict[str, tuple[int, Any]] = {}
         at = 0
         for member, kind in members:
             self.place[member] = at, kind
             at += 1 + (kind.ndim if isinstance(kind, types.Array) else 0)
-        super().__init__(f"{name}{members}")
+        inner = (kind.without for _, kind in members if isinstance(kind, FrameType))
+        self.without: frozenset[str] = frozenset(without).union(*inner)
+        super().__init__(f"{name}{members}{without}")
 
 
 @dataclass_transform(frozen_default=True)
@@ -82,10 +89,16 @@ class Frame:
                 kind, word = self._number(name, value)
                 kinds += kind, -1
                 words.append(word)
+        kinds += self._without(given)
         table = array("q", words)
         known = self._types.get(tuple(kinds)) or self._learn(kinds)
         given.update(_table=table, _address=table.buffer_info()[0], _numba_type_=known)
         self.__dict__.update(given)
+
+    @classmethod
+    def _without(cls, values: dict[str, Any]) -> tuple[str, ...]:
+        """Name what there is nothing of, so that no kernel needs the functions for it."""
+        return ()
 
     def _number(self, name: str, value: Any) -> tuple[Any, int]:
         """Return the type and the word of what is no array."""
@@ -103,8 +116,9 @@ class Frame:
         """Make the type of frames with such fields: for each a type, or an array's and its dimensions."""
         members = tuple(
             (name, kind if dimensions < 0 else types.Array(from_dtype(kind), dimensions, "C"))
-            for name, kind, dimensions in zip(self._names, kinds[::2], kinds[1::2], strict=True)
+            for name, kind, dimensions in zip(self._names, kinds[::2], kinds[1::2], strict=False)
         )
-        cls = type(self)
-        made = self._types[tuple(kinds)] = FrameType(f"{cls.__module__}.{cls.__name__}", members)
+        cls, without = type(self), tuple(kinds[2 * len(members) :])
+        name = f"{cls.__module__}.{cls.__name__}"
+        made = self._types[tuple(kinds)] = FrameType(name, members, without)
         return made

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import FunctionType
 from typing import Any, TypeVar
 
 import numba
@@ -58,11 +59,28 @@ def _sources() -> tuple[tuple[str, int, int], ...]:
 
 def kernel(function: F) -> F:
     """Compile a function of frames, arrays and numbers."""
+    return _kernel(function, "", None)
 
+
+def kernel_of(what: str, otherwise: Any) -> Callable[[F], F]:
+    """Compile a function for frames that have something of ``what``.
+
+    For those without, of which it is never called, other kernels get a function that returns
+    ``otherwise``: so nothing is compiled that is not needed.
+    """
+    return lambda function: _kernel(function, what, otherwise)
+
+
+def _kernel(function: F, what: str, otherwise: Any) -> F:
     @cache
-    def part() -> Any:
+    def part(needed: bool) -> Any:
         wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-        return _compiled(function, "PartCompiler", **wrappers)
+        return _compiled(
+            function if needed else _returning(otherwise, function), "PartCompiler", **wrappers
+        )
+
+    def of(kinds: Any) -> Any:
+        return part(not any(what in getattr(kind, "without", ()) for kind in kinds))
 
     compiled = _compiled(function, "KernelCompiler", cache=True)
     stored, file = compiled._cache, compiled._cache._cache_file
@@ -71,8 +89,8 @@ def kernel(function: F) -> F:
         stored, "_load_overload"
     ):  # without what numba imports before, which compiling needs
         stored.load_overload = stored._load_overload
-    compiled.get_call_template = lambda kinds, names: part().get_call_template(kinds, names)
-    compiled.get_overload = lambda signature: part().get_overload(signature)
+    compiled.get_call_template = lambda kinds, names: of(kinds).get_call_template(kinds, names)
+    compiled.get_overload = lambda signature: of(signature).get_overload(signature)
     result: F = compiled
     return result
 
@@ -81,6 +99,18 @@ def ready(function: Callable[..., Any], *arguments: Any) -> None:
     """Compile a kernel for arguments such as these, or load it from the cache, without calling it."""
     dispatcher: Any = function
     dispatcher.compile(tuple(map(numba.typeof, arguments)))
+
+
+def _returning(value: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of the same parameters as another that returns a value."""
+
+    def returning() -> Any:
+        return VALUE  # type: ignore[name-defined]  # noqa: F821 - below
+
+    taken = function.__code__
+    names, count = taken.co_varnames[: taken.co_argcount], taken.co_argcount
+    code = returning.__code__.replace(co_argcount=count, co_nlocals=count, co_varnames=names)
+    return FunctionType(code, {"VALUE": value, "__name__": function.__module__}, function.__name__)
 
 
 class _Once(event.Listener):

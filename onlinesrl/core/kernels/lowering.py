@@ -29,7 +29,7 @@ from numba.extending import (
     register_model,
     unbox,
 )
-from numba.np.arrayobj import populate_array
+from numba.np.numpy_support import as_dtype
 
 from onlinesrl.core.kernels.frames import FrameType
 
@@ -71,19 +71,33 @@ def _read(context: Any, builder: Any, kind: FrameType, table: Any, name: str) ->
         return loaded
 
     if isinstance(of, types.Array):
-        value = context.make_array(of)(context, builder)
-        shape = [word(place + 1 + d) for d in range(of.ndim)]
-        strides = [WORD(context.get_abi_sizeof(context.get_data_type(of.dtype)))]
-        for length in shape[:0:-1]:
-            strides.insert(0, builder.mul(strides[0], length))
-        data = builder.inttoptr(word(place), value.data.type)
-        populate_array(value, data, shape, strides, strides[-1], meminfo=None)
-        return value._getvalue()
+        return _array(context, builder, of, [word(place + d) for d in range(1 + of.ndim)])
     if isinstance(of, FrameType):
         return builder.inttoptr(word(place), WORD.as_pointer())
     if isinstance(of, types.Float):
         return builder.bitcast(word(place), ir.DoubleType())
     return builder.trunc(word(place), ir.IntType(1)) if of == types.boolean else word(place)
+
+
+def _array(context: Any, builder: Any, kind: types.Array, words: list[Any]) -> Any:
+    """Return an array, whose data and lengths are given, as numba's compiled code has it."""
+    items = as_dtype(kind.dtype).itemsize
+    data, *lengths = words
+    strides, count = [WORD(items)], lengths[0]
+    for length in lengths[:0:-1]:
+        strides.insert(0, builder.mul(strides[0], length))
+    for length in lengths[1:]:
+        count = builder.mul(count, length)
+    made = ir.Constant(context.get_value_type(kind), ir.Undefined)
+    fields = made.type.elements
+    null = [ir.Constant(fields[0], None), ir.Constant(fields[1], None)]
+    values = [*null, count, WORD(items), builder.inttoptr(data, fields[4])]
+    for place, value in enumerate(values):
+        made = builder.insert_value(made, value, place)
+    for d, (length, stride) in enumerate(zip(lengths, strides, strict=True)):
+        made = builder.insert_value(made, length, [5, d])
+        made = builder.insert_value(made, stride, [6, d])
+    return made
 
 
 # parts of kernels --------------------------------------------------------------------------------

@@ -8,9 +8,11 @@ facts name, too, but further on) taken out; both are few and sorted, and either 
 the other by them.
 """
 
+from typing import Any
+
 from onlinesrl.core.arrays import Bytes, Ints, Ints32
 from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.kernels.jit import kernel, kernel_of
 from onlinesrl.mln.kernels.network import sort
 
 
@@ -28,6 +30,10 @@ class Facts(Frame):
     cell: Ints32  # into row
     row: Ints32  # the rows of each index's slot by constant
     constants: Ints32  # [type] how many shared constants are those of facts; they come last
+
+    @classmethod
+    def _without(cls, values: dict[str, Any]) -> tuple[str, ...]:
+        return () if len(values["data"]) or values["count"].any() else ("facts",)
 
 
 class Own(Frame):
@@ -90,7 +96,7 @@ def shared_beside(own: Own, member_start: Ints, w: int, kind: int, number: int) 
     return _without(own.early, early, own.early_count[w, kind], number - before)
 
 
-@kernel
+@kernel_of("facts", -1)
 def match_fact(
     facts: Facts,
     own: Own,
@@ -253,7 +259,7 @@ def _compare(
     return 0
 
 
-@kernel
+@kernel_of("facts", 0)
 def without_facts(
     facts: Facts,
     own: Own,

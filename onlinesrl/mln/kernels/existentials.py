@@ -1,6 +1,6 @@
 """Existential quantifiers in ground clauses: a literal a binding, or an atom that stands for several."""
 
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.kernels.jit import kernel, kernel_of
 from onlinesrl.mln.kernels.atoms import find_atom
 from onlinesrl.mln.kernels.joins import advance, next_binding, open_step, term_value
 from onlinesrl.mln.kernels.network import (
@@ -165,7 +165,7 @@ def _each_binding(
     return OK
 
 
-@kernel
+@kernel_of("existentials", OK)
 def each_existential(
     plans: Plans,
     batch: Batch,
@@ -185,14 +185,21 @@ def each_existential(
     return OK
 
 
+@kernel_of("existentials", False)
+def _some_binding(plans: Plans, batch: Batch, w: int, c: int, depth: int, s: Scratch) -> bool:
+    """Tell whether an existential of a clause has a binding, and query literals."""
+    for e in range(plans.exist_start[c], plans.exist_start[c + 1]):
+        if plans.exist_literal_start[e] < plans.exist_literal_start[e + 1]:
+            first, stop = plans.exist_step_start[2 * e], plans.exist_step_start[2 * e + 1]
+            if next_binding(plans, batch, w, first, stop, depth, False, s):
+                return True
+    return False
+
+
 @kernel
 def undone(plans: Plans, batch: Batch, w: int, c: int, depth: int, s: Scratch) -> bool:
     """Tell whether a clause without a literal has lost it to hard rules: they contradict each other."""
     if batch.listed[w] != FOUND:
         return False
     lost = plans.literal_start[c] < plans.literal_start[c + 1]
-    for e in range(plans.exist_start[c], plans.exist_start[c + 1]):
-        if plans.exist_literal_start[e] < plans.exist_literal_start[e + 1]:
-            first, stop = plans.exist_step_start[2 * e], plans.exist_step_start[2 * e + 1]
-            lost = lost or next_binding(plans, batch, w, first, stop, depth, False, s)
-    return bool(lost)
+    return bool(lost or _some_binding(plans, batch, w, c, depth, s))

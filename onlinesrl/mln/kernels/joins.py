@@ -1,6 +1,6 @@
 """Join plans, run step by step by backtracking."""
 
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.kernels.jit import kernel, kernel_of
 from onlinesrl.mln.kernels.background import match_fact
 from onlinesrl.mln.kernels.numbers import holds, shared_constant
 from onlinesrl.mln.kernels.plans import ABSENT, DOMAIN, EQUAL, LESS, SCAN, Batch, Plans, Scratch
@@ -31,7 +31,7 @@ def open_step(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scra
             _open_facts(plans, batch, w, step, depth, s)
 
 
-@kernel
+@kernel_of("facts", None)
 def _open_facts(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> None:
     """Let the candidates among facts come before those of the world's own tuples."""
     x, facts = plans.probe[step], batch.facts

@@ -36,6 +36,25 @@ class Pass(Frame):
 
 
 @kernel
+def solve(p: Pass, cu: float, cv: float) -> tuple[int, float]:
+    """Write the best state of a network by the weights base + cu u + cv v; a status, and its score.
+
+    Their values for ground clauses are written to ``weight``.
+    """
+    net, state = p.net, p.state
+    if net.clause_start[net.size[ROWS]] > len(p.weight):
+        return GROW_CLAUSES, 0.0
+    found = structure(net, p.structure)
+    if found != SOLVED:
+        return GROW_TABLES if found == TABLES_FULL else TOO_WIDE, 0.0
+    set_bonus(net, state.truth, False, state.bonus)
+    effective(net, p.weights.value, cu, cv, p.weight)
+    if eliminate(net, p.structure, p.weight, state.bonus, state.predicted) == -np.inf:
+        return INFEASIBLE, 0.0
+    return OK, soft_score(net, state.predicted, p.weight)
+
+
+@kernel
 def predict(p: Pass, w: int, cu: float, cv: float, learning: bool) -> tuple[int, int]:
     """Ground a world, predict it by the weights base + cu u + cv v, and write what is said of it.
 
@@ -50,16 +69,9 @@ def predict(p: Pass, w: int, cu: float, cv: float, learning: bool) -> tuple[int,
         return status, detail
     if not number(p.plans, net, p.weights, learning and p.batch.labelled[w] == 1):
         return GROW_WEIGHTS, -1
-    if net.clause_start[net.size[ROWS]] > len(p.weight):
-        return GROW_CLAUSES, -1
-    found = structure(net, p.structure)
-    if found != SOLVED:
-        return GROW_TABLES if found == TABLES_FULL else TOO_WIDE, -1
-    set_bonus(net, state.truth, False, state.bonus)
-    effective(net, p.weights.value, cu, cv, p.weight)
-    if eliminate(net, p.structure, p.weight, state.bonus, state.predicted) == -np.inf:
-        return INFEASIBLE, -1
-    score = soft_score(net, state.predicted, p.weight)
+    status, score = solve(p, cu, cv)
+    if status != OK:
+        return status, -1
     if not record(p.plans, p.batch, w, net, state, p.by, ELIMINATION, score, p.out):
         return GROW_OUTPUT, -1
     return OK, -1

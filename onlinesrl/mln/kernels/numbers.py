@@ -1,6 +1,6 @@
 """Steps of join plans on whole numbers: comparisons and arithmetic."""
 
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.kernels.jit import kernel, kernel_of
 from onlinesrl.mln.kernels.background import number_beside, shared_beside
 from onlinesrl.mln.kernels.plans import (
     COMPUTE,
@@ -18,11 +18,16 @@ from onlinesrl.mln.kernels.plans import (
 )
 
 
+@kernel_of("facts", 0)
+def _beside_facts(batch: Batch, w: int, kind: int, number: int) -> int:
+    return shared_beside(batch.own, batch.member_start, w, kind, number)
+
+
 @kernel
 def shared_constant(batch: Batch, w: int, kind: int, number: int) -> int:
     """Return the shared number of a world's constant, -1 - its place among its own if it has none."""
     if batch.facts.constants[kind] > 0:
-        return shared_beside(batch.own, batch.member_start, w, kind, number)
+        return _beside_facts(batch, w, kind, number)
     shared = batch.shared[kind]
     return number if number < shared else shared - 1 - number
 
@@ -79,7 +84,7 @@ def _compute(op: int, a: int, b: int) -> int:
     return quotient if op == OVER else a - quotient * b
 
 
-@kernel
+@kernel_of("numbers", False)
 def holds(plans: Plans, batch: Batch, w: int, step: int, s: Scratch) -> bool:
     """Decide a step on whole numbers; COMPUTE may bind its first term."""
     p, op = plans.term_start[step], plans.op[step]

@@ -5,6 +5,8 @@ world (dense, in order of first appearance, those that all worlds share first), 
 by counting and atoms are numbered by mixed radix.
 """
 
+from typing import Any
+
 import numpy as np
 
 from onlinesrl.core.arrays import Bytes, Ints, Ints32
@@ -89,6 +91,11 @@ class Plans(Frame):
     template_type: Ints32
     template_stride: Ints32  # > 0: offset stride within a block of weights; 0: part of the key
     declared: Ints32  # [type] number of declared constants
+
+    @classmethod
+    def _without(cls, values: dict[str, Any]) -> tuple[str, ...]:
+        found = [] if len(values["exist_literal_start"]) > 1 else ["existentials"]
+        return (*found, *([] if (values["op"] >= LESS).any() else ["numbers"]))
 
 
 class Batch(Frame):
