@@ -202,7 +202,7 @@ def test_the_oldest_go_where_too_many_bytes_wait() -> None:
     [last] = labels.pending.values()
     assert labels.pending.bytes == last.weight == len(last.text) + len(last.prediction)
     assert labels.complaints(ended=False) == [
-        "8 examples were given up: more than labels.pending (100) or labels.max_bytes "
+        "8 examples were dropped: more than labels.pending (100) or labels.max_bytes "
         f"({4 * size}) waited"
     ]
     for n in range(20, 30):

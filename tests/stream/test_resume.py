@@ -181,7 +181,7 @@ def test_a_damaged_checkpoint_is_passed_over(stopped: Job, unbroken: dict[str, b
     newest = stopped.checkpoints()[-1]
     newest.write_bytes(newest.read_bytes()[:-1])
     assert stopped.run() == 0
-    assert f"damaged checkpoint passed over: {newest}" in stopped.said
+    assert f"damaged checkpoint skipped: {newest}" in stopped.said
     assert stopped.results() == unbroken
 
 
