@@ -337,7 +337,9 @@ def test_a_tail_of_a_file_that_is_cut_or_replaced_ends(tmp_path: Path, data: byt
         other.rename(path)
     else:
         path.write_bytes(b"")
-    with pytest.raises(StorageError, match="was replaced or cut while it was read \\(line 2\\)"):
+    with pytest.raises(
+        StorageError, match="was replaced or truncated while it was read \\(line 2\\)"
+    ):
         tail.more()
 
 
