@@ -341,9 +341,7 @@ def opened(source: SharedSource) -> dict[str, Any]:
     return position
 
 
-def test_lag_is_of_the_partitions_that_the_member_has(
-    source: Callable[..., SharedSource], topic: str
-) -> None:
+def test_lag_is_of_the_partitions_that_the_member_has(source, topic):
     one = source(to_end=True)
     assert one.lag() == {}
     position = opened(one)
@@ -363,9 +361,7 @@ def test_lag_is_of_the_partitions_that_the_member_has(
     assert again.lag() == dict.fromkeys(everything, 0)
 
 
-def test_the_group_says_from_which_checkpoint_a_run_goes_on(
-    source: Callable[..., SharedSource], topic: str
-) -> None:
+def test_the_group_says_from_which_checkpoint_a_run_goes_on(source, topic):
     one = source()
     position = opened(one)
     assert not one.accepts(position, 1)
@@ -385,9 +381,7 @@ def test_the_group_says_from_which_checkpoint_a_run_goes_on(
     assert not one.accepts(later | {"run": "another", "taken": 0}, 1)
 
 
-def test_a_partition_that_is_new_to_a_group_is_read_from_its_beginning(
-    broker: Cluster, source: Callable[..., SharedSource], topic: str
-) -> None:
+def test_a_partition_that_is_new_to_a_group_is_read_from_its_beginning(broker, source, topic):
     """The group began at the ends; a partition came while nobody of it was there."""
     one = source(from_end=True)
     position = opened(one)
@@ -407,9 +401,7 @@ def test_a_partition_that_is_new_to_a_group_is_read_from_its_beginning(
     assert opened(source(from_end=True)) | {"run": ""} == position | {"run": ""}
 
 
-def test_a_partition_that_was_there_when_the_group_began_is_read_from_its_end(
-    source: Callable[..., SharedSource], topic: str
-) -> None:
+def test_a_partition_that_was_there_when_the_group_began_is_read_from_its_end(source, topic):
     """Another member has committed its own partitions, and not yet this one's."""
     one = source(from_end=True)
     position = opened(one)
@@ -420,8 +412,8 @@ def test_a_partition_that_was_there_when_the_group_began_is_read_from_its_end(
 
 
 def test_members_learn_from_partitions_that_come_while_they_run(
-    member: Callable[..., Job], broker: Cluster, topic: str, ids: set[str], citations: list[bytes]
-) -> None:
+    member, broker, topic, ids, citations
+):
     jobs = [member("first"), member("second")]
     quickly = quick(lambda n: 0.0, LOOK_SECONDS=0.5)
     processes = [job.start(first=quickly) for job in jobs]
@@ -462,9 +454,7 @@ def test_what_is_not_taken_for_too_long_ends_the_run(source: Callable[..., Share
         ({"labels": {"topic": "truth"}}, "labels: a shared source has none"),
     ],
 )
-def test_what_a_shared_source_cannot_have(
-    job: Callable[..., Job], keys: dict[str, Any], reason: str
-) -> None:
+def test_what_a_shared_source_cannot_have(job, keys, reason):
     source = {"kind": "kafka", "bootstrap": "b:1", "topic": "t", "group": "g", "shared": True}
     wrong = job([], source=source, **keys)
     assert wrong.run() == 78
