@@ -1,7 +1,6 @@
-"""What a person sees while a run is going, and when it is over.
+"""The progress display of a run, and its summary.
 
-On a terminal a table that redraws itself, elsewhere a plain line now and then. Nothing that the
-clock says goes into results.
+On a terminal it is a table that redraws itself, elsewhere a plain line at intervals.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Say = Callable[[str], None]
 
 
 def say(message: str) -> None:
-    """Tell a person, on standard error, if anybody is there to read it."""
+    """Write a message to standard error, if anybody is there to read it."""
     with contextlib.suppress(OSError):
         print(legible(message), file=sys.stderr)
 
@@ -40,15 +39,15 @@ def warn(message: str) -> None:
 
 
 def acknowledge(stream: TextIO | None = None) -> None:
-    """Say that a signal has asked to stop; past the stream's buffer, which may be in use just now."""
+    """Say that a signal has asked to stop; unbuffered, since this is called in signal handlers."""
     with contextlib.suppress(OSError, ValueError):
         os.write((stream or sys.stderr).fileno(), _STOPPING)
 
 
 class Display:
-    """Shows how a run is going; a context manager, so that the terminal is left as it was.
+    """Shows the progress of a run; a context manager, which restores the terminal.
 
-    ``total`` is the number of examples, if it is known.
+    ``total`` is the number of examples, if known.
     """
 
     def __init__(
@@ -76,15 +75,15 @@ class Display:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Clear the table, if there is one: what remains to be said is ``print_summary``'s."""
+        """Clear the table, if there is one."""
         self._view.stop()
 
     def due(self, examples: int) -> bool:
-        """Tell whether ``update`` would draw now; costs next to nothing."""
+        """Tell whether ``update`` would draw now; this is cheap."""
         return examples >= self._next_examples or self._clock() >= self._next_time
 
     def update(self, snapshot: Snapshot, rate: float) -> None:
-        """Show a line of metrics, and ``rate`` in examples per second, if it is time to."""
+        """Show a line of metrics, and ``rate`` in examples per second, if a line is due."""
         examples = snapshot["examples"]
         if not self.due(examples):
             return
@@ -99,7 +98,7 @@ class Display:
             self._growth = _Growth(examples, snapshot.get("weights") or 0)
 
     def working(self, example: str, seconds: float) -> None:
-        """Show which example has been at work for so long: a table each second, lines ever more rarely."""
+        """Show the example being solved: in a table every second, as lines at growing intervals."""
         known, before, due = self._working
         if example != known or seconds < before:
             due = _SLOW_SECONDS
@@ -110,7 +109,7 @@ class Display:
         self._working = (example, seconds, due)
 
     def stopping(self) -> None:
-        """Say at once that a signal has asked to stop, in place of the table; for its handler."""
+        """Replace the table by the message that a signal has asked to stop; for signal handlers."""
         self._view.stop()
         acknowledge(self._stream)
 
@@ -119,7 +118,7 @@ class Display:
         self._saved_at = self._clock()
 
     def _cells(self, snapshot: Snapshot, rate: float, now: float) -> dict[str, str]:
-        """Return what is shown, by name; figures that are not known are left out."""
+        """Return what is shown, by name, without unknown figures."""
         of = f" of {self._total:,}" if self._total is not None else ""
         cells = {
             "examples": f"{snapshot['examples']:,}{of}",
@@ -138,9 +137,9 @@ class Display:
 
 
 class Status:
-    """One line that says what is being done: on a terminal in place of the last, elsewhere below it.
+    """A status line: on a terminal it is overwritten, elsewhere lines follow each other.
 
-    Call it as often as you like: it writes 8 times a second, elsewhere once in 10 seconds.
+    However often it is called, it writes at most 8 times per second, elsewhere every 10 seconds.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -174,14 +173,14 @@ class Status:
 
 
 class _Growth:
-    """Counts the weights that are new since the last power of two of examples."""
+    """Counts the new weights since the last power of two of examples."""
 
     def __init__(self, examples: int = 0, weights: int = 0) -> None:
         self._examples = examples
         self._weights = weights
 
     def show(self, weights: int | None) -> str:
-        """Write the number of weights, and how many of them are new."""
+        """Show the number of weights, and how many are new."""
         if weights is None:
             return ""
         return f"{weights:,} ({weights - self._weights:+,} since example {self._examples:,})"
@@ -199,7 +198,7 @@ class _View(Protocol):
 
 
 class _Lines:
-    """One plain line each time; a reader that is gone does not stop the run."""
+    """Plain lines; the run continues if nobody reads them."""
 
     seconds = _LINE_SECONDS
 
@@ -210,7 +209,7 @@ class _Lines:
         """Do nothing: lines need no start."""
 
     def later(self, seconds: float) -> float:
-        """Return after how many seconds to say that an example still is at work."""
+        """Return when to report again that an example is still being solved."""
         return 2.0 * seconds
 
     def draw(self, cells: Mapping[str, str]) -> None:
@@ -244,7 +243,7 @@ class _Table:
         self._live.start()
 
     def later(self, seconds: float) -> float:
-        """Return after how many seconds to say that an example still is at work."""
+        """Return when to report again that an example is still being solved."""
         return seconds + 1.0
 
     def draw(self, cells: Mapping[str, str]) -> None:
@@ -266,7 +265,7 @@ class _Table:
 
 
 def print_summary(summary: Snapshot, stream: TextIO) -> None:
-    """Write what a run came to, as in summary.json, in aligned lines of plain text."""
+    """Write the summary of a run, as in summary.json, in aligned lines of plain text."""
     lines = [(name, text) for name, text in _summary_lines(summary) if text]
     width = max((len(name) for name, _ in lines), default=0)
     for name, text in lines:
@@ -372,5 +371,5 @@ def _mean(figures: Snapshot) -> float | None:
 
 
 def _show(value: float | None, form: str) -> str:
-    """Write a figure, or nothing if there is none."""
+    """Format a figure; empty if there is none."""
     return "" if value is None else form.format(value)

@@ -1,4 +1,4 @@
-"""What a run leaves behind for people: its weights as rules, its report and its summary."""
+"""The results of a run: its weights as rules, its report and its summary."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ E = TypeVar("E", bound=WeightEntry)
 
 
 def read_summary(folder: RunFolder) -> dict[str, Any] | None:
-    """Return the summary, which is the last thing that a run writes.
+    """Return the summary, the last file that a run writes.
 
-    None where there is none, or a damaged one: it is then written again.
+    None if there is none, or it is damaged; it is then written again.
     """
     if not folder.summary.exists():
         return None
@@ -39,7 +39,7 @@ def read_summary(folder: RunFolder) -> dict[str, Any] | None:
 
 
 class _Line(msgspec.Struct):
-    """What the report takes for granted of a line of metrics."""
+    """The fields of a line of metrics that the report needs."""
 
     examples: int
     window: dict[str, Any]
@@ -58,7 +58,7 @@ class _Slow(msgspec.Struct):
 
 
 class _Summary(msgspec.Struct):
-    """What people are told of a summary, as it must be."""
+    """The types of the fields of a summary that are shown."""
 
     finished: bool
     examples: int
@@ -139,7 +139,7 @@ def example_row(learner: Learner, example: Example, outcome: Outcome) -> Example
 
 
 def _value(predicted: float, true: float) -> str:
-    """Write a value, and the true one if it reads differently."""
+    """Format a value, and the true one if it looks different."""
     said, truly = f"{predicted:.2f}", f"{true:.2f}"
     return said if said == truly else f"{said} \u2192 {truly}"
 

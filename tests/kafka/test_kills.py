@@ -156,7 +156,7 @@ def test_a_second_process_shuts_the_first_out(broker, topic, job, citations, tal
     assert second.run(*UNTIL_END) == 0, second.said
     add(broker, topic, citations[30:60])
     assert wait(zombie) == LOCKED, first.said
-    assert "another process goes on with run" in first.said
+    assert "another process has resumed run" in first.said
     assert "Traceback" not in first.said
     assert len(predicted(broker, values["sink"]["topic"])) == 30
     assert second.run(*UNTIL_END) == 0, second.said

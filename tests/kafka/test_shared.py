@@ -215,7 +215,7 @@ def test_a_checkpoint_counts_when_the_group_has_taken_it(
     if number == signal.SIGSTOP:
         os.kill(ends, signal.SIGCONT)
         assert wait(ends) == 0, jobs[0].said
-        assert ("has not taken checkpoint 3" in jobs[0].said) != after
+        assert ("has not accepted checkpoint 3" in jobs[0].said) != after
     else:
         assert wait(ends) == -signal.SIGKILL
         finish(jobs[:1])
@@ -372,7 +372,9 @@ def test_the_group_says_from_which_checkpoint_a_run_goes_on(source, topic):
     later = one.after(position, [])
     assert one.accepts(later, 2)
     assert one.accepts(later | {"offsets": {}}, 3)
-    with pytest.raises(DataError, match=r"behind checkpoint 2 of this run, and the newest .* is 1"):
+    with pytest.raises(
+        DataError, match=r"accepted checkpoint 2 of this run, and the newest .* is 1"
+    ):
         one.accepts(position, 1)
     one.acknowledge(later, 3, FileSink())
     later = one.after(later, [])
@@ -443,7 +445,7 @@ def test_what_is_not_taken_for_too_long_ends_the_run(source: Callable[..., Share
         one.acknowledge(position, 1, Refusing())
     position = one.open(None)
     one.reading = replace(one.reading, patience=0.0)
-    with pytest.raises(UnavailableError, match="has not taken checkpoint 1: no"):
+    with pytest.raises(UnavailableError, match="has not accepted checkpoint 1: no"):
         one.acknowledge(position, 1, Refusing())
 
 
