@@ -137,7 +137,7 @@ def test_unlabelled_examples_are_said(job: Callable[..., Job]) -> None:
     assert "warning: no example has `truth`: nothing was learned or scored" in run.said
     assert "warning" not in mixed.said
     assert command(run, "evaluate", mixed.output, run.config) == 65
-    assert "nothing to evaluate: of 3 examples 3 have no `truth`, 0 are bad" in run.said
+    assert "nothing to evaluate: of 3 examples, 3 have no `truth` and 0 are bad" in run.said
     assert run.printed == ""
     assert command(mixed, "evaluate", mixed.output, mixed.config) == 0
     assert "warning: 3 of 4 examples have no `truth` and are not scored" in mixed.said
