@@ -94,8 +94,8 @@ class Plans(Frame):
 
     @classmethod
     def _without(cls, values: dict[str, Any]) -> tuple[str, ...]:
-        found = [] if len(values["exist_literal_start"]) > 1 else ["existentials"]
-        return (*found, *([] if (values["op"] >= LESS).any() else ["numbers"]))
+        plain = len(values["exist_literal_start"]) == 1 and not (values["op"] >= LESS).any()
+        return ("existentials", "numbers") if plain else ()
 
 
 class Batch(Frame):
