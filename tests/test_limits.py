@@ -109,7 +109,7 @@ def test_ground_rules_that_reach_no_target_may_be_left_out(
         assert run.run("--fresh", "--set", f"batch={batch}") == 0, run.said
         last = run.lines("metrics.jsonl")[-1]
         assert (last["bad"], last["skipped"]) == (1, 2)
-        assert "2 ground rules that reach an atom neither observed nor a target" in run.printed
+        assert "2 ground rules with an atom neither observed nor a target" in run.printed
     values = [p["predicted"]["Trusts"] for p in run.predictions()]
     assert [len(atoms) for atoms in values] == [2, 1, 1]
 
