@@ -1,4 +1,4 @@
-"""From a configuration to a learner, a reader and a run: where the parts are put together."""
+"""A run from a configuration: learner, reader, loop and results are put together here."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from onlinesrl.run.exporter import Board
 
 ALCHEMY = "alchemy"
-"""The dialect of files of weights."""
+"""The dialect in which weights are written."""
 ENDLESS = 1000
-"""After so many examples of a live source the groups that were not met yet are told."""
+"""After so many examples of a live source, configured groups without examples are reported."""
 
 
 # learners ----------------------------------------------------------------------------------------
 
 
 def make_learner(config: Config, program: Program | None = None, margins: bool = False) -> Learner:
-    """Return a learner of the configured model, or of another, with the weights in its file."""
+    """Return a learner of the configured model, or of another one, with the weights in its file."""
     language = config.language
     program = language.load(config.model, config.dialect) if program is None else program
     for name in config.query:
@@ -73,7 +73,7 @@ def _counted(config: Config, program: Program) -> tuple[str, int] | None:
 
 
 def new_learner(config: Config) -> Learner:
-    """Return a learner to be trained: with what it starts with, and room for more than that."""
+    """Return a learner to be trained, with its starting weights or state."""
     learner, start = make_learner(config), config.learner.start
     if start is not None and _has_state(start):
         _take_over(config, learner, start)
@@ -86,20 +86,21 @@ def new_learner(config: Config) -> Learner:
 
 
 def _has_state(path: Path) -> bool:
-    """Tell whether a path leads to a checkpoint, and not to a file of weights."""
+    """Tell whether a path is a checkpoint or run folder, rather than a file of weights."""
     return path.suffix == ".ckpt" or path.is_dir()
 
 
 def _take_over(config: Config, learner: Learner, start: Path) -> None:
-    """Go on learning where another run ended. Raises ConfigError where that was another learner."""
+    """Continue the learning of another run. Raises ConfigError if its learner was configured differently."""
     saved = load_checkpoint(start)
-    keys = ("model", "query", *(f"learner.{key}" for key in ("update", "loss", "sigma", "eta")))
+    learner_keys = ("update", "loss", "sigma", "eta", "delta")
+    keys = ("model", "query", *(f"learner.{key}" for key in learner_keys))
     different = _mismatch(config, learner, saved, keys)
     if different:
         raise config.error(
             "learner.start",
             f"{saved.path} is of another learner ({'; '.join(different)}); "
-            "its weights file takes over what fits",
+            "to start from its weights, give its weights file",
         )
     learner.restore(saved.header["learner"], saved.arrays)
 
@@ -107,7 +108,7 @@ def _take_over(config: Config, learner: Learner, start: Path) -> None:
 def _mismatch(
     config: Config, learner: Learner, saved: checkpoint.Checkpoint, keys: Sequence[str]
 ) -> list[str]:
-    """Say how a checkpoint's run differed from a configuration in some keys."""
+    """Return how a checkpoint's configuration differs from this one in some keys."""
     current = config.fingerprint(learner.model_text)
     old, new = (
         {key: fingerprint.get(key) for key in keys}
@@ -119,8 +120,8 @@ def _mismatch(
 def trained_learner(config: Config, trained: Path, margins: bool = False) -> Learner:
     """Return a learner with the weights of a checkpoint or of an MLN or PSL file.
 
-    A file whose rules are all the configured model's sets that model's weights; any other is a
-    model of its own. Raises ConfigError for a checkpoint of another model.
+    A file whose rules are all in the configured model gives that model its weights; any other file
+    is used as the model. Raises MismatchError for a checkpoint of another model.
     """
     if _has_state(trained):
         return _from_checkpoint(config, trained, margins)
@@ -192,10 +193,10 @@ class _Watcher:
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says of a run.
+    """The command line options of a run.
 
-    ``until`` is "end" (what is there when it begins), "forever", or a number of examples in all; None:
-    forever where the source is live. ``exporter`` serves metrics. ``requests`` of clients are then the
+    ``until`` is "end" (of what is there at the start), "forever", or a total number of examples; None:
+    forever if the source is live. ``exporter`` serves metrics. ``requests`` of clients, if any, are the
     source.
     """
 
@@ -207,10 +208,10 @@ class Options:
 
 
 def run(config: Config, options: Options, import_seconds: float, say: Say) -> dict[str, Any]:
-    """Learn online from the configured source, from its last checkpoint if there is one.
+    """Learn online from the configured source, resuming from the last checkpoint if there is one.
 
-    Returns the summary, which is also written with the weights and the report. A first signal to
-    stop, whenever it comes, leaves it at the examples at hand and what is written of them.
+    Returns the summary, which is also written, with the weights and the report. A first signal ends
+    the run in good order, whenever it comes.
     """
     with options.requests or Stopper() as stopper:
         stopper.acknowledge = acknowledge
@@ -294,7 +295,7 @@ def _showing(learner: Learner, display: Display) -> Callable[[], object]:
 
 
 def _complaints(loop: Loop) -> list[str]:
-    """Say what of a run is mostly a mistake: groups never met, nothing read, nothing to learn from."""
+    """Return likely mistakes: groups without examples, an empty source, no labels."""
     found, metrics = loop.reader.choice.complaints(), loop.metrics
     if loop.finished and not metrics.examples:
         found.append("the source has no example")
@@ -306,7 +307,7 @@ def _complaints(loop: Loop) -> list[str]:
 
 
 def _ended(saved: checkpoint.Checkpoint, reader: Reader, stopper: Stopper) -> bool:
-    """Tell whether a checkpoint is of a finished run whose source has no more since."""
+    """Tell whether a checkpoint is of a finished run whose source has nothing new."""
     if not saved.header["finished"] or reader.source.live:
         return False
     return not reader.more(saved.header["position"], lambda: stopper.asked)
@@ -321,7 +322,7 @@ def _summary_of(saved: checkpoint.Checkpoint, folder: RunFolder) -> dict[str, An
 def _accepted(
     folder: RunFolder, source: Source, fingerprint: dict[str, Any]
 ) -> checkpoint.Checkpoint | None:
-    """Return the newest checkpoint that the source lets the run go on from, if there is one."""
+    """Return the newest checkpoint that the source accepts, if there is one."""
 
     def accepts(saved: checkpoint.Checkpoint) -> bool:
         check_fingerprint(saved.path, mismatch(saved.header["fingerprint"], fingerprint))
@@ -362,9 +363,9 @@ def _make_loop(  # noqa: PLR0913, PLR0917 - the parts of a run
 
 
 def compile_kernels(learner: Learner, say: Say) -> float:
-    """Compile the kernels, telling a person so, or load them; returns seconds.
+    """Compile the kernels, with a message, or load them from the cache; return seconds.
 
-    A signal that asks to stop ends it: what is left to do needs few of them.
+    A signal that asks to stop ends it.
     """
     with told_of_compiling(say), suppress(Interrupted), leavable():
         return learner.compile()
