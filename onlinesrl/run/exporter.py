@@ -134,7 +134,7 @@ class Board(Collector):
         yield from _gauges(figures)
         yield _gauge(
             "examples_per_second",
-            "Examples a second since the run's start.",
+            "Examples per second since the run's start.",
             figures["examples"] / max(seconds, 1e-9),
         )
         lag = GaugeMetricFamily(

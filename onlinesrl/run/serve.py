@@ -160,7 +160,7 @@ class Server:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in {JSON, LINES}:
             return _refusal(
-                415, f"expected Content-Type {JSON}, an example, or {LINES}, one a line"
+                415, f"expected Content-Type {JSON}, an example, or {LINES}, one per line"
             )
         body = bytearray()
         try:
