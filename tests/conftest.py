@@ -120,17 +120,30 @@ class Job:
         rng, killed = random.Random(seed), 0
         while killed < kills:
             shutil.rmtree(self.output)
-            code = -signal.SIGKILL
-            while code == -signal.SIGKILL:
-                process = self.start()
-                if killed < kills:
-                    time.sleep(rng.uniform(0.0, seconds))
-                    os.kill(process, signal.SIGKILL)
-                code = wait(process)
-                killed += code == -signal.SIGKILL
-            assert code == 0, self.said
+            killed += self.end(kills - killed, lambda: rng.uniform(0.0, seconds))
             assert self.results() == expected
         TRIED["kills"] += killed
+
+    def end(
+        self,
+        kills: int,
+        moment: Callable[[], float],
+        *options: str,
+        first: Callable[[], object] | None = None,
+        killed: Callable[[], object] = lambda: None,
+    ) -> int:
+        """Run to the end, killed so often at most, each time after `moment` seconds; return how often."""
+        count, code = 0, -signal.SIGKILL
+        while code == -signal.SIGKILL:
+            process = self.start(*options, first=first)
+            if count < kills:
+                time.sleep(moment())
+                os.kill(process, signal.SIGKILL)
+                killed()
+            code = wait(process)
+            count += code == -signal.SIGKILL
+        assert code == 0, self.said
+        return count
 
     def checkpoints(self) -> list[Path]:
         return sorted((self.output / "checkpoints").glob("*.ckpt"))

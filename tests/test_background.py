@@ -313,9 +313,12 @@ def test_check_knows_the_constants_of_facts(dishes: Callable[..., Job]) -> None:
     [
         ("Freinds(Anna, Bob)\n", "facts.db:1:1: the model does not declare Freinds"),
         ("\nSweet(Cake, Pie)\n", "facts.db:2:1: Sweet has another number of arguments"),
-        ("!Sweet(Cake)\n", "facts.db:1:1: a background fact is true, and Sweet(Cake) is not"),
-        ("?Sweet(Cake)\n", "facts.db:1:1: a background fact is true, and Sweet(Cake) is not"),
-        ("0.5 Sweet(Cake)\n", "facts.db:1:1: a background fact is true, and Sweet(Cake) is not"),
+        ("!Sweet(Cake)\n", "facts.db:1:1: a background fact must be true, and Sweet(Cake) is not"),
+        ("?Sweet(Cake)\n", "facts.db:1:1: a background fact must be true, and Sweet(Cake) is not"),
+        (
+            "0.5 Sweet(Cake)\n",
+            "facts.db:1:1: a background fact must be true, and Sweet(Cake) is not",
+        ),
     ],
 )
 def test_facts_that_cannot_be_are_told_with_their_place(

@@ -348,7 +348,7 @@ def test_weights_of_a_rule_and_about_a_constant(trained: Job) -> None:
     assert {w["weight"] for w in about} <= {w["weight"] for w in of_file}
     for wrong in (["--rule", "99"], ["--about", "nobody"]):
         assert call(trained, "weights", trained.output, *wrong) == 64
-        assert f"no weight fits {' '.join(wrong)}; its rules are\n  2: Token" in trained.said
+        assert f"no weight matches {' '.join(wrong)}; its rules are\n  2: Token" in trained.said
 
 
 def test_models_that_have_no_rule_in_common_are_not_compared(trained: Job, tmp_path: Path) -> None:

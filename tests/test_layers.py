@@ -14,7 +14,7 @@ LAYERS = [
     {"mln", "psl"},
     {"stream"},
     {"run"},
-    {"operate", "testing"},
+    {"commands", "testing"},
     {"cli"},
 ]
 """From the lowest up: a room imports itself and rooms of lower layers."""

@@ -92,8 +92,8 @@ def test_what_waited_too_long_for_its_truth_names_the_key(
     run = job([json.dumps(line).encode() + b"\n" for line in (*bare, *labels)])
     assert run.run("--set", "labels.pending=2") == 0, run.said
     more = "more than labels.pending (2) or labels.max_bytes (250000000) waited"
-    assert f"warning: 1 examples were given up: {more}\n" in run.said
-    assert f"warning: 1 labels without an example were given up: {more}\n" in run.said
+    assert f"warning: 1 examples were dropped: {more}\n" in run.said
+    assert f"warning: 1 labels without an example were dropped: {more}\n" in run.said
 
 
 def test_ground_rules_that_reach_no_target_may_be_left_out(
@@ -109,7 +109,7 @@ def test_ground_rules_that_reach_no_target_may_be_left_out(
         assert run.run("--fresh", "--set", f"batch={batch}") == 0, run.said
         last = run.lines("metrics.jsonl")[-1]
         assert (last["bad"], last["skipped"]) == (1, 2)
-        assert "2 ground rules that reach an atom neither observed nor a target" in run.printed
+        assert "2 ground rules with an atom neither observed nor a target" in run.printed
     values = [p["predicted"]["Trusts"] for p in run.predictions()]
     assert [len(atoms) for atoms in values] == [2, 1, 1]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onlinesrl.run.progress import Progress, print_summary
+from onlinesrl.run.progress import Display, print_summary
 
 
 class Clock:
@@ -39,7 +39,7 @@ def snapshot(examples: int, **more: Any) -> dict[str, Any]:
     } | more
 
 
-def feed(progress: Progress, counts: range) -> None:
+def feed(progress: Display, counts: range) -> None:
     for examples in counts:
         progress.update(snapshot(examples), 1234.5)
 
@@ -50,43 +50,43 @@ def shown(stream: io.StringIO) -> list[str]:
 
 def test_a_line_says_it_all() -> None:
     stream, clock = io.StringIO(), Clock()
-    with Progress(stream, 2000, clock=clock) as progress:
+    with Display(stream, 2000, clock=clock) as progress:
         progress.update(snapshot(512), 1234.5)
         progress.saved()
         clock.now += 12.2
         progress.update(snapshot(1024, bad=2), 99.0)
     assert stream.getvalue().splitlines() == [
         "examples 512 of 2,000 | rate 1,234/s | F1 91.2% | loss 3.14 | "
-        "regret bound 0.00977 an example | weights 5,120 (+5,120 since example 0) | "
+        "regret bound 0.00977 per example | weights 5,120 (+5,120 since example 0) | "
         "solver elimination 512, ilp 1",
         "examples 1,024 of 2,000 | rate 99/s | F1 91.2% | loss 3.14 | "
-        "regret bound 0.00488 an example | weights 10,240 (+5,120 since example 512) | "
+        "regret bound 0.00488 per example | weights 10,240 (+5,120 since example 512) | "
         "solver elimination 1,024, ilp 1 | bad 2 | checkpoint 12 s ago",
     ]
 
 
 def test_what_is_not_known_is_not_shown() -> None:
     stream = io.StringIO()
-    with Progress(stream, clock=Clock()) as progress:
+    with Display(stream, clock=Clock()) as progress:
         progress.update({"examples": 1, "f1": None, "regret_bound": None}, 5.0)
     assert stream.getvalue() == "examples 1 | rate 5/s\n"
 
 
 def test_lines_come_at_powers_of_two() -> None:
     stream = io.StringIO()
-    feed(Progress(stream, clock=Clock()), range(1, 101))
+    feed(Display(stream, clock=Clock()), range(1, 101))
     assert shown(stream) == [f"examples {2**k}" for k in range(7)]
 
 
 def test_lines_come_at_the_first_batch_past_a_power_of_two() -> None:
     stream = io.StringIO()
-    feed(Progress(stream, clock=Clock()), range(48, 300, 48))
+    feed(Display(stream, clock=Clock()), range(48, 300, 48))
     assert shown(stream) == ["examples 48", "examples 96", "examples 144", "examples 288"]
 
 
 def test_lines_come_every_minute() -> None:
     stream, clock = io.StringIO(), Clock()
-    progress = Progress(stream, clock=clock)
+    progress = Display(stream, clock=clock)
     feed(progress, range(64, 65))
     for examples in range(65, 70):
         clock.now += 30
@@ -96,7 +96,7 @@ def test_lines_come_every_minute() -> None:
 
 def test_the_example_at_work_is_named_ever_more_rarely() -> None:
     stream = io.StringIO()
-    progress = Progress(stream, clock=Clock())
+    progress = Display(stream, clock=Clock())
     for seconds in range(1, 11):
         progress.working("c\x1b7", seconds)
     progress.working("c\x1b7", 1.0)
@@ -111,7 +111,7 @@ def test_a_table_names_the_example_at_work_beside_the_rest(
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
-    with Progress(stream, clock=Clock()) as progress:
+    with Display(stream, clock=Clock()) as progress:
         feed(progress, range(1, 3))
         for tenth in range(60):
             progress.working("c7", tenth / 10)
@@ -121,7 +121,7 @@ def test_a_table_names_the_example_at_work_beside_the_rest(
 
 def test_due_is_when_update_would_draw() -> None:
     clock = Clock()
-    progress = Progress(io.StringIO(), clock=clock)
+    progress = Display(io.StringIO(), clock=clock)
     feed(progress, range(1, 5))
     assert not progress.due(7)
     assert progress.due(8)
@@ -134,7 +134,7 @@ def test_a_reader_that_is_gone_does_not_stop_the_run() -> None:
         def write(self, text: str) -> int:
             raise BrokenPipeError
 
-    feed(Progress(Broken(), clock=Clock()), range(1, 5))
+    feed(Display(Broken(), clock=Clock()), range(1, 5))
 
 
 def test_a_terminal_is_redrawn_at_most_eight_times_a_second(
@@ -142,7 +142,7 @@ def test_a_terminal_is_redrawn_at_most_eight_times_a_second(
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
     stream, clock = Terminal(), Clock()
-    with Progress(stream, clock=clock) as progress:
+    with Display(stream, clock=clock) as progress:
         feed(progress, range(1, 5))
         before = stream.getvalue().count("loss")
         for examples in range(1000, 1100):
@@ -157,7 +157,7 @@ def test_a_terminal_is_redrawn_at_most_eight_times_a_second(
 def test_the_terminal_is_given_back_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
-    with pytest.raises(ZeroDivisionError), Progress(stream, clock=Clock()) as progress:
+    with pytest.raises(ZeroDivisionError), Display(stream, clock=Clock()) as progress:
         feed(progress, range(1, 3))
         raise ZeroDivisionError
     assert stream.getvalue().rindex("\x1b[?25h") > stream.getvalue().rindex("\x1b[?25l")
@@ -166,7 +166,7 @@ def test_the_terminal_is_given_back_after_an_error(monkeypatch: pytest.MonkeyPat
 def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     stream = Terminal()
-    with Progress(stream, clock=Clock()) as progress:
+    with Display(stream, clock=Clock()) as progress:
         feed(progress, range(1, 3))
     assert "\x1b" not in stream.getvalue()
 
@@ -174,8 +174,8 @@ def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rich_is_imported_on_a_terminal_only() -> None:
     program = """
 import io, sys
-from onlinesrl.run.progress import Progress
-with Progress(io.StringIO()) as progress:
+from onlinesrl.run.progress import Display
+with Display(io.StringIO()) as progress:
     progress.update({"examples": 1}, 1.0)
 assert "rich" not in sys.modules
 """
@@ -208,11 +208,11 @@ def test_the_summary_is_aligned() -> None:
         stream.getvalue()
         == """\
 Examples      1,563, 1,561 learned from, 2 bad (see deadletter.jsonl)
-Time          2.8 s, 4,875 examples a second; 0.7 s of import, 3.2 s of compilation
+Time          2.8 s, 4,875 examples per second; 0.7 s of import, 3.2 s of compilation
 F1            91.2%, precision 90.0%, recall 92.0%
 Accuracy      91.0% of the units to label got the right label
-Hamming loss  2.1 wrong atoms an example
-Regret bound  181.6 in all, 0.116 an example
+Hamming loss  2.1 wrong atoms per example
+Regret bound  181.6 in total, 0.116 per example
 Weights       81,234, 7 dropped (learner.max_weights)
 Solver        elimination 1,560, ilp 3
 Results       runs/x
@@ -242,9 +242,9 @@ def test_the_summary_of_a_psl_program_speaks_of_values() -> None:
         stream.getvalue()
         == """\
 F1          50.0%
-Mean error  0.0625 between the values of atoms and the true ones
+Mean error  0.0625 between predicted and true values of atoms
 Accuracy    75.0% of the atoms are on the right side of 1/2
-Solver      admm 4; 1 ended at its last round, unproven
+Solver      admm 4; 1 ended at its last iteration, unproven
 """
     )
 
@@ -255,5 +255,5 @@ def test_the_summary_of_what_is_all_true_has_no_auc() -> None:
     print_summary({"examples": 1, "mae": 0.0, **ranked}, stream)
     (line,) = [line for line in stream.getvalue().splitlines() if line.startswith("Ranking")]
     assert line.split(maxsplit=1)[1] == (
-        "average precision 100.0%, best F1 100.0% with scores from 0.25 as true"
+        "average precision 100.0%, best F1 100.0% at threshold 0.25"
     )

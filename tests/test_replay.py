@@ -115,11 +115,11 @@ def test_speed(job: Callable[..., Job]) -> None:
 def test_speed_is_by_times_and_says_where_there_are_none(job: Callable[..., Job]) -> None:
     run = job([b'{"id": 1, "evidence": {}}\n', b'{"id": 2, "evidence": {}, "time": 1}\n'])
     assert call(run, run.source, "--to", "stdout", "--speed", 50) == 65
-    assert f"{run.source}:1: no `time`, by which --speed goes" in run.said
+    assert f"{run.source}:1: no `time`, which --speed needs" in run.said
     assert (run.folder / "stdout").read_bytes() == b""
     run.source.write_bytes(b'{"id": 2, "time": 1}\n{"id": 1}\n{"id": 3}\n')
     assert call(run, run.source, "--to", "stdout", "--speed", 50) == 0
-    assert "warning: 2 have no `time` and went with the one before" in run.said
+    assert "warning: 2 have no `time` and were sent with the one before" in run.said
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

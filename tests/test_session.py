@@ -229,7 +229,7 @@ def test_the_state_of_another_learner_is_refused(
         run(held_out, override.replace("OTHER", str(other)), start)
     assert "checkpoint-" in str(caught.value)
     assert "is of another learner (" in str(caught.value)
-    assert str(caught.value).endswith("); its weights file takes over what fits")
+    assert str(caught.value).endswith("); to start from its weights, give its weights file")
     assert "\\n" not in str(caught.value)
     assert said in str(caught.value)
     assert str(caught.value).startswith(f"--set {start}: learner.start: ")

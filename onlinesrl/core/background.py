@@ -1,4 +1,4 @@
-"""Facts that every example has, as if each brought its own copy of them."""
+"""Facts that all examples share, as if each example contained its own copy of them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from onlinesrl.core.example import Atoms, Example, GroundAtom, ValuedAtom, show_
 
 
 class Background:
-    """Atoms that stand in the evidence of every example, before its own of the predicate.
+    """Atoms that are put into the evidence of every example, before its own atoms.
 
-    ``values`` has their values by predicate and constants.
+    ``values`` holds their values by predicate and constants.
     """
 
     def __init__(self, atoms: Sequence[GroundAtom] = ()):
@@ -33,9 +33,9 @@ class Background:
         return bool(self.atoms)
 
     def beside(self, example: Example, of: Collection[str] | None = None) -> Example:
-        """Return an example with these facts in its evidence, or those ``of`` some predicates.
+        """Return an example with these facts added to its evidence; ``of``: only of these predicates.
 
-        Raises ExampleError where its evidence says otherwise.
+        Raises ExampleError where its evidence contradicts a fact.
         """
         if not self.atoms:
             return example
@@ -61,7 +61,7 @@ class Background:
 def _valued(
     evidence: Atoms, values: Mapping[str, Mapping[tuple[str, ...], float]]
 ) -> Iterator[tuple[str, tuple[str, ...], float]]:
-    """Yield the atoms of evidence that may say something else than facts do, with their values."""
+    """Yield the atoms of evidence that may contradict facts, with their values."""
     for name, rows in evidence.items():
         soft = any(value != 1.0 for value in values.get(name, {}).values())
         for row in rows if name in values else ():

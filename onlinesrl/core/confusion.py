@@ -1,4 +1,4 @@
-"""Which class was predicted where which was true: for metrics.by, where each unit has one class."""
+"""The confusion matrix for ``metrics.by``: predicted against true class, one class per unit."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 NONE = "none"
-"""The class of a unit that has none; it is told apart from a constant of this name while counting."""
+"""The class of a unit without a true (or predicted) atom; while counting it is None."""
 CELLS = 10_000
-"""A table of more different pairs is given up, for memory is bounded."""
+"""A matrix with more distinct pairs than this is dropped, to bound memory."""
 
 Pair: TypeAlias = tuple[str | None, str | None]
 """The true class and the predicted one; None: the unit has none."""
@@ -18,8 +18,8 @@ Pair: TypeAlias = tuple[str | None, str | None]
 class Confusion:
     """Counts of (true class, predicted class).
 
-    A unit is what the atoms share that differ only in the chosen argument. One with several true
-    atoms, or several predicted ones, has no class: then there is no table, for good.
+    A unit is a set of atoms that differ only in the chosen argument. If any unit has several true
+    atoms, or several predicted ones, the matrix is dropped for the rest of the run.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ def _order(item: tuple[Pair, int]) -> tuple[tuple[bool, str], tuple[bool, str]]:
 def pairs(
     atoms: Iterable[tuple[tuple[str, ...], bool, bool]], argument: int
 ) -> Counter[Pair] | None:
-    """Return the pairs of one example's units; None where one has several classes.
+    """Return the pairs of one example's units; None if a unit has several classes.
 
     ``atoms`` are the atoms that are true or predicted: constants, whether true, whether predicted.
     """

@@ -1,4 +1,4 @@
-"""What the learners of both languages count of predictions, and certify of their updates."""
+"""Counts of predictions and the regret bound, shared by the learners of both languages."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Bools, Ints
 
-BEYOND_RANGE = (
-    "its update is beyond the range of numbers: learner.sigma is too small, or the weights are too "
-    "large"
-)
+BEYOND_RANGE = "its update overflows: learner.sigma is too small, or the weights are too large"
 """Why an example cannot be learned from."""
 
 MarkedAtom: TypeAlias = tuple[tuple[str, ...], bool, bool]
@@ -36,7 +33,7 @@ def certificate(
 ) -> dict[str, float | None]:
     """Return the mean loss, the dual value and the bound on the regret, each None where unknown.
 
-    ``loss`` and ``primal`` are sums over so many updates; an update without a dual has no bound.
+    ``loss`` and ``primal`` are sums over ``updates`` updates; an update without a dual has no bound.
     """
     return {
         "loss": loss / updates if updates else None,

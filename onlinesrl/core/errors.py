@@ -1,4 +1,4 @@
-"""The errors of the project: what is wrong, where, what was expected, and the exit code it means.
+"""The exceptions of onlinesrl, with their places and exit codes.
 
 Exit codes follow sysexits.h where it has one: 64 usage, 65 data, 69 unavailable, 70 software,
 74 input/output, 75 try again later, 78 configuration.
@@ -10,31 +10,31 @@ from collections.abc import Sequence
 
 
 def printable(text: str) -> str:
-    """Return text from an example as one line that a terminal only shows: the rest as escapes."""
+    """Return text on one line, with all unprintable characters (line ends too) escaped."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def legible(text: str) -> str:
-    """Return a text of some lines as a terminal only shows: what else it has, as escapes."""
+    """Return text with its lines and tabs, and all other unprintable characters escaped."""
     lines = (line.split("\t") for line in text.split("\n"))
     return "\n".join("\t".join(map(printable, parts)) for parts in lines)
 
 
 _LONGEST = 500
-"""So many characters of a message are shown: a name may be of any length."""
+"""The most characters of a message that are shown: names may be of any length."""
 _SHOWN = 160
-"""So many characters of a source line are shown, around the place."""
+"""The most characters of a source line that are shown, around the column."""
 
 
 def shortened(text: str) -> str:
-    """Return a text without the middle, where it is very long."""
+    """Return text, without its middle where it is very long."""
     if len(text) <= _LONGEST:
         return text
     return f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
 
 
 class OnlinesrlError(Exception):
-    """Base of every error that the project raises on purpose."""
+    """Base of every error that onlinesrl raises deliberately."""
 
     exit_code = 70
 
@@ -78,7 +78,7 @@ class LocatedError(OnlinesrlError):
 
 
 class ModelError(LocatedError):
-    """A mistake in an MLN file, in PSL's rules or in what says where their data are."""
+    """A mistake in an MLN file, in PSL rules, or in a PSL data file's list of data."""
 
     exit_code = 78
 
@@ -90,7 +90,7 @@ class DatabaseError(LocatedError):
 
 
 class ConfigError(OnlinesrlError):
-    """Mistakes in a run configuration, every one of them at once."""
+    """All mistakes in the configuration of a run."""
 
     exit_code = 78
 
@@ -100,23 +100,23 @@ class ConfigError(OnlinesrlError):
 
 
 class UsageError(OnlinesrlError):
-    """A command was given what does not go together."""
+    """The options of a command do not fit together."""
 
     exit_code = 64
 
 
 class DataError(OnlinesrlError):
-    """An example that ends the run: a bad one under ``--strict``, or one bad one too many."""
+    """The data end the run: a bad example under ``--strict``, or too many bad ones."""
 
     exit_code = 65
 
 
 class ExampleError(OnlinesrlError):
-    """One bad example. The stream goes on; ``reason`` (one line) goes to the dead letters.
+    """One bad example, which does not end the run; ``reason`` (one line) is written to the dead letters.
 
-    ``kind`` is a short name that stays: bad examples are counted by it. ``decode`` (no example),
+    ``kind`` is a short, stable name by which bad examples are counted: ``decode`` (no example),
     ``too_long``, ``schema`` (not of this model), ``contradiction``, ``limit``, ``not_open``, ``hard_rule``,
-    ``infeasible``, ``unsolved``, ``overflow``, ``memory`` (it takes more than there is), ``crash`` and
+    ``infeasible``, ``unsolved``, ``overflow``, ``memory`` (more than is available), ``crash`` and
     ``unsent`` (its prediction is too long).
     """
 
@@ -129,21 +129,21 @@ class ExampleError(OnlinesrlError):
 
 
 class Infeasible(OnlinesrlError):
-    """No state satisfies the hard clauses and the groups, or no values the constraints."""
+    """No state satisfies the hard clauses and groups, or no values satisfy the constraints."""
 
     exit_code = 65
 
 
 class Unsolved(OnlinesrlError):
-    """The search ended at its limit without a feasible state; there may be one."""
+    """The search reached its limit without finding a feasible state; one may exist."""
 
 
 UNPROVEN = "this answer is not proven to be the best"
-"""What a person is told of an uncertified one."""
+"""The warning for an uncertified answer."""
 
 
 class UnavailableError(OnlinesrlError):
-    """Something outside that the run needs is not there."""
+    """Something outside the process that the run needs is missing."""
 
     exit_code = 69
 
@@ -155,13 +155,13 @@ class StorageError(OnlinesrlError):
 
 
 class PortError(OnlinesrlError):
-    """A port to listen at cannot be had."""
+    """The process cannot listen on a port."""
 
     exit_code = 74
 
     @classmethod
     def of(cls, where: str, error: Exception) -> PortError:
-        """Return what says which port the system refused, and why."""
+        """Return the error for a port that the system refused."""
         return cls(f"{where}: cannot listen there: {getattr(error, 'strerror', None) or error}")
 
 

@@ -1,4 +1,4 @@
-"""Structured examples: what one JSON line, or one Alchemy database, says of one world."""
+"""Structured examples: one JSON line, or one Alchemy database, describes one world."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Constant: TypeAlias = str | int
 
 
 class ValuedAtom(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An atom with a truth value: 1 true, 0 false, and for PSL programs what is between them."""
+    """An atom with a truth value: 1 true, 0 false; in PSL programs any value between them."""
 
     args: list[Constant]
     value: float = 1.0
@@ -42,7 +42,7 @@ class GroundAtom(NamedTuple):
 
 
 def show_ground_atom(predicate: str, constants: Iterable[Constant]) -> str:
-    """Spell an atom for people, ``Knows(Anna, 3)``: it need not read back as the same."""
+    """Write an atom for people, ``Knows(Anna, 3)``; it may not parse back to the same atom."""
     return f"{predicate}({', '.join(map(str, constants))})"
 
 
@@ -112,7 +112,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> None:
     keys = [key for key, _ in pairs]
     if len(set(keys)) < len(keys):
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise ExampleError(f"not an example: the key {twice} stands twice")
+        raise ExampleError(f"not an example: the key {twice} appears twice")
 
 
 def json_schema() -> dict[str, Any]:

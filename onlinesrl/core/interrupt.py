@@ -1,7 +1,7 @@
-"""A signal that asks a run to stop ends what it is searching, in a kernel or a solver, too.
+"""A signal that asks a run to stop also ends its current search, in a kernel or in a solver.
 
-Python's own handlers wait until a kernel returns. So the system itself writes each signal to a page of
-memory (the wakeup descriptor of ``signal``, here a file that is mapped), and kernels look at it.
+Python calls signal handlers only when a kernel has returned. Therefore the wakeup descriptor of
+``signal`` is a memory-mapped file: the system notes each signal there, and kernels poll it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from onlinesrl.core.errors import OnlinesrlError
 
 POLL_SECONDS = 0.05
-"""How often what waits for another thread or process asks whether to go on."""
+"""Seconds between two checks for a signal while waiting for another thread or process."""
 Flag: TypeAlias = NDArray[np.uint8]
 _PAGE = 4096
 
 
 class _Now:
-    """Where a signal is noted, and whether its handler is to raise."""
+    """Where signals are noted, and whether the handler raises."""
 
     flag: Flag = np.zeros(1, np.uint8)
     raises = False
@@ -34,28 +34,28 @@ class _Now:
 
 
 left_behind: list[object] = []
-"""Solvers that were left and have not ended yet: the process must end without waiting for them."""
+"""Abandoned solvers that still run: the process must exit without waiting for them."""
 
 
 class Interrupted(OnlinesrlError):
-    """A search was left because a signal asked to stop."""
+    """A search was abandoned because a signal asked to stop."""
 
 
 def flag() -> Flag:
-    """Return bytes of which the first is not 0 once a signal has asked to stop."""
+    """Return an array whose first byte is not 0 once a signal has asked to stop."""
     return _Now.flag
 
 
 def check() -> None:
-    """Raise Interrupted if a signal has asked to stop; call what is ``polled``."""
+    """Call the function given to ``polled``; raise Interrupted if a signal has asked to stop."""
     _Now.polled()
     if _Now.flag[0]:
-        raise Interrupted("the search was left")
+        raise Interrupted("the search was interrupted")
 
 
 @contextmanager
 def polled(each: Callable[[], object]) -> Iterator[None]:
-    """Call a function now and then while a search goes on."""
+    """Have ``check`` call a function now and then during a search."""
     _Now.polled = staticmethod(each)
     try:
         yield
@@ -65,9 +65,9 @@ def polled(each: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def noted() -> Iterator[None]:
-    """Have the signals that have a handler noted in a ``flag`` of their own; for the main thread.
+    """Note signals that have a handler in a new ``flag``; main thread only.
 
-    Where there can be no such page, only ``note`` does so.
+    Where the system has no memory files, only ``note`` sets the flag.
     """
     before = _Now.flag
     with ExitStack() as stack:
@@ -80,7 +80,7 @@ def noted() -> Iterator[None]:
 
 
 def _page(stack: ExitStack) -> Flag:
-    """Return memory that the system writes signals to."""
+    """Return memory to which the system writes signals."""
     descriptor = os.memfd_create("signals", os.MFD_CLOEXEC)
     stack.callback(os.close, descriptor)
     os.truncate(descriptor, _PAGE)
@@ -92,16 +92,16 @@ def _page(stack: ExitStack) -> Flag:
 
 @contextmanager
 def leavable() -> Iterator[None]:
-    """Do a search of which nothing but its answer is used: raises Interrupted where a signal asks to stop.
+    """Run a search without side effects; raises Interrupted when a signal asks to stop.
 
-    On the main thread that may be anywhere in it (see ``note``), elsewhere where it looks.
+    On the main thread it may be raised anywhere in the search (see ``note``), elsewhere by ``check``.
     """
     check()
     _Now.raises = threading.current_thread() is threading.main_thread()
     try:
         yield
     except Exception:
-        check()  # a kernel that was left has no answer, and what follows from it is none
+        check()  # the error may only follow from an abandoned kernel
         raise
     finally:
         _Now.raises = False
@@ -109,7 +109,7 @@ def leavable() -> Iterator[None]:
 
 
 def note() -> None:
-    """Note a signal that asks to stop, for its handler; raises Interrupted if that is in a search."""
+    """Note, in its handler, a signal that asks to stop; raises Interrupted during a search."""
     _Now.flag[0] = 1
     if _Now.raises:
-        raise Interrupted("the search was left")
+        raise Interrupted("the search was interrupted")

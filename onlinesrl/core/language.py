@@ -1,4 +1,4 @@
-"""What a run asks of a language of models: Markov logic's is ``mln.language``, PSL's ``psl.language``."""
+"""The interface between a run and a modelling language (``mln.language``, ``psl.language``)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from onlinesrl.core.update import Update
 
 Program: TypeAlias = Any
-"""A model as its language has it; it knows the ``predicates`` by name."""
+"""A parsed model, of a class of its language; ``predicates`` has the predicates by name."""
 
 
 class Settings(Protocol):
-    """What a learner is told of a configuration."""
+    """The parts of a configuration that a learner reads."""
 
     @property
     def query(self) -> tuple[str, ...]:
@@ -43,7 +43,7 @@ class Settings(Protocol):
 
     @property
     def seed(self) -> int:
-        """Of random numbers."""
+        """The seed of random numbers."""
         ...
 
     def error(self, key: str, reason: str) -> ConfigError:
@@ -52,26 +52,26 @@ class Settings(Protocol):
 
 
 class Language(Protocol):
-    """How models and weights are read, and what learns them."""
+    """How models and weights are read, and which learner trains them."""
 
     name: str
     suffix: str
-    """Of files of models and of weights."""
+    """The suffix of models and of files of weights."""
     foreign: tuple[tuple[str, ...], ...]
-    """The keys of a configuration that say nothing of such a model."""
+    """The keys of a configuration that do not apply to such a model."""
     true_facts: bool
-    """Whether background facts must be true, and have no other value."""
+    """Whether background facts must be true, rather than have any value."""
 
     def load(self, path: Path, dialect: str) -> Program:
         """Read a model or a file of weights. Raises ModelError."""
         ...
 
     def check_trained(self, path: Path, program: Program) -> None:
-        """Raise ModelError where a file of weights lacks some."""
+        """Raise ModelError where a file of weights lacks a weight."""
         ...
 
     def argument_types(self, program: Program, predicate: str) -> Sequence[str | None]:
-        """Return the types of a predicate's arguments; None for one that has none."""
+        """Return the types of a predicate's arguments; None for an untyped argument."""
         ...
 
     def learner(
@@ -82,7 +82,7 @@ class Language(Protocol):
         margins: bool,
         facts: Background,
     ) -> Learner:
-        """Return what learns the weights of a model."""
+        """Return a learner for the weights of a model."""
         ...
 
     def rows_of_file(self, path: Path) -> Iterator[Row]:
@@ -96,16 +96,20 @@ class Language(Protocol):
         ...
 
 
-_MODULES = {".mln": "onlinesrl.mln.language", ".psl": "onlinesrl.psl.language"}
-"""Where the languages are, by the suffix of their files: one line a language."""
+_MODULES = {
+    ".mln": "onlinesrl.mln.language",
+    ".psl": "onlinesrl.psl.language",
+    ".json": "onlinesrl.psl.language",
+}
+"""The module of each language, by the suffix of its files."""
 
 
 def language_of(suffix: str) -> Language:
-    """Return the language of files with a suffix; of unknown ones Markov logic."""
+    """Return the language of files with a suffix; Markov logic for an unknown one."""
     language: Language = import_module(_MODULES.get(suffix, _MODULES[".mln"])).LANGUAGE
     return language
 
 
 def languages() -> tuple[Language, ...]:
     """Return all languages."""
-    return tuple(map(language_of, _MODULES))
+    return tuple(dict.fromkeys(map(language_of, _MODULES)))

@@ -1,4 +1,4 @@
-"""What learners share: their settings, what they say of an example, and what a run asks of them."""
+"""The interface of learners: what they take and return for an example, and what a run calls."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from onlinesrl.core.update import Update
 class Prediction(msgspec.Struct, omit_defaults=True):
     """One line of predictions.jsonl.
 
-    ``predicted`` has the true atoms of a Markov logic example, and every target of a PSL one with its
-    value; ``hamming`` counts the wrong ones, of values those on the wrong side of 1/2; ``l1`` is the
+    ``predicted`` has the atoms predicted true (Markov logic), or every target with its value (PSL);
+    ``hamming`` counts the wrong atoms (PSL: values on the wrong side of 1/2); ``l1`` is the
     sum of |value - true value| over the targets. ``marginals`` has every open atom with its probability,
-    where these were asked for: predicted is the likeliest value of each atom, or group, by itself.
-    Where they were sampled, ``r_hat`` is the largest of an atom, ``ess`` the least effective sample size.
+    where marginals are inferred; ``predicted`` is then the most probable value of each atom or group
+    by itself. For sampled marginals, ``r_hat`` is the largest R-hat and ``ess`` the least effective
+    sample size of an atom.
     """
 
     id: Constant
@@ -41,9 +42,9 @@ class Prediction(msgspec.Struct, omit_defaults=True):
 
 
 class Outcome(msgspec.Struct):
-    """What became of one example: its prediction, or the reason why it is bad.
+    """The result for one example: its prediction, or the reason why it is bad.
 
-    ``unsolved``: it is put aside because a search ended at its limit, not for what it says.
+    ``unsolved``: it is bad only because a search reached its limit.
     """
 
     prediction: Prediction | None
@@ -52,34 +53,34 @@ class Outcome(msgspec.Struct):
 
 
 class Answered(NamedTuple):
-    """An example whose truth has come, after its prediction was given out: that one is scored."""
+    """An example whose truth came after its prediction was written; that prediction is scored."""
 
     example: Example
     prediction: Prediction
 
 
 Item: TypeAlias = Example | ExampleError | Answered
-"""What a learner takes; an ExampleError stands for a bad example."""
+"""The input of one step of a learner; an ExampleError stands for a bad example."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Whole-number counts over a batch, for the metrics."""
+    """Integer counts over a batch, for the metrics."""
 
     counts: Ints  # [7], metrics.HITS .. EXACT
     labelled: int
-    predicted: int  # now, and not before: the examples that are no Answered ones
+    predicted: int  # in this step: examples that are not Answered
     certified: int
     audited: int
-    unsolved: int  # a search ended at its limit, whether the example was put aside or not
+    unsolved: int  # a search reached its limit, whether the example is bad or not
     routes: Mapping[str, int]
     by_class: Mapping[str, Ints]  # hits, false alarms, misses
-    errors: Mapping[str, int]  # the bad ones, by ExampleError's kinds
+    errors: Mapping[str, int]  # bad examples by ExampleError.kind
     l1: int | None = None  # in units of metrics.UNIT; None for Markov logic
     predicates: Mapping[str, Ints] = field(default_factory=dict)  # as by_class
     ranking: Mapping[str, Ranking] = field(default_factory=dict)  # of scores, by predicate
     pairs: Mapping[Pair, int] | None = field(default_factory=dict)  # see confusion.pairs
-    skipped: int = 0  # ground rules left out: they reach an atom neither observed nor a target
+    skipped: int = 0  # ground rules left out, with an atom neither observed nor a target
 
     def __add__(self, other: Tally) -> Tally:
         """Return the counts over both batches."""
@@ -109,7 +110,7 @@ class Tally:
 
 
 def _sums(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sums by name, in the order in which names were met."""
+    """Return the sums by name, in order of first appearance."""
     return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
 
 
@@ -123,7 +124,7 @@ class WeightEntry(Protocol):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The constants of a template's instance; none where the rule has one weight."""
+        """The constants of a template's instance; empty where the rule has one weight."""
         ...
 
     @property
@@ -148,14 +149,14 @@ E = TypeVar("E", bound=WeightEntry)
 def heaviest(entries: Iterable[E]) -> list[E]:
     """Return the weights by |averaged weight| times the updates they took part in, largest first.
 
-    Weights that are zero and were never updated say nothing and are left out.
+    Weights that are zero and were never updated are left out.
     """
     known = [e for e in entries if e.uses or e.weight != 0.0]
     return sorted(known, key=lambda e: -abs(e.weight) * max(1, e.uses))
 
 
 class Weights(Protocol):
-    """What a run asks of the weights; the length is how many there are."""
+    """The weights of a learner; the length is their number."""
 
     dropped: int
 
@@ -172,12 +173,12 @@ class Weights(Protocol):
 
 
 class Learner(Protocol):
-    """What a run asks of a learner: Markov logic's is ``online``, PSL's is ``psl_learner``."""
+    """What a run calls of a learner (``mln.learner``, ``psl.learner``)."""
 
     update: Update
     slowest: Slowest
     valued: ClassVar[bool]
-    """Whether predictions are values between false and true."""
+    """Whether predictions are values in [0, 1]."""
 
     @property
     def weights(self) -> Weights:
@@ -186,11 +187,11 @@ class Learner(Protocol):
 
     @property
     def model_text(self) -> str:
-        """The model as text that reads back as the same."""
+        """The model as text that parses to the same model."""
         ...
 
     def describe(self) -> str:
-        """Say how large the model is."""
+        """Describe the size of the model."""
         ...
 
     def compile(self) -> float:
@@ -198,15 +199,15 @@ class Learner(Protocol):
         ...
 
     def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:
-        """Predict, and learn from, each example in turn; one that is Answered is not predicted again.
+        """Predict, and learn from, each example in turn; an Answered one is not predicted again.
 
-        The outcomes are fewer than the items where a signal asked to stop: nothing was learned from the
-        others (``interrupt``).
+        When a signal asks to stop there are fewer outcomes than items: nothing was learned from the
+        remaining items (see ``interrupt``).
         """
         ...
 
     def predict(self, items: Sequence[Item]) -> list[Outcome]:
-        """Predict between two steps; learning goes on as if nothing had been asked."""
+        """Predict between two steps, without any effect on learning."""
         ...
 
     def certificate(self) -> dict[str, float | None]:
@@ -214,22 +215,22 @@ class Learner(Protocol):
         ...
 
     def start(self, program: Any) -> list[str]:
-        """Set starting weights from a file of weights; returns what the model has no place for."""
+        """Set starting weights from a file of weights; returns what does not fit the model."""
         ...
 
     def weights_text(self, averaged: str, by: str) -> str:
         """Return a file of weights: a program in the language of the model.
 
-        ``averaged`` says what the weights are, ``by`` who wrote them.
+        ``averaged`` describes the weights, ``by`` names the program that wrote them.
         """
         ...
 
     def advice(self, examples: Sequence[Example]) -> list[str]:
-        """Say what of some examples is mostly a mistake, or costs much."""
+        """Return hints: likely mistakes in some examples, and rules that are expensive."""
         ...
 
     def words(self, evidence: Atoms) -> dict[str, str]:
-        """Say what constants of an example stand for, where they only number things."""
+        """Return what constants of an example stand for, where they are only numbers."""
         ...
 
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -237,5 +238,5 @@ class Learner(Protocol):
         ...
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """Go on from what ``save`` returned, bit for bit."""
+        """Restore what ``save`` returned, bit for bit."""
         ...

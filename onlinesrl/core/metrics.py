@@ -1,11 +1,11 @@
-"""Metrics as accumulators of whole numbers: exact, mergeable, and kept in the checkpoint.
+"""Metrics as integer accumulators: exact, mergeable, and stored in the checkpoint.
 
 F1 is micro over query atoms, and for each value of a chosen argument, with their mean as macro F1;
-accuracy is the share of units (groups of open atoms) that are wholly right; the Hamming loss is the
-mean number of wrong atoms an example. Of values in [0, 1], those above 1/2 count as true, each atom is
-a unit, and ``mae`` is the mean of |value - true value| over the atoms. Where atoms have scores (values,
-or probabilities) their ranking is measured, too: see ``ranking``. All are prequential where the example
-is learned from next.
+accuracy is the share of units (groups of open atoms) that are entirely right; the Hamming loss is the
+mean number of wrong atoms per example. Values in [0, 1] count as true above 1/2, each atom is then a
+unit, and ``mae`` is the mean of |value - true value| over the atoms. Where atoms have scores (values
+or probabilities), their ranking is measured too (see ``ranking``). During a run all are prequential:
+each example is predicted before it is learned from.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNIT = 1_000_000
 
 
 def f1(hits: int, false_alarms: int, misses: int) -> float | None:
-    """Return the harmonic mean of precision and recall; None where there was nothing to find or say."""
+    """Return the harmonic mean of precision and recall; None where no atom is true or predicted."""
     total = 2 * hits + false_alarms + misses
     return 2 * hits / total if total else None
 
@@ -35,7 +35,7 @@ def _ratio(part: int, whole: int) -> float | None:
 
 @dataclass
 class Counts:
-    """What the scores are made of, summed over labelled examples."""
+    """The counts behind the scores, summed over labelled examples."""
 
     labelled: int = 0
     atoms: list[int] = field(default_factory=lambda: [0] * 7)
@@ -72,7 +72,7 @@ class Metrics:
 
     examples: int = 0
     steps: int = 0
-    """Examples, and truths that came later, each of which is another step of the learner."""
+    """Examples and late labels: each is a step of the learner."""
     bad: int = 0
     unlabelled: int = 0
     certified: int = 0
@@ -91,7 +91,7 @@ class Metrics:
     confusion: Confusion = field(default_factory=Confusion)
 
     def add(self, tally: Any, examples: int, labels: int = 0) -> None:
-        """Add a batch of so many examples and late truths; ``tally`` (learn.learner.Tally) is of both."""
+        """Add a batch of examples and late labels; ``tally`` (core.learner.Tally) counts both."""
         self.examples += examples
         self.steps += examples + labels
         self.bad += sum(tally.errors.values())
@@ -116,12 +116,12 @@ class Metrics:
         self.confusion.add(tally.pairs)
 
     def refuse(self, kind: str) -> None:
-        """Count an example that was good as a bad one as well."""
+        """Count an example, already counted as good, as bad too."""
         self.bad += 1
         self.errors = dict(sorted((self.errors | {kind: self.errors.get(kind, 0) + 1}).items()))
 
     def snapshot(self) -> dict[str, Any]:
-        """Return one line of metrics.jsonl, but for what the learner adds."""
+        """Return a line of metrics.jsonl, without what the learner adds."""
         by = {name: _class_scores(*counts) for name, counts in sorted(self.by.items())}
         values = [scores["f1"] for scores in by.values() if scores["f1"] is not None]
         return {
@@ -160,7 +160,7 @@ class Metrics:
         return whole.measures() if self.ranking else {}
 
     def next_window(self) -> None:
-        """Begin a new window: a line has been written."""
+        """Start a new window, after a line has been written."""
         self.reported = self.steps
         self.window = Counts()
 

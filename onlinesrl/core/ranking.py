@@ -1,7 +1,7 @@
-"""How well scores rank atoms: AUC, average precision and the best threshold, from counts by score.
+"""AUC, average precision and the best threshold of scored atoms, from counts by score.
 
-Scores in [0, 1] are counted rounded to 1 / BINS, so that memory is bounded, counts of parts add up, and
-a stream of any length is ranked in one pass. Scores that round to the same count as ties.
+Scores in [0, 1] are counted rounded to 1 / BINS, so that memory is bounded, counts can be merged, and
+a stream of any length takes one pass. Scores that round to the same count as ties.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Ranking:
             mine[1] += true
 
     def measures(self) -> dict[str, float | None]:
-        """Return what is known of the ranking; None where there is nothing true, or nothing false.
+        """Return the measures; None where no atom is true, or none false.
 
         ``auc``: the area under the ROC curve, the probability that a true atom has a higher score than
         a false one, ties counted half. ``average_precision``: the sum of precision times the
-        rise of recall over all thresholds. Each with the most that it is off because scores were
-        rounded (``..._error``). ``best_f1`` is the largest F1 of "true if score >= threshold", and
+        rise of recall over all thresholds. Each comes with a bound on the error made by rounding scores
+        (``..._error``). ``best_f1`` is the largest F1 of "true if score >= threshold", and
         ``best_threshold`` the highest such threshold among those half way between rounded scores.
         """
         false, true = (sum(counts[n] for counts in self.counts.values()) for n in (0, 1))

@@ -1,4 +1,4 @@
-"""A weight as people look it up: by its rule and constants, whatever the language."""
+"""A weight with its rule and constants, the same for both languages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 class Row:
     """A weight by name: the number of its rule, from 1, its text, and the constants of its template.
 
-    ``updates`` is None where a file does not say them.
+    ``updates`` is None where a file does not state it.
     """
 
     rule: int
@@ -25,7 +25,7 @@ class Row:
         return " ".join([self.text, *self.constants])
 
     def shape(self) -> str:
-        """Return the rule without its constants, which is the same wherever its weights stand."""
+        """Return the rule without its constants, which is the same for all its weights."""
         return self.text
 
     def shown(self) -> str:
@@ -42,7 +42,7 @@ class Row:
         return {*self.constants.values()}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what is said of it, for JSON."""
+        """Return the row for JSON."""
         return {
             "rule": self.rule,
             "text": self.text,

@@ -1,4 +1,4 @@
-"""What the sections of a configuration have in common, and how one is chosen by its kind."""
+"""The base class of configuration sections, and the choice among sections by a tag."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
     tag: ClassVar[str] = "kind"
-    """The key that says which of several sections it is."""
+    """The key whose value names the kind of section."""
 
     @model_validator(mode="before")
     @classmethod
@@ -22,7 +22,7 @@ class Section(BaseModel):
 
 
 def standard(tag: str, kind: str) -> Callable[[object], object]:
-    """Let a section that does not say which of several it is be this one."""
+    """Return a validator that sets the default kind of a section."""
 
     def filled(values: object) -> object:
         values = {} if values is None else values
@@ -32,18 +32,18 @@ def standard(tag: str, kind: str) -> Callable[[object], object]:
 
 
 def tag_of(section: type[BaseModel]) -> str:
-    """Return the key that says which of several a section is."""
+    """Return the key whose value names the kind of a section."""
     return section.tag if issubclass(section, Section) else ""
 
 
 def kind_of(section: type[BaseModel]) -> str:
-    """Return which of several a section is, an empty text where it is the only one."""
+    """Return the kind of a section; empty where there is only one."""
     field = section.model_fields.get(tag_of(section))
     return "" if field is None else str(field.default)
 
 
 def sections_of(annotation: Any) -> list[type[BaseModel]]:
-    """Return the sections that a key may be, one a kind; none where it is no section."""
+    """Return the section classes that a key allows, one per kind; none for a plain value."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [section for part in get_args(annotation) for section in sections_of(part)]

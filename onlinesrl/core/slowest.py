@@ -1,6 +1,6 @@
-"""The examples whose inference took the most seconds, and the one that is at work now.
+"""The examples with the slowest inference, and the example being solved now.
 
-Seconds are for people: they are in the summary and in checkpoints, never in what is compared.
+Seconds are in the summary and in checkpoints only, never in results that must be reproducible.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Slowest:
 
     @contextmanager
     def timing(self, example: Constant, atoms: int, route: Callable[[], str]) -> Iterator[None]:
-        """Time the inference of an example; ``route`` tells how it was solved, once it has been."""
+        """Time the inference of an example; ``route`` is called afterwards to tell how it was solved."""
         started = time.monotonic()
         self._now = (example, started)
         try:
@@ -37,7 +37,7 @@ class Slowest:
             self.found = sorted([*self.found, found], key=lambda each: -each["seconds"])[:KEPT]
 
     def tell(self, working: Callable[[str, float], object]) -> None:
-        """Tell which example is at work, and for how many seconds."""
+        """Call ``working`` with the current example and the seconds it has taken."""
         if self._now is not None:
             example, started = self._now
             working(str(example), time.monotonic() - started)

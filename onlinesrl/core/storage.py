@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and errors of the disk in words."""
+"""Atomic writes, and readable errors of the file system."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 def storage_errors(path: Path | str, action: str) -> Iterator[None]:
     """Turn an OSError into a StorageError: path, what was tried, the system's reason, what to do.
 
-    `action` completes the sentence "cannot ...". That who reads a pipe has gone is no such error.
+    `action` completes the sentence "cannot ...". A broken pipe is not turned into one.
     """
     try:
         yield
@@ -53,9 +53,9 @@ def write_atomic(path: Path, *chunks: bytes | memoryview) -> None:
 
 
 def json_lines(path: Path, kind: Any) -> Iterator[Any]:
-    """Yield the values of a file of JSON lines, which are of a kind (msgspec's).
+    """Yield the values of a file of JSON lines, each of the msgspec type ``kind``.
 
-    Raises StorageError, with the line, where one is not.
+    Raises StorageError, with the line number, for any other line.
     """
     with storage_errors(path, "read"):
         lines = path.read_bytes().splitlines()

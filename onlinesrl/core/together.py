@@ -1,4 +1,4 @@
-"""Examples are taken together, as many as memory allows; one that alone takes more than there is is bad."""
+"""Batching within the memory limit; an example that alone exceeds it is bad."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.learner import Item, Outcome, Weights
 
 TOO_LARGE = (
-    "takes more memory than there is, also by itself; limits.max_atoms and "
-    "inference.max_groundings say how large an example may be"
+    "takes more memory than is available, even by itself; limits.max_atoms and "
+    "inference.max_groundings limit the size of an example"
 )
 
 Attempt: TypeAlias = Callable[[Sequence[Item]], list[Outcome]]
-"""Takes the first of some items, one at least; or raises MemoryError or Apart, and nothing is done.
+"""Processes the first items, at least one; or raises MemoryError or Apart without any effect.
 
-None where a signal asked to stop.
+Fewer outcomes than items: a signal asked to stop.
 """
 
 
 class Apart(Exception):
-    """Some examples are not to be taken together."""
+    """These examples must not be in the same batch."""
 
 
 @dataclass
 class Together:
-    """How many examples are taken at once: half as many where that is too much, then one more each time.
+    """The adaptive batch size: halved when memory runs out, then increased by one each time.
 
-    It makes no difference to what they come to.
+    It has no effect on the results.
     """
 
     most: int = 1 << 30
 
     def take(self, items: Sequence[Item], attempt: Attempt, weights: Weights) -> list[Outcome]:
-        """Take items in turn; fewer where a signal asked to stop.
+        """Process items in turn; fewer when a signal asks to stop.
 
-        Raises MemoryError where what was learned cannot be told: what is in memory is of no use then.
+        Raises MemoryError where weights were updated before it: the state in memory is then unusable.
         """
         outcomes: list[Outcome] = []
         while True:

@@ -1,4 +1,4 @@
-"""The kinds of values that keys of a configuration have."""
+"""The types of values in a configuration."""
 
 from __future__ import annotations
 
@@ -83,6 +83,6 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 def duration(text: object) -> float | None:
-    """Read ``30s``, ``5m`` or ``1.5h``; None for anything else and for no time at all."""
+    """Read ``30s``, ``5m`` or ``1.5h``; None for anything else and for zero."""
     match = _TIME.fullmatch(text) if isinstance(text, str) else None
     return float(match[1]) * _SECONDS[match[2]] or None if match else None

@@ -1,4 +1,4 @@
-"""How large a statement of a model may be. What is larger is refused with its place."""
+"""Limits on the size of a statement of a model; larger ones are errors."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from lark import Token, Tree
 
 MAX_DEPTH = 100
-"""So many connectives, functions and operators may be nested; parentheses do not count."""
+"""The deepest nesting of connectives, functions and operators; parentheses do not count."""
 
 MAX_NAMES = 2000
-"""So many names and constants may a formula have."""
+"""The most names and constants of a formula."""
 
 
 def check_bounds(statement: Tree[Token], source: Source) -> None:
-    """Raise the source's error where a statement is nested too deeply, or too long."""
+    """Raise the source's error if a statement is nested too deeply or too long."""
     names, waiting = 0, [(statement, 0)]
     while waiting:
         node, depth = waiting.pop()

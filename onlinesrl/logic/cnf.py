@@ -69,7 +69,7 @@ _ORDER: dict[str, Callable[[int, int], bool]] = {
 }
 
 MAX_LITERALS = 20_000
-"""So many literals may the conjunctive normal form of a formula have."""
+"""The most literals of the conjunctive normal form of a formula."""
 
 Disjunct: TypeAlias = Literal | Compared | Some
 Disjunction: TypeAlias = tuple[Disjunct, ...]

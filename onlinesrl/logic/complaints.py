@@ -1,4 +1,4 @@
-"""What to say about a text that is not in the syntax of MLN files."""
+"""Error messages for texts that are not in the syntax of MLN files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMON = (
         r"close the quotes on the same line; the escapes are \" \\ \' \n \t \r",
     ),
 )
-"""What is wrong in every dialect."""
+"""Mistakes in every dialect."""
 
 MLN = (
     Complaint("", "#", "`#` begins an include", 'write `#include "other.mln"`'),

@@ -22,7 +22,7 @@ _SEPARATOR = re.compile(r"^[ \t]*---[ \t]*$", re.MULTILINE)
 
 
 class Declarations(Protocol):
-    """What a program of either language says of its predicates: of one of PSL's the arity."""
+    """The declarations of a program of either language; for PSL's predicates, the arity."""
 
     @property
     def predicates(self) -> Mapping[str, Predicate | int]:
@@ -134,7 +134,7 @@ def parse_db(text: str, file: str = "<database>", dialect: Dialect = ALCHEMY) ->
 
 
 def separate(text: str) -> list[str]:
-    """Return the databases that ``---`` separates in one text, each with its lines where they are."""
+    """Return the databases that ``---`` separates in one text, each with its lines at their place."""
     ends = [match.span() for match in _SEPARATOR.finditer(text)]
     starts = (0, *(end for _, end in ends))
     stops = (*(start for start, _ in ends), len(text))

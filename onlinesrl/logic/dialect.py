@@ -194,7 +194,7 @@ DIALECTS = {each.name: each for each in (ALCHEMY, TUFFY, ROCKIT, PRACMLN, PRACML
 
 
 def dialect_of(name: str) -> Dialect:
-    """Return a dialect by its name; UsageError for one that there is not."""
+    """Return a dialect by its name; UsageError for an unknown one."""
     if name not in DIALECTS:
         raise UsageError(f"unknown dialect {name}; known are: {', '.join(DIALECTS)}")
     return DIALECTS[name]

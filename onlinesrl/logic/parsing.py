@@ -1,4 +1,4 @@
-"""Parsing by a grammar of lark's, for both languages: a tree, or an error that says what to write."""
+"""Parsing with a lark grammar, for both languages: a tree, or an error with a suggestion."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Complaint(NamedTuple):
-    """A message for a place: the line before it ends as `before`, the text goes on as `at`."""
+    """A message for a place, where the text before it matches `before` and the text after it `at`."""
 
     before: str
     at: str
@@ -29,7 +29,7 @@ class Complaint(NamedTuple):
 
 
 Words: TypeAlias = tuple[tuple[set[str], set[str], str], ...]
-"""For terminals that must all be accepted, and others that come with them: one word for both."""
+"""Groups of terminals for which one description is shown, with others that accompany them."""
 
 
 def parse(

@@ -1,4 +1,4 @@
-"""A text that is being read: where its parts stand, and what of it is comment."""
+"""The text of a file: positions in it, and its comments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onlinesrl.logic.text import STRING
 _COMMENT = re.compile(rf"({STRING})|//[^\n]*|/\*.*?\*/|(/\*)", re.DOTALL)
 _NOT_LINE_END = re.compile(r"[^\n]")
 MOST = 100_000_000
-"""So many bytes are read of a pipe or a device."""
+"""The most bytes that are read from a pipe or a device."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Source:
         )
 
     def code(self, comment: re.Pattern[str] = _COMMENT) -> str:
-        """Return the text with blanks in place of comments, so that all positions stay.
+        """Return the text with comments replaced by blanks, which keeps all positions.
 
         ``comment`` matches one; or a quoted constant, its group 1; or one never closed, group 2.
         """

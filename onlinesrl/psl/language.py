@@ -1,4 +1,4 @@
-"""PSL, as a run sees it."""
+"""PSL as a ``Language``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The online learner of PSL programs: as ``online``, but truth values are numbers in [0, 1].
+"""The online learner of PSL programs: as ``mln.learner``, with truth values in [0, 1].
 
 The score of values y is minus their energy, its features are -Phi(y) (Bach et al. 2015, equation 1),
 and the label loss is L1. The rival maximises score, with loss ``ml`` loss + score. Where the truth t
@@ -38,14 +38,14 @@ from onlinesrl.psl.outcomes import BatchCounts, repeated, spoken
 from onlinesrl.psl.weights import RuleWeights
 
 BROKEN = 1e-3
-"""How far the truth may violate a hard rule: true values are often rounded."""
+"""How much the truth may violate a hard rule: true values are often rounded."""
 
 ROWS_TOGETHER = 1 << 19
 """The most rows that the joins of examples ground together may have; one alone may have more."""
 
 UNSOLVED = "inference ended after its last round without a proven answer (inference.unsolved)"
 KEYS = {"limit": "inference.max_groundings", "not_open": "inference.targets"}
-"""The setting that decides about a kind of problem."""
+"""The setting that decides what is done about a kind of problem."""
 _ONE_HINGE = HingeModel(
     1,
     np.array([0, 1]),
@@ -64,8 +64,8 @@ class PslInference:
 
     Where the engine ends without a certificate, the example is bad; or, with ``fallback``, it is
     predicted with the values found and learned from only if its rival is certified. ``skip`` leaves
-    out the ground rules that reach an atom that is neither observed nor a target; else an example that
-    has one is bad.
+    out ground rules with an atom that is neither observed nor a target; else an example with such a
+    rule is bad.
     """
 
     engine: HingeEngine
@@ -116,11 +116,11 @@ class PslLearner:
         return show_program(self.program)
 
     def describe(self) -> str:
-        """Say how large the model is."""
+        """Describe the size of the model."""
         return f"{len(self.program.rules)} rules, {len(self.weights)} of them with a weight"
 
     def start(self, program: PslProgram) -> list[str]:
-        """Set starting weights from a file of weights; returns what the model has no place for."""
+        """Set starting weights from a file of weights; returns what does not fit the model."""
         return [
             f"line {lost.position.line}: no rule of the model fits `{lost.text}`"
             for lost in self.weights.start(program)
@@ -131,7 +131,7 @@ class PslLearner:
         return f"// {averaged}; written by {by}.\n\n" + show_program(self.weights.trained())
 
     def advice(self, examples: Sequence[Example]) -> list[str]:
-        """Return none: what an example has of each rule is not counted."""
+        """Return none: ground rules are not counted per rule."""
         return []
 
     def words(self, evidence: Atoms) -> dict[str, str]:

@@ -1,6 +1,6 @@
-"""What is said of PSL's examples: predictions, and how right they are.
+"""Outcomes of PSL's examples: predictions and their scores.
 
-Values are said, and counted, with six decimal places: in units of 1 / UNIT.
+Values are written, and scored, with six decimal places: in units of 1 / UNIT.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from onlinesrl.psl.ground.packing import CheckedExample
 
 
 def spoken(checked: CheckedExample, found: HingeSolution) -> tuple[Prediction, Ints]:
-    """Return the prediction that a solution makes, and its values in units, int64[targets]."""
+    """Return the prediction of a solution, and its values in units, int64[targets]."""
     units = np.rint(found.y * UNIT).astype(np.int64)
     values = iter((units / UNIT).tolist())
     prediction = Prediction(
@@ -40,7 +40,7 @@ def spoken(checked: CheckedExample, found: HingeSolution) -> tuple[Prediction, I
 
 
 def repeated(served: Prediction) -> tuple[Prediction, Ints]:
-    """Return a copy of a prediction that was given out before, and its values as ``spoken``."""
+    """Return a copy of a prediction that was written before, and its values as ``spoken``."""
     said = [atom.value for rows in served.predicted.values() for atom in rows]  # type: ignore[union-attr]
     units = np.rint(UNIT * np.array(said, np.float64)).astype(np.int64)
     return msgspec.structs.replace(served), units
@@ -65,7 +65,7 @@ class BatchCounts:
     bad: Counter[str] = field(default_factory=Counter)
 
     def score(self, checked: CheckedExample, prediction: Prediction, units: Ints) -> Prediction:
-        """Count how right a prediction is, and note it in it, where the truth is known."""
+        """Score a prediction, and add the scores to it, if the truth is known."""
         if checked.truth is not None:
             true_units = np.rint(checked.truth * UNIT).astype(np.int64)
             l1 = int(np.abs(units - true_units).sum())
@@ -96,7 +96,7 @@ class BatchCounts:
                 self.pairs.add(pairs((atom for atom in atoms if atom[1] or atom[2]), argument))
 
     def tally(self) -> Tally:
-        """Return the counts as a run takes them."""
+        """Return the counts as a Tally."""
         ranking = {}
         for name, parts in self.scored.items():
             units, true = (np.concatenate(each) for each in zip(*parts, strict=True))

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 METHODS = ("admm", "lifted-admm", "tandem", "sgd", "tron", "qp")
 
 FEASIBLE = 1e-3
-"""How far an answer may violate a hard rule without a warning."""
+"""How much an answer may violate a hard rule without a warning."""
 
 DUCKDB_BYTES = 400_000_000
 """The memory, in bytes, that DuckDB may use for grounding in tandem inference."""
@@ -50,7 +50,7 @@ Solve: TypeAlias = Callable[
     [PslProgram, Functions, Database, Callable[[str], None]],
     "tuple[HingeSolution | TandemSolution, dict[str, Any]]",
 ]
-"""Grounds and solves a program on data, telling which part is done; also returns what else is known."""
+"""Grounds and solves a program on data, reporting laps; also returns statistics."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class Inferred:
 
 
 def load(model: Path, data: Path | None) -> PslModel:
-    """Read a .json model, or a .psl file of rules with its .data file. Raises their located errors."""
+    """Read a .json model, or a .psl file of rules with its .data file. Raises LocatedError."""
     if model.suffix == ".json":
         if data is not None:
             raise UsageError(f"{model} says itself where its data are: --data is for .psl models")
@@ -84,14 +84,14 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
     skip: bool = False,
     tell: Say = lambda _: None,
 ) -> Inferred:
-    """Infer the values of least energy; ``say`` is given progress, ``tell`` what must not be missed.
+    """Infer the values of least energy; ``say`` gets progress messages, ``tell`` messages that stay.
 
-    ``max_groundings`` is the most rows that joins may have when grounding in memory. ``skip`` leaves out the
-    ground rules that reach an atom that is neither observed nor a target.
+    ``max_groundings`` limits the rows of joins when grounding in memory. ``skip`` leaves out ground rules
+    with an atom that is neither observed nor a target.
 
-    ``folder`` is for what is too large for memory; without it the system's temporary folder is used. Raises
-    UsageError for a method that cannot solve such a model, Infeasible, StorageError, and the located
-    errors of the model, its data and its grounding.
+    ``folder`` is for data that do not fit in memory; by default the system's temporary folder. Raises
+    UsageError for a method that cannot solve such a model, Infeasible, StorageError, and LocatedError
+    for mistakes in the model or its data.
     """
     if method not in METHODS:
         raise UsageError(f"unknown method {method}; for PSL there are {', '.join(METHODS)}")
@@ -121,7 +121,7 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
 
 
 def _smallest() -> tuple[PslProgram, Functions, Database]:
-    """Return a problem that loads every kernel, so that what is measured after it is the work."""
+    """Return a problem that loads every kernel, so that times measured later are without loading."""
     one = np.zeros((1, 1), np.int32)
     none = AtomTable(one[:, :0], np.empty(0))
     target = Relation(none, AtomTable(one, np.full(1, np.nan)), none)
@@ -206,7 +206,7 @@ def _weights(program: PslProgram) -> Floats:
 def _counts(
     program: PslProgram, targets: int, potentials: int, constraints: int, inactive: Ints
 ) -> dict[str, int]:
-    """Count ground rules, those with the rest that are never active and so not in the model."""
+    """Count ground rules, including those that are never active and hence not in the model."""
     hard = np.array([rule.weight is None for rule in program.rules], np.bool_)
     return {
         "targets": targets,
@@ -243,7 +243,7 @@ def _engine(method: str, seed: int, say: Say) -> HingeEngine:
 
 
 def _quality(found: HingeSolution | TandemSolution, weights: Floats) -> dict[str, Any]:
-    """Return what is known of an answer; PSL's objective is that of weights divided by the largest."""
+    """Return the quality of an answer; PSL normalises weights by the largest."""
     top = float(weights.max(initial=0.0)) or 1.0
     bound = found.bound if np.isfinite(found.bound) else None
     return {
@@ -341,9 +341,9 @@ def _rows(database: Database, table: AtomTable) -> Iterator[str]:
 
 
 def evaluation(database: Database, values: Floats) -> dict[str, Any]:
-    """Compare the values of targets with their true ones, where the data give these, by predicate.
+    """Compare values of targets with their truth, if the data give it, by predicate.
 
-    Mean absolute error, and F1 where what is above 1/2 counts as true.
+    Mean absolute error, and F1 with values above 1/2 as true.
     """
     result, first = {}, 0
     for name, relation in database.relations.items():

@@ -1,4 +1,4 @@
-"""The weights of a PSL program: one a weighted rule, never below 0, averaged; dense vectors.
+"""The weights of a PSL program: one per weighted rule, never below 0, averaged; dense vectors.
 
 The online updates (see ``updates``) with the constraint w >= 0. CDA and the subgradient method
 minimise sigma/2 |w - base|^2 over w >= 0, with the dual sum u of their steps kept as it is:
@@ -69,7 +69,7 @@ class RuleWeights:
         return int(self.scalar[T])
 
     def current(self) -> Floats:
-        """Return w_{T+1}, which the next rival is found with."""
+        """Return w_{T+1}, with which the next rival is found."""
         metric = self.update.metric(self.kept, np.zeros(len(self.base)))
         return self._weights(self.update.scale(self.updates + 1), metric)
 
@@ -84,7 +84,7 @@ class RuleWeights:
         """Make one update; returns the loss g_t(w_t).
 
         ``rho`` is the label loss of the rival, ``delta`` float64[rules] the features of the truth less
-        the rival's. NaN: some number would not be finite; nothing has been changed.
+        the rival's. NaN: some number would not be finite, and nothing was changed.
         """
         update, t = self.update, self.updates + 1
         weights = self.current()
@@ -153,7 +153,7 @@ class RuleWeights:
     def start(self, other: PslProgram) -> list[PslRule]:
         """Start with the weights of another program; return its rules that this one does not have.
 
-        A rule is known by what it says but for its weight; of equal ones the first is the first's.
+        Rules are matched by their text without the weight, equal ones in order.
         """
         places: dict[str, list[int]] = {}
         for place, rule in enumerate(self.program.rules):

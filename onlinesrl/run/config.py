@@ -1,7 +1,7 @@
-"""Reading the configuration of a run: a YAML file with ``--set`` values laid over it.
+"""Reading the configuration of a run: a YAML file and ``--set`` overrides.
 
-Everything is checked before anything is opened or computed; every mistake is found in one go and
-named ``file:line:column: key: reason``.
+Everything is checked before anything is opened or computed; all mistakes are reported together, each
+as ``file:line:column: key: reason``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Config", "load", "mismatch"]
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Config:
-    """Read the configuration file and the ``key=value`` texts laid over it.
+    """Read the configuration file and apply the ``key=value`` overrides.
 
     Paths in the file are relative to its folder; those in overrides, and ``output`` wherever it
     stands, are relative to the current directory. Raises ConfigError with every problem there is.
@@ -70,7 +70,7 @@ def _read_override(tree: Tree, text: str) -> Any:
 
 
 def _merge(below: Any, above: Any) -> Any:
-    """Lay one tree of values over another: sections merge, everything else replaces."""
+    """Override one tree of values by another: sections are merged, everything else is replaced."""
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above
     return below | {key: _merge(below.get(key), value) for key, value in above.items()}
@@ -157,7 +157,7 @@ _WORDS = {
 
 
 def _explain(tree: Tree, detail: Any) -> LocatedError:
-    """Put one of pydantic's findings in words, at its place."""
+    """Turn one of pydantic's errors into a message with its place."""
     key, section = _located(detail["loc"])
     name = spelled(tuple(part for part in key if isinstance(part, str)))
     context = detail.get("ctx", {})
@@ -179,14 +179,14 @@ def _explain(tree: Tree, detail: Any) -> LocatedError:
     reason = context.get("error", words)
     if (
         isinstance(detail["input"], dict) and "error" in context
-    ):  # a section says which key is wrong
+    ):  # the error of a section names the key
         return tree.key_place(key).problem(f"{name}.{reason}".removeprefix("."))
     found = "" if secretive((key, detail["input"])) else f", found {show(detail['input'])}"
     return tree.value_place(key).problem(f"{name}: {reason}{found}")
 
 
 def _unknown(key: Key, section: type[BaseModel]) -> str:
-    """Say what could have been meant by an unknown key of a section."""
+    """Suggest what an unknown key of a section may have meant."""
     name, known = str(key[-1]), list(section.model_fields)
     kinds = _kinds(key[:-1])
     others = [kind_of(kind) for kind in kinds if name in kind.model_fields]
@@ -202,7 +202,7 @@ def _unknown(key: Key, section: type[BaseModel]) -> str:
 
 
 def _located(place: Key) -> tuple[Key, type[BaseModel]]:
-    """Return the key at pydantic's place, which has a section's kind after it; and the section it is in."""
+    """Return the key at pydantic's location, without the kinds of sections in it, and its section."""
     key: Key = ()
     section: type[BaseModel] = Config
     inner: dict[str, type[BaseModel]] = {"": Config}
@@ -219,7 +219,7 @@ def _located(place: Key) -> tuple[Key, type[BaseModel]]:
 
 
 def _kinds(key: Key) -> list[type[BaseModel]]:
-    """Return the sections that may be at a key."""
+    """Return the possible sections at a key."""
     found: list[type[BaseModel]] = [Config]
     for part in map(str, key):
         fields = [kind.model_fields[part] for kind in found if part in kind.model_fields]

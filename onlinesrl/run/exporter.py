@@ -1,7 +1,7 @@
-"""What a run is doing, for Prometheus and for what keeps it alive: a small HTTP server beside it.
+"""Metrics and health of a run over HTTP, for Prometheus and supervisors.
 
-The run is never waited for and never waits long. While it works, it hands over its figures at most
-once a second; while it waits for its source nothing changes, so that a scrape reads them itself.
+A scrape never blocks on the run, and the run blocks on a scrape only briefly. While it works, it hands
+over its figures at most once per second; while it waits for its source, a scrape reads them itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from http.server import BaseHTTPRequestHandler
 from socket import SHUT_RDWR, socket
 from socketserver import ThreadingTCPServer
 from threading import Lock, Thread
-from types import TracebackType
 from typing import Any, Self
 
 from prometheus_client import CollectorRegistry, Histogram, exposition
@@ -23,8 +22,8 @@ from prometheus_client.registry import Collector
 
 from onlinesrl.core.errors import PortError
 from onlinesrl.stream import checkpoint
-from onlinesrl.stream.examples import Item
-from onlinesrl.stream.loop import Run
+from onlinesrl.stream.examples import Decoded
+from onlinesrl.stream.loop import Loop
 from onlinesrl.stream.stopper import Stopper
 
 HAND_OVER_SECONDS = 1.0
@@ -36,7 +35,7 @@ BUCKETS = (0.0001, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100
 
 
 class Board(Collector):
-    """What is known of a run, for whoever serves /metrics, /healthz and /readyz."""
+    """The state of a run, as served at /metrics, /healthz and /readyz."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -47,7 +46,7 @@ class Board(Collector):
             registry=self.registry,
             buckets=BUCKETS,
         )
-        self.run: Run | None = None
+        self.loop: Loop | None = None
         self.stopper: Stopper | None = None
         self.figures: dict[str, Any] = {}
         self.figures_at = 0.0
@@ -57,17 +56,19 @@ class Board(Collector):
         self.working = self.ended = False
         self.unchanging = Lock()
 
-    # what the run says --------------------------------------------------------------------------
+    # called by the run --------------------------------------------------------------------------
 
-    def begin(self, run: Run) -> None:
-        """Take note of a run that has compiled and resumed."""
-        self.seconds = run.seconds
+    def begin(self, loop: Loop) -> None:
+        """Note that a run has compiled and resumed."""
+        self.seconds = loop.seconds
         self.started = time.monotonic()
-        self.hand_over(run.line())
-        self.run = run
+        self.hand_over(loop.line())
+        self.loop = loop
 
-    def reading(self, items: Iterator[Item | None], stopper: Stopper) -> Iterator[Item | None]:
-        """Pass on what the run reads; the run changes only while this is left with an item."""
+    def reading(
+        self, items: Iterator[Decoded | None], stopper: Stopper
+    ) -> Iterator[Decoded | None]:
+        """Pass on what the run reads; the run's state changes only while it holds an item."""
         self.stopper = stopper
         try:
             for item in items:
@@ -82,7 +83,7 @@ class Board(Collector):
             self.work()
 
     def update(self, line: Callable[[], dict[str, Any]]) -> None:
-        """Take note of a micro-batch that has been learned from and written, if there was one."""
+        """Note a micro-batch that has been learned from and written, if there was one."""
         now = time.monotonic()
         if self.taken:
             self.steps.observe(now - self.since)
@@ -96,14 +97,14 @@ class Board(Collector):
         self.figures, self.figures_at = line, time.monotonic()
 
     def work(self) -> None:
-        """Take note that the run has come round, and has something to do."""
+        """Note that the run is making progress, and has work."""
         self.working, self.since = True, time.monotonic()
 
-    # what is asked ------------------------------------------------------------------------------
+    # called by the server---------------------------------------------------------------------------
 
     @property
     def alive(self) -> bool:
-        """Whether the run has come round lately, or has nothing to do."""
+        """Whether the run has made progress lately, or has nothing to do."""
         return not self.working or time.monotonic() - self.since < STUCK_SECONDS
 
     @property
@@ -117,14 +118,14 @@ class Board(Collector):
         return exposition.generate_latest(self.registry)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield what is known of the run; nothing before it begins."""
-        run = self.run
-        if run is None:
+        """Yield the metrics of the run; none before it starts."""
+        loop = self.loop
+        if loop is None:
             return
         if self.unchanging.acquire(timeout=PATIENCE_SECONDS):
             try:
                 if not self.ended:
-                    self.hand_over(run.line())
+                    self.hand_over(loop.line())
             finally:
                 self.unchanging.release()
         figures = self.figures
@@ -133,7 +134,7 @@ class Board(Collector):
         yield from _gauges(figures)
         yield _gauge(
             "examples_per_second",
-            "Examples a second since the run's start.",
+            "Examples per second since the run's start.",
             figures["examples"] / max(seconds, 1e-9),
         )
         lag = GaugeMetricFamily(
@@ -141,10 +142,10 @@ class Board(Collector):
             "Records of the source still to be read.",
             labels=["partition"],
         )
-        for name, behind in _lag(run).items():
+        for name, behind in _lag(loop).items():
             lag.add_metric([name], behind)
         yield lag
-        yield from _checkpoint(run)
+        yield from _checkpoint(loop)
 
     def answer(self, path: str) -> tuple[HTTPStatus, bytes]:
         """Return status and text for a path."""
@@ -176,7 +177,7 @@ _FAMILIES = {
     "routes": ("predictions", "route", "Examples predicted, by route of the solver."),
 }
 _GAUGES = {
-    "f1": ("f1_ratio", "F1 of the predictions made before their truth was looked at."),
+    "f1": ("f1_ratio", "F1 of the predictions, each made before its truth was seen."),
     "mae": (
         "mean_absolute_error",
         "Mean |value - true value| of the same predictions, of PSL programs.",
@@ -211,19 +212,19 @@ def _gauge(name: str, words: str, value: float) -> Metric:
     return GaugeMetricFamily(f"onlinesrl_{name}", words, value)
 
 
-def _lag(run: Run) -> dict[str, int]:
-    """Return the records behind by partition, as the source last knew; files do not know.
+def _lag(loop: Loop) -> dict[str, int]:
+    """Return how many records the run is behind, by partition; empty for files.
 
-    The run may be reading from the source meanwhile, in its own thread.
+    The run may be reading from the source in its own thread meanwhile.
     """
-    lag: Callable[[], dict[str, int]] = getattr(run.reader.source, "lag", dict)
+    lag: Callable[[], dict[str, int]] = getattr(loop.reader.source, "lag", dict)
     return lag()
 
 
-def _checkpoint(run: Run) -> Iterator[Metric]:
-    """Yield what the newest checkpoint is, as it lies there; nothing where there is none."""
+def _checkpoint(loop: Loop) -> Iterator[Metric]:
+    """Yield the metrics of the newest checkpoint file; none if there is no checkpoint."""
     try:
-        number, path = max(checkpoint.numbered(run.folder.checkpoints).items())
+        number, path = max(checkpoint.numbered(loop.folder.checkpoints).items())
         status = path.stat()
     except (ValueError, OSError):  # none, or removed just now
         return
@@ -239,8 +240,8 @@ def _checkpoint(run: Run) -> Iterator[Metric]:
 class Exporter(Board):
     """Serves the board; a context manager.
 
-    ``host`` is the interface to listen on. Port 0 takes a free one; ``port`` is the one taken. Raises
-    PortError where it cannot be had.
+    ``host`` is the interface to listen on. Port 0 chooses a free port; ``port`` is the actual one. Raises
+    PortError if it is not available.
     """
 
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:
@@ -256,19 +257,14 @@ class Exporter(Board):
         Thread(target=self.server.serve_forever, args=[0.1], daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop serving; clients at hand are not waited for."""
+    def __exit__(self, *_: object) -> None:
+        """Stop serving, without waiting for clients."""
         self.server.shutdown()
         self.server.server_close()
 
 
 class _Server(ThreadingTCPServer):
-    """Answers a few clients at a time; for one more it hangs up on the one that has been there longest."""
+    """Serves at most ``CLIENTS`` at a time; one more disconnects the oldest."""
 
     daemon_threads = allow_reuse_address = True
     request_queue_size = CLIENTS
@@ -297,7 +293,7 @@ class _Server(ThreadingTCPServer):
                 self.clients.pop(request, None)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a client that has gone."""
+        """Ignore a client that has disconnected."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -313,4 +309,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing of requests."""
+        """Do not log requests."""

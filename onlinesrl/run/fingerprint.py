@@ -1,4 +1,4 @@
-"""What two runs must share for one to go on where the other stopped."""
+"""What two runs must have in common for one to resume from the other's checkpoint."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FREE = (
 """The keys that may change while a run is stopped."""
 
 LABEL_BYTES = 250_000_000
-"""The default of labels.max_bytes, which is not named: checkpoints from before there was one go on."""
+"""The default of labels.max_bytes, left out of fingerprints, as in older checkpoints."""
 
 _ALWAYS = {
     "source.topic": None,
@@ -38,19 +38,19 @@ _ALWAYS = {
     "learner.eta": 1.0,
     "inference.audit_every": 0,
 }
-"""What stands for keys that a section of this kind has not: once all kinds had them."""
+"""The values of keys that sections of this kind lack now, but had in older checkpoints."""
 
 _FACTS = "source.background"
 _CONTENTS = ("model", "learner.start", _FACTS)
-"""The keys of which the content counts."""
+"""The keys of files whose content is compared."""
 
 
 def fingerprint(config: Config, model: str) -> dict[str, Any]:
-    """Return what two runs must share for one to go on from the other's checkpoint.
+    """Return what two runs must have in common for one to resume from the other's checkpoint.
 
-    Keys are dotted, values fit JSON and stay equal when read back from it. The ``model``'s text,
-    with what it includes, the background facts and the file started from stand as SHA-256. Raises
-    OSError if one of these files is gone.
+    Keys are dotted; values are unchanged by a round trip through JSON. The text of the ``model`` with
+    its includes, the background facts and the starting weights are given by their SHA-256. Raises
+    OSError if one of these files cannot be read.
     """
     values = _ALWAYS | dict(leaves(config.as_dict()))
     for key in FREE:
@@ -75,14 +75,14 @@ def fingerprint(config: Config, model: str) -> dict[str, Any]:
         del values[_FACTS]
     else:
         values[_FACTS] = _digest(b"".join(file.read_bytes() for file in facts))
-    if start is not None:  # a run folder may have gone on since
+    if start is not None:  # a run folder may have changed since
         content = str(start.resolve()) if start.is_dir() else _digest(start.read_bytes())
         values["learner.start"] = content
     return values
 
 
 def mismatch(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Say how two fingerprints differ, one line a key; empty if a run can go on."""
+    """Return how two fingerprints differ, one line per key; empty if a run can be resumed."""
     lines = []
     for key in sorted(old.keys() | new.keys()):
         if old.get(key) != new.get(key):
@@ -107,7 +107,7 @@ def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def show(value: Any) -> str:
-    """Name a value in an error."""
+    """Show a value in an error."""
     if value is None:
         return "nothing"
     if isinstance(value, dict):
@@ -123,13 +123,13 @@ def _digest(content: bytes) -> str:
 
 
 class MismatchError(OnlinesrlError):
-    """A checkpoint is of another configuration."""
+    """A checkpoint was made with another configuration."""
 
     exit_code = 78
 
 
 def check_fingerprint(path: Path, differences: Sequence[str]) -> None:
-    """Raise MismatchError where a checkpoint is of another configuration."""
+    """Raise MismatchError if a checkpoint was made with another configuration."""
     if differences:
         listing = "\n  ".join(differences)
         raise MismatchError(

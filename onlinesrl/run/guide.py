@@ -1,7 +1,7 @@
 """The keys of a configuration as a table for people, made from the schema: `onlinesrl guide config`.
 
-What a key means is the docstring under it where its section is defined; that file is read when it is
-asked for.
+The meaning of a key is the docstring under it in the source file of its section, which is read when
+needed.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _NARROWEST = 30
 """Columns for the meanings, below which they are not wrapped."""
 
 
-class Row(NamedTuple):
-    """A key with its dots: its default, what it may be, and what it means."""
+class KeyRow(NamedTuple):
+    """A dotted key: its default, its possible values, and its meaning."""
 
     key: str
     default: str
@@ -37,16 +37,16 @@ class Row(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The keys of a section, whose name is empty for a configuration's own."""
+    """The keys of a section; the name of the top level is empty."""
 
     name: str
     meaning: str
-    rows: list[Row]
+    rows: list[KeyRow]
 
 
 @cache
 def _meanings(module: str) -> Mapping[tuple[str, str], str]:
-    """Return what the keys of a module's sections mean, by section and key."""
+    """Return the meanings of the keys of a module's sections, by section and key."""
     found = {}
     text = Path(str(sys.modules[module].__file__)).read_text(encoding="utf-8")
     for section in ast.parse(text).body:
@@ -59,14 +59,14 @@ def _meanings(module: str) -> Mapping[tuple[str, str], str]:
 
 
 def meaning(section: type[BaseModel], key: str) -> str:
-    """Return what a key of a section means, which a section that it is derived from may say."""
+    """Return the meaning of a key of a section, or of the base class that defines it."""
     places = (place for place in section.__mro__ if issubclass(place, Section))
     said = (_meanings(place.__module__).get((place.__name__, key)) for place in places)
     return next(filter(None, said), "")
 
 
 def sections() -> Iterator[Part]:
-    """Yield the sections of a configuration; one that was there before is a key of its section."""
+    """Yield the sections of a configuration; a section that occurs again is shown as a key."""
     waiting: list[tuple[str, list[type[BaseModel]]]] = [("", [schema.Config])]
     seen = set[type[BaseModel]]()
     while waiting:
@@ -86,13 +86,13 @@ def sections() -> Iterator[Part]:
 
 
 def _described(kinds: Sequence[type[BaseModel]]) -> str:
-    """Return what a section is: what its kinds have in common says so."""
+    """Return the description of a section: that of the common base of its kinds."""
     common = next(place for place in kinds[0].__mro__ if all(issubclass(k, place) for k in kinds))
     return str(common.__doc__).partition("\n")[0].replace("`", "")
 
 
-def _row(dotted: str, having: Sequence[type[BaseModel]], some: bool) -> Row:
-    """Return the row of a key that these kinds of a section have; ``some`` others have not."""
+def _row(dotted: str, having: Sequence[type[BaseModel]], some: bool) -> KeyRow:
+    """Return the row of a key that these kinds of a section have; ``some``: not all kinds."""
     *of, key = dotted.split(".")
     field, place = having[0].model_fields[key], (*of, key)
     allowed = ["section"]
@@ -103,12 +103,12 @@ def _row(dotted: str, having: Sequence[type[BaseModel]], some: bool) -> Row:
     knowing = [language.name for language in languages() if place not in language.foreign]
     if len(knowing) < len(languages()):
         said += f"; {' and '.join(knowing)} only"
-    return Row(dotted, _default(field), " | ".join(dict.fromkeys(allowed)), said)
+    return KeyRow(dotted, _default(field), " | ".join(dict.fromkeys(allowed)), said)
 
 
 @cache
 def _properties(kind: type[BaseModel]) -> Mapping[str, Any]:
-    """Return what JSON schema says of a section's keys."""
+    """Return the JSON schema of a section's keys."""
     found: Mapping[str, Any] = kind.model_json_schema()["properties"]
     return found
 
@@ -121,7 +121,7 @@ def _default(field: FieldInfo) -> str:
 
 
 def _kind(described: Mapping[str, Any]) -> str:
-    """Say in a few words what a JSON schema allows."""
+    """Describe briefly what a JSON schema allows."""
     if "anyOf" in described:
         return " | ".join(map(_kind, described["anyOf"]))
     if "const" in described:
@@ -138,7 +138,7 @@ def _kind(described: Mapping[str, Any]) -> str:
 
 
 def config_lines(width: int | None) -> Iterator[str]:
-    """Yield the table; meanings are wrapped at ``width`` columns, None: a line a key."""
+    """Yield the table; meanings are wrapped at ``width`` columns; None: one line per key."""
     table = list(sections())
     rows = [row for section in table for row in section.rows]
     key, default = (max(len(row[n]) for row in rows) for n in (0, 1))

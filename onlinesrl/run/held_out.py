@@ -1,4 +1,4 @@
-"""A trained model on a source, without learning: its predictions, their metrics, and a first look."""
+"""Trained weights on a source, without learning: predict, evaluate, check."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from onlinesrl.run.config import Config
 from onlinesrl.run.inputs import make_reader
 from onlinesrl.run.progress import say, warn
 from onlinesrl.run.session import compile_kernels, new_learner, trained_learner
-from onlinesrl.stream.examples import READ_BYTES, Item, Reader, micro_batch
+from onlinesrl.stream.examples import READ_BYTES, Decoded, Reader, micro_batch
 from onlinesrl.stream.files import Record
 
 SHOWN_PLACES = 3
@@ -28,9 +28,9 @@ _DETAIL = re.compile(r"\([^()]*\)|[0-9]+")
 def predictions(
     learner: Learner, config: Config, metrics: Metrics
 ) -> Iterator[tuple[Record, Example | ExampleError, Outcome] | None]:
-    """Predict the configured source without learning; ``metrics`` takes the counts.
+    """Predict the configured source without learning; counts are added to ``metrics``.
 
-    None: all that is there now has been predicted, and the source may have more later.
+    Yields None when all that is there for now has been predicted.
     """
     compile_kernels(learner, say)
     for batch in _batches(config):
@@ -48,9 +48,9 @@ def predictions(
 
 
 def _step(
-    learner: Learner, batch: list[Item], metrics: Metrics
+    learner: Learner, batch: list[Decoded], metrics: Metrics
 ) -> Iterator[tuple[Record, Example | ExampleError, Outcome]]:
-    """Predict a micro-batch, and let go of it; truth that comes later is none of it."""
+    """Predict a micro-batch, and clear it; labels in it are skipped."""
     examples = [(record, found) for record, found in batch if not isinstance(found, Label | None)]
     batch.clear()
     outcomes, tally = learner.step([example for _, example in examples], learning=False)
@@ -59,8 +59,8 @@ def _step(
         yield record, example, outcome
 
 
-def _batches(config: Config) -> Iterator[list[Item] | None]:
-    """Read the configured source in micro-batches; None: there is no more just now."""
+def _batches(config: Config) -> Iterator[list[Decoded] | None]:
+    """Read the configured source in micro-batches; None: there is no more for now."""
     reader = make_reader(config)
     items = _read(reader)
     while True:
@@ -72,8 +72,8 @@ def _batches(config: Config) -> Iterator[list[Item] | None]:
             yield None
 
 
-def _read(reader: Reader) -> Iterator[Item | None]:
-    """Read a source as far as it goes now, and close it; None: there is no more just now."""
+def _read(reader: Reader) -> Iterator[Decoded | None]:
+    """Read a source to its end, and close it; None: there is no more for now."""
     nothing = True
     with closing(reader.source):
         for item in reader.read(reader.source.open(None)):
@@ -90,7 +90,7 @@ def _read(reader: Reader) -> Iterator[Item | None]:
 def evaluate(config: Config, trained: Path) -> dict[str, Any]:
     """Return the metrics of trained weights on the configured source, without learning.
 
-    Raises DataError where no example can be scored.
+    Raises DataError if no example can be scored.
     """
     learner, metrics = trained_learner(config, trained), Metrics()
     for _ in predictions(learner, config, metrics):
@@ -98,8 +98,8 @@ def evaluate(config: Config, trained: Path) -> dict[str, Any]:
     examples, unlabelled = metrics.examples, metrics.unlabelled
     if not metrics.total.labelled:
         raise DataError(
-            f"nothing to evaluate: of {examples} examples {unlabelled} have no `truth`, "
-            f"{metrics.bad} are bad"
+            f"nothing to evaluate: of {examples} examples, {unlabelled} have no `truth` "
+            f"and {metrics.bad} are bad"
         )
     if unlabelled:
         warn(f"{unlabelled} of {examples} examples have no `truth` and are not scored")
@@ -109,7 +109,7 @@ def evaluate(config: Config, trained: Path) -> dict[str, Any]:
 
 
 def check(config: Config, most: int) -> tuple[list[str], bool]:
-    """Validate configuration, model and first examples; returns what was found, and if all is good."""
+    """Validate configuration, model and first examples; return the findings, and whether all is good."""
     learner = new_learner(config)
     compile_kernels(learner, say)
     found = [f"model: {learner.describe()}"]
@@ -124,9 +124,9 @@ def check(config: Config, most: int) -> tuple[list[str], bool]:
 
 
 def _first(config: Config, most: int) -> list[tuple[Record, Example | ExampleError]]:
-    """Read the first examples; truth that comes later stands in its example's stead, as far as one waits.
+    """Read the first examples, at most ``most``, until their bytes reach READ_BYTES.
 
-    Of large ones they are those that READ_BYTES hold.
+    Labels that come later are joined with their examples, if they come soon enough.
     """
     first: list[tuple[Record, Example | ExampleError]] = []
     truths: dict[str, tuple[Record, Label]] = {}
@@ -158,7 +158,7 @@ def _first(config: Config, most: int) -> list[tuple[Record, Example | ExampleErr
 
 
 def _alike(complaints: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield (place, complaint) pairs as lines, one for all that differ in numbers and arguments only."""
+    """Yield one line for all complaints that differ only in numbers and arguments."""
     groups: dict[str, list[tuple[str, str]]] = {}
     for place, said in complaints:
         groups.setdefault(_DETAIL.sub("", said), []).append((place, said))

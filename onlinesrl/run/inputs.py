@@ -1,4 +1,4 @@
-"""What a run reads, as configured: its source, and the facts that every example has."""
+"""The configured inputs of a run: its source, and its background facts."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def make_reader(
     stopping: Stopping = lambda: False,
     requests: Requests | None = None,
 ) -> Reader:
-    """Return the reader of the configured source; a run's notes in its folder what it reads.
+    """Return the reader of the configured source; with a run folder, it keeps notes there.
 
-    Where clients have ``requests``, these are the source.
+    If there are ``requests`` of clients, these are the source.
     """
     source, labels = config.source, config.labels
     topics = [labels.topic] if labels is not None and labels.topic is not None else []
@@ -48,10 +48,10 @@ def make_reader(
 
 
 def background(config: Config, program: Program) -> Background:
-    """Return the facts that every example has.
+    """Return the background facts.
 
-    Raises DatabaseError for one that is unknown to the model, is not true (for PSL: has no value), or
-    has another value elsewhere.
+    Raises DatabaseError for a fact that is unknown to the model, is not true (for PSL: has no value),
+    or has two values.
     """
     found: dict[tuple[str, tuple[str, ...]], GroundAtom] = {}
     for path in config.source.background or ():
@@ -59,7 +59,7 @@ def background(config: Config, program: Program) -> Background:
             name = show_ground_atom(atom.predicate, atom.arguments)
             message = None
             if atom.value is None or (atom.value is not True and config.language.true_facts):
-                message = f"a background fact is true, and {name} is not"
+                message = f"a background fact must be true, and {name} is not"
             first = found.setdefault(atom[:2], atom)
             if first.value != atom.value:
                 message = f"{name} has another value here than in line {first.line}"
@@ -75,7 +75,7 @@ def background(config: Config, program: Program) -> Background:
 
 
 def check_apart(config: Config, source: Source, folder: RunFolder) -> None:
-    """Raise ConfigError where a run would read a file that it writes."""
+    """Raise ConfigError if a run would read a file that it writes."""
     written = {file.resolve() for file in folder.written}
     for file in source.files:
         if Path(file).resolve() in written:

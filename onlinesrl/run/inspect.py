@@ -1,4 +1,4 @@
-"""Looking into trained weights: by name, without the run that wrote them; what differs between two."""
+"""Showing trained weights, and comparing two sets of them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from onlinesrl.run.session import load_checkpoint
 SHOWN_RULES = 5
 
 
-# what holds weights --------------------------------------------------------------------------------
+# reading weights -----------------------------------------------------------------------------------
 
 
 def rows(path: Path) -> list[Row]:
-    """Return the weights of a checkpoint or run folder, with its own model, or of a file of weights."""
+    """Return the weights of a checkpoint, a run folder, or a file of weights."""
     found = [*(language_of(path.suffix).rows_of_file(path) if _is_file(path) else _saved(path))]
     if not found:
         raise UsageError(f"{path}: no rule here has a weight")
@@ -31,26 +31,26 @@ def _is_file(path: Path) -> bool:
 
 
 def _saved(path: Path) -> Iterator[Row]:
-    """Yield the weights of a checkpoint, whose learner names its language if that is not Markov logic."""
+    """Yield the weights of a checkpoint, whose header names the language unless it is Markov logic."""
     saved = load_checkpoint(path)
     suffix = f".{saved.header['learner'].get('language', 'mln')}"
     name = f"model of {saved.path}"
     return language_of(suffix).rows_of_checkpoint(name, saved.header, saved.arrays)
 
 
-# what is shown -------------------------------------------------------------------------------------
+# choosing weights -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """Which weights are wanted: of a rule, by its number or a part of its text, about a constant."""
+    """Which weights to show: of a rule (its number or part of its text), about a constant."""
 
     rule: str | None = None
     about: str | None = None
     top: int = 20
 
     def takes(self, row: Row) -> bool:
-        """Tell whether a weight is one of them."""
+        """Tell whether a weight is chosen."""
         rule = self.rule
         if rule is not None and (
             row.rule != int(rule) if rule.isdecimal() else rule not in row.text
@@ -59,7 +59,7 @@ class Chosen:
         return self.about is None or self.about in row.about()
 
     def of(self, path: Path, found: Sequence[Row]) -> list[Row]:
-        """Return those of some weights. Raises UsageError where there are none."""
+        """Return the chosen weights. Raises UsageError if there are none."""
         taken = [row for row in found if self.takes(row)]
         if not taken:
             asked = [f"--rule {self.rule}"] * (self.rule is not None)
@@ -67,13 +67,13 @@ class Chosen:
             rules = dict.fromkeys((row.rule, row.text) for row in found)
             listed = "\n".join(f"  {number}: {text}" for number, text in sorted(rules)[:20])
             raise UsageError(
-                f"{path}: no weight fits {' and '.join(asked)}; its rules are\n{listed}"
+                f"{path}: no weight matches {' and '.join(asked)}; its rules are\n{listed}"
             )
         return taken
 
 
 def shown(path: Path, chosen: Chosen) -> tuple[str, list[Row]]:
-    """Return the chosen weights, and what their order is."""
+    """Return a description of the order, and the chosen weights."""
     found = chosen.of(path, rows(path))
     counted = any(row.updates is not None for row in found)
     known = [row for row in found if row.updates or row.weight != 0.0]
@@ -91,15 +91,15 @@ class Change:
     now: float
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what is said of it, for JSON."""
+        """Return the change for JSON."""
         named = {key: self.row.as_dict()[key] for key in ("rule", "text", "constants")}
         return named | {"was": self.was, "is": self.now, "change": self.now - self.was}
 
 
 def compared(path: Path, other: Path, chosen: Chosen) -> tuple[str, list[Change], list[str]]:
-    """Return how the chosen weights differ, what their order is, and the rules that only one has.
+    """Return a description of the order, the differences, and the rules that only one model has.
 
-    Raises UsageError where two models have no rule in common.
+    Raises UsageError if two models have no rule in common.
     """
     old, new = rows(path), rows(other)
     shapes = [dict.fromkeys(row.shape() for row in found) for found in (old, new)]
@@ -139,7 +139,7 @@ def _some(apart: Sequence[str], shapes: Collection[str]) -> list[str]:
 
 
 def weight_lines(path: Path, other: Path | None, chosen: Chosen) -> Iterator[str]:
-    """Yield what the order is, then the most influential weights, or the largest differences."""
+    """Yield a description of the order, then the most influential weights, or the largest differences."""
     if other is None:
         order, found = shown(path, chosen)
         yield f"# {order}"
@@ -158,7 +158,7 @@ def weight_lines(path: Path, other: Path | None, chosen: Chosen) -> Iterator[str
 
 
 def as_json(path: Path, other: Path | None, chosen: Chosen) -> dict[str, Any]:
-    """Return what ``weight_lines`` says, for JSON."""
+    """Return the same as ``weight_lines``, for JSON."""
     if other is None:
         order, found = shown(path, chosen)
         return {"order": order, "weights": [row.as_dict() for row in found]}

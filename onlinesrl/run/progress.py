@@ -1,7 +1,6 @@
-"""What a person sees while a run is going, and when it is over.
+"""The progress display of a run, and its summary.
 
-On a terminal a table that redraws itself, elsewhere a plain line now and then. Nothing that the
-clock says goes into results.
+On a terminal it is a table that redraws itself, elsewhere a plain line at intervals.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 
 from onlinesrl.core.errors import legible
@@ -26,30 +24,30 @@ _LINE_SECONDS = 60.0
 _STATUS_SECONDS = 10.0
 _SLOW_SECONDS = 2.0
 _STOPPING = b"stopping, with a checkpoint; a second signal stops at once\n"
-Warn = Callable[[str], None]
+Say = Callable[[str], None]
 
 
 def say(message: str) -> None:
-    """Tell a person, on standard error, if anybody is there to read it."""
+    """Write a message to standard error, if anybody is there to read it."""
     with contextlib.suppress(OSError):
         print(legible(message), file=sys.stderr)
 
 
 def warn(message: str) -> None:
-    """Warn a person, on standard error."""
+    """Say a person, on standard error."""
     say(f"warning: {message}")
 
 
 def acknowledge(stream: TextIO | None = None) -> None:
-    """Say that a signal has asked to stop; past the stream's buffer, which may be in use just now."""
+    """Say that a signal has asked to stop; unbuffered, since this is called in signal handlers."""
     with contextlib.suppress(OSError, ValueError):
         os.write((stream or sys.stderr).fileno(), _STOPPING)
 
 
-class Progress:
-    """Shows how a run is going; a context manager, so that the terminal is left as it was.
+class Display:
+    """Shows the progress of a run; a context manager, which restores the terminal.
 
-    ``total`` is the number of examples, if it is known.
+    ``total`` is the number of examples, if known.
     """
 
     def __init__(
@@ -76,21 +74,16 @@ class Progress:
         self._view.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Clear the table, if there is one: what remains to be said is ``print_summary``'s."""
+    def __exit__(self, *_: object) -> None:
+        """Clear the table, if there is one."""
         self._view.stop()
 
     def due(self, examples: int) -> bool:
-        """Tell whether ``update`` would draw now; costs next to nothing."""
+        """Tell whether ``update`` would draw now; this is cheap."""
         return examples >= self._next_examples or self._clock() >= self._next_time
 
     def update(self, snapshot: Snapshot, rate: float) -> None:
-        """Show a line of metrics, and ``rate`` in examples a second, if it is time to."""
+        """Show a line of metrics, and ``rate`` in examples per second, if a line is due."""
         examples = snapshot["examples"]
         if not self.due(examples):
             return
@@ -105,7 +98,7 @@ class Progress:
             self._growth = _Growth(examples, snapshot.get("weights") or 0)
 
     def working(self, example: str, seconds: float) -> None:
-        """Show which example has been at work for so long: a table each second, lines ever more rarely."""
+        """Show the example being solved: in a table every second, as lines at growing intervals."""
         known, before, due = self._working
         if example != known or seconds < before:
             due = _SLOW_SECONDS
@@ -116,7 +109,7 @@ class Progress:
         self._working = (example, seconds, due)
 
     def stopping(self) -> None:
-        """Say at once that a signal has asked to stop, in place of the table; for its handler."""
+        """Replace the table by the message that a signal has asked to stop; for signal handlers."""
         self._view.stop()
         acknowledge(self._stream)
 
@@ -125,7 +118,7 @@ class Progress:
         self._saved_at = self._clock()
 
     def _cells(self, snapshot: Snapshot, rate: float, now: float) -> dict[str, str]:
-        """Return what is shown, by name; figures that are not known are left out."""
+        """Return what is shown, by name, without unknown figures."""
         of = f" of {self._total:,}" if self._total is not None else ""
         cells = {
             "examples": f"{snapshot['examples']:,}{of}",
@@ -133,7 +126,7 @@ class Progress:
             "F1": _show(snapshot.get("f1"), "{:.1%}"),
             "error": _show(snapshot.get("mae"), "{:.3f}"),
             "loss": _show(snapshot.get("loss"), "{:.3g}"),
-            "regret bound": _show(_mean(snapshot), "{:.3g} an example"),
+            "regret bound": _show(_mean(snapshot), "{:.3g} per example"),
             "weights": self._growth.show(snapshot.get("weights")),
             "solver": ", ".join(f"{k} {v:,}" for k, v in (snapshot.get("routes") or {}).items()),
             "bad": f"{snapshot['bad']:,}" if snapshot.get("bad") else "",
@@ -144,9 +137,9 @@ class Progress:
 
 
 class Status:
-    """One line that says what is being done: on a terminal in place of the last, elsewhere below it.
+    """A status line: on a terminal it is overwritten, elsewhere lines follow each other.
 
-    Call it as often as you like: it writes 8 times a second, elsewhere once in 10 seconds.
+    However often it is called, it writes at most 8 times per second, elsewhere every 10 seconds.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -180,14 +173,14 @@ class Status:
 
 
 class _Growth:
-    """Counts the weights that are new since the last power of two of examples."""
+    """Counts the new weights since the last power of two of examples."""
 
     def __init__(self, examples: int = 0, weights: int = 0) -> None:
         self._examples = examples
         self._weights = weights
 
     def show(self, weights: int | None) -> str:
-        """Write the number of weights, and how many of them are new."""
+        """Show the number of weights, and how many are new."""
         if weights is None:
             return ""
         return f"{weights:,} ({weights - self._weights:+,} since example {self._examples:,})"
@@ -205,7 +198,7 @@ class _View(Protocol):
 
 
 class _Lines:
-    """One plain line each time; a reader that is gone does not stop the run."""
+    """Plain lines; the run continues if nobody reads them."""
 
     seconds = _LINE_SECONDS
 
@@ -216,7 +209,7 @@ class _Lines:
         """Do nothing: lines need no start."""
 
     def later(self, seconds: float) -> float:
-        """Return after how many seconds to say that an example still is at work."""
+        """Return when to report again that an example is still being solved."""
         return 2.0 * seconds
 
     def draw(self, cells: Mapping[str, str]) -> None:
@@ -250,7 +243,7 @@ class _Table:
         self._live.start()
 
     def later(self, seconds: float) -> float:
-        """Return after how many seconds to say that an example still is at work."""
+        """Return when to report again that an example is still being solved."""
         return seconds + 1.0
 
     def draw(self, cells: Mapping[str, str]) -> None:
@@ -272,7 +265,7 @@ class _Table:
 
 
 def print_summary(summary: Snapshot, stream: TextIO) -> None:
-    """Write what a run came to, as in summary.json, in aligned lines of plain text."""
+    """Write the summary of a run, as in summary.json, in aligned lines of plain text."""
     lines = [(name, text) for name, text in _summary_lines(summary) if text]
     width = max((len(name) for name, _ in lines), default=0)
     for name, text in lines:
@@ -280,15 +273,8 @@ def print_summary(summary: Snapshot, stream: TextIO) -> None:
 
 
 def _summary_lines(summary: Snapshot) -> list[tuple[str, str]]:
-    """Return the name and the text of every line; no text where a figure is not known."""
+    """Return the name and the text of every line; the text is empty where a figure is not known."""
     get, soft = summary.get, "mae" in summary
-    right = (
-        "the atoms are on the right side of 1/2"
-        if soft
-        else "the units to label got the right label"
-    )
-    ended = "at its last round" if soft else "at its limit (inference.max_work, max_nodes)"
-    routes = (f"{route} {solved:,}" for route, solved in (get("routes") or {}).items())
     return [
         (
             "Examples",
@@ -299,10 +285,35 @@ def _summary_lines(summary: Snapshot) -> list[tuple[str, str]]:
         (
             "Time",
             _show(get("seconds"), "{:,.1f} s")
-            + _show(get("examples_per_second"), ", {:,.0f} examples a second")
+            + _show(get("examples_per_second"), ", {:,.0f} examples per second")
             + _show(get("import_seconds"), "; {:.1f} s of import")
             + _show(get("compile_seconds"), ", {:.1f} s of compilation"),
         ),
+        *_score_lines(summary, soft),
+        (
+            "Regret bound",
+            _show(get("regret_bound"), "{:,.4g} in total")
+            + _show(_mean(summary), ", {:.3g} per example"),
+        ),
+        (
+            "Weights",
+            _show(get("weights"), "{:,}")
+            + _show(get("dropped_weights") or None, ", {:,} dropped (learner.max_weights)"),
+        ),
+        *_solver_lines(summary, soft),
+        ("Results", str((get("config") or {}).get("output", ""))),
+    ]
+
+
+def _score_lines(summary: Snapshot, soft: bool) -> list[tuple[str, str]]:
+    """Return the lines that compare predictions with truth; ``soft``: the values are in [0, 1]."""
+    get = summary.get
+    right = (
+        "the atoms are on the right side of 1/2"
+        if soft
+        else "the units to label got the right label"
+    )
+    return [
         (
             "F1",
             _show(get("f1"), "{:.1%}")
@@ -315,41 +326,34 @@ def _summary_lines(summary: Snapshot) -> list[tuple[str, str]]:
             _show(get("auc"), "AUC {:.1%}, ")
             + _show(get("average_precision"), "average precision {:.1%}, ")
             + _show(get("best_f1"), "best F1 {:.1%}")
-            + _show(get("best_threshold"), " with scores from {:.4g} as true"),
+            + _show(get("best_threshold"), " at threshold {:.4g}"),
         ),
-        ("Mean error", _show(get("mae"), "{:.3g} between the values of atoms and the true ones")),
+        ("Mean error", _show(get("mae"), "{:.3g} between predicted and true values of atoms")),
         ("Accuracy", _show(get("accuracy"), f"{{:.1%}} of {right}")),
-        ("Hamming loss", _show(get("hamming"), "{:.3g} wrong atoms an example")),
-        (
-            "Regret bound",
-            _show(get("regret_bound"), "{:,.4g} in all")
-            + _show(_mean(summary), ", {:.3g} an example"),
-        ),
-        (
-            "Weights",
-            _show(get("weights"), "{:,}")
-            + _show(get("dropped_weights") or None, ", {:,} dropped (learner.max_weights)"),
-        ),
+        ("Hamming loss", _show(get("hamming"), "{:.3g} wrong atoms per example")),
+    ]
+
+
+def _solver_lines(summary: Snapshot, soft: bool) -> list[tuple[str, str]]:
+    """Return the lines about inference."""
+    get = summary.get
+    ended = "at its last iteration" if soft else "at its limit (inference.max_work, max_nodes)"
+    routes = (f"{route} {solved:,}" for route, solved in (get("routes") or {}).items())
+    slowest = (
+        f"example {each['id']}: {each['seconds']:,.1f} s ({each['atoms']:,} atoms, {each['route']})"
+        for each in get("slowest") or ()
+        if each["seconds"] >= _SLOW_SECONDS
+    )
+    return [
         (
             "Solver",
             ", ".join(routes) + _show(get("unsolved") or None, f"; {{:,}} ended {ended}, unproven"),
         ),
-        (
-            "Slowest",
-            ", ".join(
-                f"example {each['id']}: {each['seconds']:,.1f} s ({each['atoms']:,} atoms, {each['route']})"
-                for each in get("slowest") or ()
-                if each["seconds"] >= _SLOW_SECONDS
-            ),
-        ),
+        ("Slowest", ", ".join(slowest)),
         (
             "Left out",
-            _show(
-                get("skipped"),
-                "{:,} ground rules that reach an atom neither observed nor a target",
-            ),
+            _show(get("skipped"), "{:,} ground rules with an atom neither observed nor a target"),
         ),
-        ("Results", str((get("config") or {}).get("output", ""))),
     ]
 
 
@@ -361,11 +365,11 @@ def _by_predicate(predicates: Mapping[str, Snapshot]) -> list[tuple[str, str]]:
 
 
 def _mean(figures: Snapshot) -> float | None:
-    """Return the regret bound an example, where there is one."""
+    """Return the regret bound per example, where there is one."""
     bound, updates = figures.get("regret_bound"), figures.get("updates")
     return bound / updates if bound is not None and updates else None
 
 
 def _show(value: float | None, form: str) -> str:
-    """Write a figure, or nothing if there is none."""
+    """Format a figure; empty if there is none."""
     return "" if value is None else form.format(value)

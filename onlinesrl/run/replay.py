@@ -1,4 +1,4 @@
-"""Giving records out as a live stream: to a Kafka topic, or a line each to a file or standard output."""
+"""Replaying records as a live stream: to a Kafka topic, or as lines to a file or standard output."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
 import msgspec
@@ -34,7 +33,7 @@ DELIVERY_SECONDS = 30
 
 
 class Message(NamedTuple):
-    """What is sent: the bytes of an example, its id and time if it has them, and where it stood."""
+    """What is sent: the bytes of an example, its id and time if it has them, and its place."""
 
     value: bytes
     key: bytes | None
@@ -42,14 +41,14 @@ class Message(NamedTuple):
     time: float | None = None
 
 
-class Sink(Protocol):
+class Destination(Protocol):
     """Where messages go; a context manager."""
 
     arrived: int
-    """How many are known to be there."""
+    """The number of messages known to have arrived."""
 
     def send(self, message: Message) -> None:
-        """Give one message out."""
+        """Send one message."""
         ...
 
     def finish(self) -> None:
@@ -58,12 +57,7 @@ class Sink(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
 
 # reading -----------------------------------------------------------------------------------------
@@ -78,7 +72,7 @@ _named = msgspec.json.Decoder(_Named)
 
 
 def message_of(value: bytes, place: str) -> Message:
-    """Return what to send: an example's id is its key, where there is one that can be read."""
+    """Return the message for a record; its key is the example's id, if that can be read."""
     try:
         named = _named.decode(value)
         return Message(value, str(named.id).encode(), place, named.time)
@@ -122,35 +116,35 @@ def _worlds(reader: Reader, record: Record) -> Iterator[bytes]:
         yield msgspec.json.encode({name: v for name, v in values.items() if v is not None})
 
 
-# giving out --------------------------------------------------------------------------------------
+# sending -----------------------------------------------------------------------------------------
 
 
 def replay(
     messages: Iterator[Message],
-    sink: Sink,
+    to: Destination,
     pace: Pace,
     say: Callable[[str], None],
 ) -> None:
-    """Send every message when it is due, until a signal asks to stop; say how many arrived."""
-    with sink, Stopper() as stopper:
+    """Send each message when it is due, until a signal asks to stop; report how many arrived."""
+    with to, Stopper() as stopper:
         started = time.monotonic()
         try:
             for message in _paced(messages, pace, stopper):
-                sink.send(message)
-            sink.finish()
+                to.send(message)
+            to.finish()
         finally:
             seconds = max(time.monotonic() - started, 1e-9)
-            end, sent = "stopped: " if stopper.asked else "", sink.arrived
-            say(f"{end}{sent:,} sent in {seconds:.1f} s, {sent / seconds:,.0f} a second")
+            end, sent = "stopped: " if stopper.asked else "", to.arrived
+            say(f"{end}{sent:,} sent in {seconds:.1f} s, {sent / seconds:,.0f} per second")
             if pace.timeless:
-                say(f"warning: {pace.timeless:,} have no `time` and went with the one before")
+                say(f"warning: {pace.timeless:,} have no `time` and were sent with the one before")
 
 
 class Pace:
-    """When messages are due: ``rate`` a second at most, or ``speed`` times as fast as they happened.
+    """When messages are due: at most ``rate`` per second, or ``speed`` times as fast as they happened.
 
-    By speed a message without a time is due with the one before it, and counted as ``timeless``;
-    the first one must have one. Raises DataError.
+    With ``speed``, a message without a time is due with the one before it, and counted in
+    ``timeless``; the first message must have a time, else DataError.
     """
 
     def __init__(self, rate: float | None = None, speed: float | None = None) -> None:
@@ -171,9 +165,7 @@ class Pace:
             return 0.0
         if message.time is None:
             if self.first is None:
-                raise DataError(
-                    f"{message.place}: no `time`, by which --speed goes; --rate does not"
-                )
+                raise DataError(f"{message.place}: no `time`, which --speed needs; --rate does not")
             self.timeless += 1
             return 0.0
         if self.first is None:
@@ -182,7 +174,7 @@ class Pace:
 
 
 def _paced(messages: Iterator[Message], pace: Pace, stopper: Stopper) -> Iterator[Message]:
-    """Yield messages when they are due; a signal ends it while it waits or reads, and not else."""
+    """Yield messages when they are due; a signal ends it only while it waits or reads."""
     started = time.monotonic()
     while not stopper.asked:
         try:
@@ -208,7 +200,7 @@ class Lines:
         self.arrived = 0
 
     def send(self, message: Message) -> None:
-        """Write the bytes and a line end; at once where each is waited for."""
+        """Write the bytes and a line end; flush them if each is due at its time."""
         with storage_errors(self.name, "write"):
             self.stream.write(message.value + b"\n")
             if self.at_once:
@@ -216,22 +208,17 @@ class Lines:
         self.arrived += 1
 
     def finish(self) -> None:
-        """Hand everything to the system."""
+        """Flush the stream."""
         with storage_errors(self.name, "write"):
             self.stream.flush()
 
     def __enter__(self) -> Self:
-        """Open what is written to."""
+        """Open the stream."""
         with storage_errors(self.name, "write"):
             self.stream = sys.stdout.buffer if self.path is None else self.path.open("wb")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the file; standard output stays open."""
         if self.path is not None:
             with storage_errors(self.name, "write"):
@@ -239,10 +226,10 @@ class Lines:
 
 
 class Topic:
-    """A Kafka topic, written by an idempotent producer; every record's arrival is looked at.
+    """A Kafka topic, written by an idempotent producer; every delivery is confirmed.
 
-    Raises UnavailableError where no broker answers or there is no such topic, DataError for a record
-    that is too large for it, UsageError for a partition that it does not have.
+    Raises UnavailableError if no broker answers or the topic does not exist, DataError for a record
+    that is too large, UsageError for a partition that does not exist.
     """
 
     def __init__(self, bootstrap: str, topic: str, partition: int | None = None) -> None:
@@ -250,7 +237,7 @@ class Topic:
         from kafka.errors import KafkaError
 
         self.errors = (KafkaError, ValueError)
-        logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what matters is raised
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)  # errors are raised
         self.topic, self.partition = topic, partition
         self.name = f"{bootstrap}: topic {topic}"
         self.arrived = 0
@@ -272,7 +259,7 @@ class Topic:
             raise self._explain(error, bootstrap) from error
 
     def __enter__(self) -> Self:
-        """Look for the topic."""
+        """Find the topic."""
         try:
             found = self.producer.partitions_for(self.topic)
         except self.errors as error:
@@ -284,7 +271,7 @@ class Topic:
         return self
 
     def send(self, message: Message) -> None:
-        """Send a message, and look at those that have arrived; waits while too many have not."""
+        """Send a message, and confirm those that have arrived; wait while too many have not."""
         try:
             future = self.producer.send(
                 self.topic, message.value, key=message.key, partition=self.partition
@@ -296,7 +283,7 @@ class Topic:
             self._check()
 
     def finish(self) -> None:
-        """Wait for all that have not arrived."""
+        """Wait until all have arrived."""
         while self.pending:
             self._check()
 
@@ -309,7 +296,7 @@ class Topic:
         self.arrived += 1
 
     def _explain(self, error: Exception, what: str) -> OnlinesrlError:
-        """Say what an error of the Kafka client means."""
+        """Translate an error of the Kafka client."""
         from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
         if isinstance(error, MessageSizeTooLargeError | RecordListTooLargeError):
@@ -318,12 +305,7 @@ class Topic:
             return UnavailableError(f"{what}: Kafka: {error}")
         return UsageError(f"{what}: {error}")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the producer; all has arrived, or an error has been told."""
-        with suppress(*self.errors):  # what had not arrived then, still has not
+    def __exit__(self, *_: object) -> None:
+        """Close the producer; all has arrived, or an error was raised."""
+        with suppress(*self.errors):  # an error was raised already
             self.producer.close(1)

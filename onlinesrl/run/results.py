@@ -1,4 +1,4 @@
-"""What a run leaves behind for people: its weights as rules, its report and its summary."""
+"""The results of a run: its weights as rules, its report and its summary."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from onlinesrl.core.storage import json_lines, storage_errors, write_atomic
 from onlinesrl.run.config import Config
 from onlinesrl.run.report import ExampleRow, WeightRow, write_report
 from onlinesrl.stream.folder import RunFolder
-from onlinesrl.stream.loop import Run
+from onlinesrl.stream.loop import Loop
 
 REPORTED_WEIGHTS = 400
 E = TypeVar("E", bound=WeightEntry)
 
 
 def read_summary(folder: RunFolder) -> dict[str, Any] | None:
-    """Return the summary, which is the last thing that a run writes.
+    """Return the summary, the last file that a run writes.
 
-    None where there is none, or a damaged one: it is then written again.
+    None if there is none, or it is damaged; it is then written again.
     """
     if not folder.summary.exists():
         return None
@@ -39,7 +39,7 @@ def read_summary(folder: RunFolder) -> dict[str, Any] | None:
 
 
 class _Line(msgspec.Struct):
-    """What the report takes for granted of a line of metrics."""
+    """The fields of a line of metrics that the report needs."""
 
     examples: int
     window: dict[str, Any]
@@ -58,7 +58,7 @@ class _Slow(msgspec.Struct):
 
 
 class _Summary(msgspec.Struct):
-    """What people are told of a summary, as it must be."""
+    """The types of the fields of a summary that are shown."""
 
     finished: bool
     examples: int
@@ -83,22 +83,22 @@ class _Summary(msgspec.Struct):
     regret_bound: float | None = None
 
 
-def write_results(config: Config, run_: Run, timing: Mapping[str, float]) -> dict[str, Any]:
+def write_results(config: Config, loop: Loop, timing: Mapping[str, float]) -> dict[str, Any]:
     """Write the weights, report.html and, last, summary.json; returns the summary."""
-    folder, line = run_.folder, run_.line()
+    folder, line = loop.folder, loop.line()
     summary = {
         "version": __version__,
-        "finished": run_.finished,
-        "checkpoint": run_.saves,
+        "finished": loop.finished,
+        "checkpoint": loop.saves,
         **{name: value for name, value in line.items() if name != "window"},
-        "seconds": run_.seconds,
-        "examples_per_second": line["examples"] / run_.seconds if run_.seconds else None,
-        "slowest": run_.learner.slowest.found,
+        "seconds": loop.seconds,
+        "examples_per_second": line["examples"] / loop.seconds if loop.seconds else None,
+        "slowest": loop.learner.slowest.found,
         **timing,
         "config": config.as_dict(),
     }
-    entries = heaviest(run_.learner.weights.entries())
-    write_atomic(folder.weights, weights_text(run_.learner).encode())
+    entries = heaviest(loop.learner.weights.entries())
+    write_atomic(folder.weights, weights_text(loop.learner).encode())
     with storage_errors(folder.report, "write"):
         write_report(
             folder.report,
@@ -106,7 +106,7 @@ def write_results(config: Config, run_: Run, timing: Mapping[str, float]) -> dic
             summary=summary,
             metrics=list(json_lines(folder.metrics, _Line)),
             weights=[weight_row(e) for e in entries[:REPORTED_WEIGHTS]],
-            examples=[example_row(run_.learner, *shown) for shown in run_.shown],
+            examples=[example_row(loop.learner, *shown) for shown in loop.shown],
         )
     write_atomic(folder.summary, json.dumps(summary, indent=2).encode() + b"\n")
     return summary
@@ -139,7 +139,7 @@ def example_row(learner: Learner, example: Example, outcome: Outcome) -> Example
 
 
 def _value(predicted: float, true: float) -> str:
-    """Write a value, and the true one if it reads differently."""
+    """Format a value, and the true one if it looks different."""
     said, truly = f"{predicted:.2f}", f"{true:.2f}"
     return said if said == truly else f"{said} \u2192 {truly}"
 

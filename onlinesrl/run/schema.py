@@ -1,4 +1,4 @@
-"""What a run can be told: the keys of a configuration, their meanings, defaults and what each may be."""
+"""The schema of a configuration: its keys, with their meanings, defaults and possible values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from onlinesrl.core.errors import ConfigError
 from onlinesrl.core.language import Language, language_of
-from onlinesrl.core.section import Section as _Section
+from onlinesrl.core.section import Section
 from onlinesrl.core.updates import AnyUpdate, Cda2
 from onlinesrl.core.values import AnyPath, Count, File, Name, Names, Natural, duration
 from onlinesrl.core.yamltree import Place, Tree
@@ -21,19 +21,19 @@ from onlinesrl.stream.sources import AnySource
 DialectName = Literal["alchemy", "tuffy", "rockit", "pracmln", "pracmln-standard", "lomrf"]
 
 
-class Labels(_Section):
-    """Truth that comes after its example: on ``topic``, or further down the stream."""
+class LabelsSection(Section):
+    """Labels that come separately from their examples: on ``topic``, or later in the source."""
 
     topic: Name | None = None
-    """where labels come from: {"id": "c1", "truth": {...}}; null: further down the source."""
+    """where labels come from: {"id": "c1", "truth": {...}}; null: later in the source."""
     pending: Count = 10_000
-    """how many examples may wait for their truth; past it the oldest are given up."""
+    """how many examples may wait for their label; beyond it the oldest are dropped."""
     max_bytes: Count = LABEL_BYTES
-    """how many bytes of JSON these may take, with their predictions; past it the oldest are given up."""
+    """how many bytes of JSON these may take, with their predictions; beyond it the oldest are dropped."""
 
 
-class Checkpoint(_Section):
-    """When to save, and how many to keep."""
+class CheckpointSection(Section):
+    """When to write checkpoints, and how many to keep."""
 
     every: int | str = "30s"
     """a number of examples, or a time such as 30s."""
@@ -50,42 +50,41 @@ class Checkpoint(_Section):
 
     @property
     def examples(self) -> int | None:
-        """The examples from one checkpoint to the next; None where time decides."""
+        """The number of examples between checkpoints; None if ``every`` is a time."""
         return self.every if isinstance(self.every, int) else None
 
     @property
     def seconds(self) -> float | None:
-        """The seconds from one checkpoint to the next; None where examples decide."""
+        """The seconds between checkpoints; None if ``every`` is a number of examples."""
         return duration(self.every)
 
 
-class Metrics(_Section):
-    """When a line of metrics is written, and what is counted by itself."""
+class MetricsSection(Section):
+    """When a line of metrics is written, and what is scored separately."""
 
     every: Count | None = None
-    """examples from one line of metrics.jsonl to the next; null: at powers of two and at the
-    end."""
+    """examples between lines of metrics.jsonl; null: at powers of two and at the end."""
     by: Annotated[str, Field(pattern=r"^[^\W\d]\w*(\.[1-9][0-9]*)?$")] | None = None
-    """count precision, recall and F1 for each value of this argument, too: Predicate.N, counted
+    """also report precision, recall and F1 for each value of this argument: Predicate.N, counted
     from 1, or the name of its type."""
 
 
-class Limits(_Section):
-    """What an example, and a stream, may be before it is refused."""
+class LimitsSection(Section):
+    """Limits on examples and on the stream."""
 
     bad_share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.1
-    """a larger share of bad examples ends the run; looked at every 128 examples and at the end."""
+    """a larger share of bad examples ends the run; checked every 128 examples and at the end."""
     max_atoms: Count = 1_000_000
-    """the most open atoms of an example, and the most atoms of a predicate in its evidence; one with
-    more is bad."""
+    """the most open atoms of an example, and the most evidence atoms of a predicate; an example
+    with more is bad."""
     crashes: Natural = 3
-    """an example that so many processes in succession died in is bad; 0: none is."""
+    """an example in which so many processes in succession died is bad; 0: never."""
 
 
-class Config(_Section):
-    """What belongs to no section.
+class Config(Section):
+    """The keys outside of sections.
 
-    Paths are as the process can open them: see ``load``.
+    Relative paths are resolved by ``load``.
     """
 
     model: File
@@ -98,18 +97,17 @@ class Config(_Section):
     """a section with the path of the examples."""
     output: AnyPath
     """the run folder; the default is runs/ and the name of the configuration."""
-    labels: Labels | None = None
+    labels: LabelsSection | None = None
     sink: AnySink = FileSinkSection()
     learner: AnyUpdate = Cda2()
     inference: AnyEngine = MpeSection()
-    checkpoint: Checkpoint = Checkpoint()
-    metrics: Metrics = Metrics()
-    limits: Limits = Limits()
+    checkpoint: CheckpointSection = CheckpointSection()
+    metrics: MetricsSection = MetricsSection()
+    limits: LimitsSection = LimitsSection()
     seed: Natural = 0
-    """of the random numbers of inference: MaxWalkSAT, also where a search ends without a state, and
-    MC-SAT."""
+    """of the random numbers of MaxWalkSAT (also as the fallback of a search) and MC-SAT."""
     batch: Count = 64
-    """examples that are taken together; a matter of speed only: every size gives the same bits."""
+    """examples in a micro-batch; affects only speed: every size gives bit-identical results."""
     _tree: Tree | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
@@ -124,15 +122,15 @@ class Config(_Section):
         return language_of(self.model.suffix)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return every key and its value, fit for JSON."""
+        """Return all keys and values, for JSON."""
         return self.model_dump(mode="json")
 
     def fingerprint(self, model: str) -> dict[str, Any]:
-        """Return what two runs must share for one to go on from the other's checkpoint."""
+        """Return what two runs must have in common for one to resume from the other's checkpoint."""
         return fingerprint(self, model)
 
     def error(self, key: str, reason: str) -> ConfigError:
-        """Return the error for a ``key`` found wrong later, when the model has been read."""
+        """Return the error for a ``key`` that turns out wrong after the model has been read."""
         tree, place = self._tree, Place("configuration")
         if tree is not None:
             place = tree.value_place(tuple(key.split(".")))

@@ -1,6 +1,6 @@
-"""A run that answers by HTTP: Starlette in front of the queue that the run takes from.
+"""A run served by HTTP: Starlette in front of the queue from which the run takes requests.
 
-The server has a thread of its own and touches nothing of the run's: see `stream.requests`.
+The server has its own thread and shares only the queue with the run: see `stream.requests`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import time
 import traceback
 from collections.abc import Mapping
 from threading import Thread
-from types import TracebackType
 from typing import Any, Self, cast
 
 import msgspec
@@ -35,26 +34,26 @@ from onlinesrl.stream.requests import Asked, Requests, Unanswered, Untaken
 
 JSON, LINES = "application/json", "application/x-ndjson"
 CLIENTS = 256
-"""Connections; for one more the one is hung up on that has been waited for longest."""
+"""The most connections; one more disconnects the client that the server has waited for longest."""
 CLIENT_SECONDS = 30.0
-"""What a client has to send a request, and to take its answer."""
+"""How long a client may take to send a request, or to receive its answer."""
 WATCH_SECONDS = 1.0
-"""How often a client is looked at."""
+"""How often clients are checked."""
 IDLE_SECONDS = 15
-"""How long a connection is kept without a request."""
+"""How long an idle connection is kept."""
 END_SECONDS = 5
-"""What clients have to take their last answers when the run has ended."""
+"""How long clients may take to receive their last answers after the end of the run."""
 BODIES = 8
-"""How many of the longest requests may be at hand at the same time."""
+"""How many requests of the largest size may be in memory at the same time."""
 HERE = ("localhost", "127.0.0.1", "::1", "[::1]")
 
 
 def serve(
     config: Config, host: str, port: int, fresh: bool, import_seconds: float
 ) -> dict[str, Any]:
-    """Learn and predict what clients send, until a signal; returns the summary.
+    """Learn from and predict what clients send, until a signal; return the summary.
 
-    What a client sends wrongly does not end the run, whatever its share.
+    Bad examples of clients do not end the run, whatever their share.
     """
     journal = config.output / REQUESTS
     source = config.source.model_copy(update={"path": (journal,)})
@@ -64,13 +63,13 @@ def serve(
     board = _Board(requests)
     with Server(host, port, requests, board, 2 * source.max_bytes) as server:
         where = f"[{host}]" if ":" in host else host
-        say(f"serving at http://{where}:{server.port}; what is sent to be learned is in {journal}")
+        say(f"serving at http://{where}:{server.port}; what is sent to /learn is in {journal}")
         options = session.Options(fresh, until="forever", exporter=board, requests=requests)
         return session.run(config, options, import_seconds, say)
 
 
 class _Board(Board):
-    """What is known of a run that answers requests."""
+    """The state of a run that answers requests."""
 
     def __init__(self, requests: Requests) -> None:
         super().__init__()
@@ -87,9 +86,9 @@ class _Board(Board):
 
 
 class Server:
-    """Takes requests of at most ``most`` bytes; a context manager.
+    """Accepts requests of at most ``most`` bytes; a context manager.
 
-    Port 0 takes a free one; ``port`` is the one taken. Raises PortError where it cannot be had.
+    Port 0 chooses a free port; ``port`` is the actual one. Raises PortError if it is not available.
     """
 
     def __init__(self, host: str, port: int, requests: Requests, board: Board, most: int) -> None:
@@ -112,7 +111,7 @@ class Server:
                 Route("/learn", self.learn, methods=["POST"]),
                 *(Route(f"/{name}", self.state) for name in ("metrics", "healthz", "readyz")),
             ],
-            # a page in a browser here is not to reach it by a name that its author chose
+            # prevents DNS rebinding from a web page
             middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)],
             exception_handlers={Exception: _defect},
         )
@@ -138,19 +137,14 @@ class Server:
         self.thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop serving, after the answers that have been made are sent."""
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Stop serving, after the finished answers are sent."""
         self.server.should_exit = True
         self.server.force_exit = kind is KeyboardInterrupt
         self.thread.join()
 
     async def state(self, request: HttpRequest) -> Response:
-        """Answer what a run in operation is asked."""
+        """Answer /metrics, /healthz and /readyz."""
         status, text = await asyncio.to_thread(self.board.answer, request.url.path)
         return Response(text, status, media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -166,7 +160,7 @@ class Server:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in {JSON, LINES}:
             return _refusal(
-                415, f"expected Content-Type {JSON}, an example, or {LINES}, one a line"
+                415, f"expected Content-Type {JSON}, an example, or {LINES}, one per line"
             )
         body = bytearray()
         try:
@@ -178,7 +172,7 @@ class Server:
             self.held -= len(body)
 
     async def _read(self, request: HttpRequest, body: bytearray) -> Response | None:
-        """Read a request's body, or say why not."""
+        """Read a request's body; return a refusal if it is too long, else None."""
         too_long = _refusal(413, f"longer than {self.most} bytes: send it in parts")
         if int(request.headers.get("content-length", 0)) > self.most:
             return too_long
@@ -204,7 +198,7 @@ class Server:
             if isinstance(ended, Untaken) or not asked.learn:
                 return _busy()
             return _refusal(
-                500, "the run ended: this may have been learned, or will be by the next"
+                500, "the run ended: this may have been learned from, or will be by the next run"
             )
         text = b"".join(said + b"\n" for said in asked.answers)
         return Response(text, 422 if alone and asked.bad else 200, media_type=kind)
@@ -222,20 +216,20 @@ def _refusal(status: int, error: str, headers: Mapping[str, str] = {}) -> Respon
 
 
 def _busy() -> Response:
-    reason = "nothing was taken: too much waits, or the run begins or ends; try again"
+    reason = "not accepted: too many requests wait, or the run is starting or ending; try again"
     return _refusal(503, reason, {"Retry-After": "1"})
 
 
 def _defect(request: HttpRequest, error: Exception) -> Response:
     traceback.print_exception(error)
-    return _refusal(500, "a defect of the server")
+    return _refusal(500, "internal error of the server")
 
 
 class _Connection(H11Protocol):
-    """A client, which is hung up on where it takes too long for its part."""
+    """A client connection, which is aborted if the client takes too long."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to watch a client."""
+        """Start to watch a client."""
         super().connection_made(cast(asyncio.Transport, transport))
         self.since, self.seen = self.loop.time(), self.cycle
         if len(self.connections) > CLIENTS:
@@ -245,7 +239,7 @@ class _Connection(H11Protocol):
         self._watch()
 
     def shutdown(self) -> None:
-        """End in good order, but for a request that has not come yet."""
+        """Shut down gracefully, but abort an incomplete request."""
         if self.cycle is not None and self.cycle.more_body:
             self.transport.abort()
         else:
@@ -253,7 +247,7 @@ class _Connection(H11Protocol):
 
     @property
     def theirs(self) -> bool:
-        """Whether it is the client's turn: to send a request whole, or to take an answer."""
+        """Whether the server waits for the client: to send a request, or to receive an answer."""
         cycle = self.cycle
         ours = cycle is not None and not cycle.more_body and not cycle.response_complete
         return not ours or self.transport.get_write_buffer_size() > 0

@@ -1,4 +1,4 @@
-"""From a configuration to a learner, a reader and a run: where the parts are put together."""
+"""A run from a configuration: learner, reader, loop and results are put together here."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from onlinesrl.core.learner import Learner
 from onlinesrl.run.config import Config, mismatch
 from onlinesrl.run.fingerprint import check_fingerprint
 from onlinesrl.run.inputs import background, check_apart, make_reader
-from onlinesrl.run.progress import Progress, Warn, acknowledge, warn
+from onlinesrl.run.progress import Display, Say, acknowledge, warn
 from onlinesrl.run.results import read_summary, write_results
 from onlinesrl.stream import checkpoint
-from onlinesrl.stream.examples import Item, Reader
+from onlinesrl.stream.examples import Decoded, Reader
 from onlinesrl.stream.folder import RunFolder
 from onlinesrl.stream.labels import Labels
-from onlinesrl.stream.loop import Run
+from onlinesrl.stream.loop import Loop
 from onlinesrl.stream.protocols import Rebalanced, Source
 from onlinesrl.stream.requests import Requests
 from onlinesrl.stream.schedule import Schedule
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from onlinesrl.run.exporter import Board
 
 ALCHEMY = "alchemy"
-"""The dialect of files of weights."""
+"""The dialect in which weights are written."""
 ENDLESS = 1000
-"""After so many examples of a live source the groups that were not met yet are told."""
+"""After so many examples of a live source, configured groups without examples are reported."""
 
 
 # learners ----------------------------------------------------------------------------------------
 
 
 def make_learner(config: Config, program: Program | None = None, margins: bool = False) -> Learner:
-    """Return a learner of the configured model, or of another, with the weights in its file."""
+    """Return a learner of the configured model, or of another one, with the weights in its file."""
     language = config.language
     program = language.load(config.model, config.dialect) if program is None else program
     for name in config.query:
@@ -73,7 +73,7 @@ def _counted(config: Config, program: Program) -> tuple[str, int] | None:
 
 
 def new_learner(config: Config) -> Learner:
-    """Return a learner to be trained: with what it starts with, and room for more than that."""
+    """Return a learner to be trained, with its starting weights or state."""
     learner, start = make_learner(config), config.learner.start
     if start is not None and _has_state(start):
         _take_over(config, learner, start)
@@ -86,20 +86,21 @@ def new_learner(config: Config) -> Learner:
 
 
 def _has_state(path: Path) -> bool:
-    """Tell whether a path leads to a checkpoint, and not to a file of weights."""
+    """Tell whether a path is a checkpoint or run folder, rather than a file of weights."""
     return path.suffix == ".ckpt" or path.is_dir()
 
 
 def _take_over(config: Config, learner: Learner, start: Path) -> None:
-    """Go on learning where another run ended. Raises ConfigError where that was another learner."""
+    """Continue the learning of another run. Raises ConfigError if its learner was configured differently."""
     saved = load_checkpoint(start)
-    keys = ("model", "query", *(f"learner.{key}" for key in ("update", "loss", "sigma", "eta")))
+    learner_keys = ("update", "loss", "sigma", "eta", "delta")
+    keys = ("model", "query", *(f"learner.{key}" for key in learner_keys))
     different = _mismatch(config, learner, saved, keys)
     if different:
         raise config.error(
             "learner.start",
             f"{saved.path} is of another learner ({'; '.join(different)}); "
-            "its weights file takes over what fits",
+            "to start from its weights, give its weights file",
         )
     learner.restore(saved.header["learner"], saved.arrays)
 
@@ -107,7 +108,7 @@ def _take_over(config: Config, learner: Learner, start: Path) -> None:
 def _mismatch(
     config: Config, learner: Learner, saved: checkpoint.Checkpoint, keys: Sequence[str]
 ) -> list[str]:
-    """Say how a checkpoint's run differed from a configuration in some keys."""
+    """Return how a checkpoint's configuration differs from this one in some keys."""
     current = config.fingerprint(learner.model_text)
     old, new = (
         {key: fingerprint.get(key) for key in keys}
@@ -119,8 +120,8 @@ def _mismatch(
 def trained_learner(config: Config, trained: Path, margins: bool = False) -> Learner:
     """Return a learner with the weights of a checkpoint or of an MLN or PSL file.
 
-    A file whose rules are all the configured model's sets that model's weights; any other is a
-    model of its own. Raises ConfigError for a checkpoint of another model.
+    A file whose rules are all in the configured model gives that model its weights; any other file
+    is used as the model. Raises MismatchError for a checkpoint of another model.
     """
     if _has_state(trained):
         return _from_checkpoint(config, trained, margins)
@@ -157,18 +158,20 @@ def load_checkpoint(path: Path) -> checkpoint.Checkpoint:
 
 
 class _Watcher:
-    """Feeds the progress display, and the metrics server where there is one."""
+    """Updates the progress display, and the metrics server if there is one."""
 
-    def __init__(self, progress: Progress, run: Run, exporter: Board | None):
-        self.progress = progress
+    def __init__(self, display: Display, loop: Loop, exporter: Board | None):
+        self.display = display
         self.exporter = exporter
-        self.source = run.reader.source
-        self.choice = run.reader.choice
+        self.source = loop.reader.source
+        self.choice = loop.reader.choice
         self.told = False
-        self.seconds = run.seconds
+        self.seconds = loop.seconds
         self.started = time.monotonic()
 
-    def reading(self, items: Iterator[Item | None], stopper: Stopper) -> Iterator[Item | None]:
+    def reading(
+        self, items: Iterator[Decoded | None], stopper: Stopper
+    ) -> Iterator[Decoded | None]:
         return self.exporter.reading(items, stopper) if self.exporter else items
 
     def update(self, snapshot: Callable[[], dict[str, Any]], examples: int) -> None:
@@ -178,22 +181,22 @@ class _Watcher:
                 warn(complaint)
         if self.exporter is not None:
             self.exporter.update(snapshot)
-        if self.progress.due(examples):
+        if self.display.due(examples):
             elapsed = self.seconds + time.monotonic() - self.started
             lag = self.source.lag()
             behind = {"lag": sum(lag.values())} if lag else {}
-            self.progress.update(snapshot() | behind, examples / max(elapsed, 1e-9))
+            self.display.update(snapshot() | behind, examples / max(elapsed, 1e-9))
 
     def saved(self) -> None:
-        self.progress.saved()
+        self.display.saved()
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says of a run.
+    """The command line options of a run.
 
-    ``until`` is "end" (what is there when it begins), "forever", or a number of examples in all; None:
-    forever where the source is live. ``exporter`` serves metrics. ``requests`` of clients are then the
+    ``until`` is "end" (of what is there at the start), "forever", or a total number of examples; None:
+    forever if the source is live. ``exporter`` serves metrics. ``requests`` of clients, if any, are the
     source.
     """
 
@@ -204,11 +207,11 @@ class Options:
     requests: Requests | None = None
 
 
-def run(config: Config, options: Options, import_seconds: float, say: Warn) -> dict[str, Any]:
-    """Learn online from the configured source, from its last checkpoint if there is one.
+def run(config: Config, options: Options, import_seconds: float, say: Say) -> dict[str, Any]:
+    """Learn online from the configured source, resuming from the last checkpoint if there is one.
 
-    Returns the summary, which is also written with the weights and the report. A first signal to
-    stop, whenever it comes, leaves it at the examples at hand and what is written of them.
+    Returns the summary, which is also written, with the weights and the report. A first signal ends
+    the run in good order, whenever it comes.
     """
     with options.requests or Stopper() as stopper:
         stopper.acknowledge = acknowledge
@@ -216,7 +219,7 @@ def run(config: Config, options: Options, import_seconds: float, say: Warn) -> d
 
 
 def _run(
-    config: Config, options: Options, import_seconds: float, say: Warn, stopper: Stopper
+    config: Config, options: Options, import_seconds: float, say: Say, stopper: Stopper
 ) -> dict[str, Any]:
     learner, compile_seconds = new_learner(config), 0.0
     fingerprint = config.fingerprint(learner.model_text)
@@ -230,60 +233,81 @@ def _run(
             while True:
                 compile_seconds += compile_kernels(learner, say)
                 saved = _accepted(folder, reader.source, fingerprint)
-                ended = False
+                ended = saved is not None and _ended(saved, reader, stopper)
                 if saved is None:
                     folder.order.unlink(missing_ok=True)
+                elif ended and (summary := _summary_of(saved, folder)):
+                    say(f"{config.output}: this run is finished; --fresh starts it over")
+                    return summary
                 else:
-                    ended = _ended(saved, reader, stopper)
-                    if ended and (summary := _summary_of(saved, folder)):
-                        say(f"{config.output}: this run is finished; --fresh starts it over")
-                        return summary
                     examples = saved.header["metrics"]["examples"]
-                    say(f"going on from {saved.path.name}, {examples} examples")
-                run_ = _make_run(config, options, learner, reader, folder, stopper)
-                if requests is not None:
-                    requests.serve(run_)
-                with closing(run_), suppress(Rebalanced):
-                    run_.resume(saved)
-                    if not ended:
-                        if options.exporter is not None:
-                            options.exporter.begin(run_)
-                        with Progress() as progress, polled(_telling(learner, progress)):
-                            stopper.acknowledge = progress.stopping
-                            watcher = _Watcher(progress, run_, options.exporter)
-                            run_.run(watcher, stopper)
-                    run_.end()
+                    say(f"resuming from {saved.path.name}, after {examples} examples")
+                loop = _make_loop(config, options, learner, reader, folder, stopper)
+                if _completed(loop, saved, ended, options, stopper):
                     break
-                say("the group divides its partitions anew")
+                say("the consumer group rebalances its partitions")
                 learner = new_learner(config)
-        for complaint in _complaints(run_):
-            warn(complaint)
-        if not run_.finished:
-            how = "stopped" if stopper.asked or run_.enough else "nothing more"
-            say(f"{how} after {run_.metrics.examples} examples; run it again to go on")
+        _tell_end(loop, stopper, say)
         timing = {"import_seconds": import_seconds, "compile_seconds": compile_seconds}
-        return write_results(config, run_, timing)
+        return write_results(config, loop, timing)
 
 
-def _telling(learner: Learner, progress: Progress) -> Callable[[], object]:
-    """Return what shows the example that a search is at."""
-    return lambda: learner.slowest.tell(progress.working)
+def _completed(
+    loop: Loop,
+    saved: checkpoint.Checkpoint | None,
+    ended: bool,
+    options: Options,
+    stopper: Stopper,
+) -> bool:
+    """Resume from a checkpoint and learn until the end or a stop; False where the group rebalances.
+
+    Where the run had ``ended`` already, only what follows the last checkpoint is written.
+    """
+    if options.requests is not None:
+        options.requests.serve(loop)
+    with closing(loop):
+        try:
+            loop.resume(saved)
+            if not ended:
+                if options.exporter is not None:
+                    options.exporter.begin(loop)
+                with Display() as display, polled(_showing(loop.learner, display)):
+                    stopper.acknowledge = display.stopping
+                    loop.run(_Watcher(display, loop, options.exporter), stopper)
+            loop.end()
+        except Rebalanced:
+            return False
+    return True
 
 
-def _complaints(run_: Run) -> list[str]:
-    """Say what of a run is mostly a mistake: groups never met, nothing read, nothing to learn from."""
-    found, metrics = run_.reader.choice.complaints(), run_.metrics
-    if run_.finished and not metrics.examples:
+def _tell_end(loop: Loop, stopper: Stopper, say: Say) -> None:
+    """Say of likely mistakes, and say why an unfinished run ended."""
+    for complaint in _complaints(loop):
+        warn(complaint)
+    if not loop.finished:
+        how = "stopped" if stopper.asked or loop.enough else "nothing more"
+        say(f"{how} after {loop.metrics.examples} examples; run it again to resume")
+
+
+def _showing(learner: Learner, display: Display) -> Callable[[], object]:
+    """Return a callback that shows the example whose search is running."""
+    return lambda: learner.slowest.tell(display.working)
+
+
+def _complaints(loop: Loop) -> list[str]:
+    """Return likely mistakes: groups without examples, an empty source, no labels."""
+    found, metrics = loop.reader.choice.complaints(), loop.metrics
+    if loop.finished and not metrics.examples:
         found.append("the source has no example")
-    if run_.labels is not None:
-        found += run_.labels.complaints(ended=run_.finished)
+    if loop.labels is not None:
+        found += loop.labels.complaints(ended=loop.finished)
     elif metrics.unlabelled and not metrics.total.labelled:
         found.append("no example has `truth`: nothing was learned or scored")
     return found
 
 
 def _ended(saved: checkpoint.Checkpoint, reader: Reader, stopper: Stopper) -> bool:
-    """Tell whether a checkpoint is of a finished run whose source has no more since."""
+    """Tell whether a checkpoint is of a finished run whose source has nothing new."""
     if not saved.header["finished"] or reader.source.live:
         return False
     return not reader.more(saved.header["position"], lambda: stopper.asked)
@@ -298,7 +322,7 @@ def _summary_of(saved: checkpoint.Checkpoint, folder: RunFolder) -> dict[str, An
 def _accepted(
     folder: RunFolder, source: Source, fingerprint: dict[str, Any]
 ) -> checkpoint.Checkpoint | None:
-    """Return the newest checkpoint that the source lets the run go on from, if there is one."""
+    """Return the newest checkpoint that the source accepts, if there is one."""
 
     def accepts(saved: checkpoint.Checkpoint) -> bool:
         check_fingerprint(saved.path, mismatch(saved.header["fingerprint"], fingerprint))
@@ -307,14 +331,14 @@ def _accepted(
     return checkpoint.latest(folder.checkpoints, warn, accepts)
 
 
-def _make_run(  # noqa: PLR0913, PLR0917 - what a run is made of
+def _make_loop(  # noqa: PLR0913, PLR0917 - the parts of a run
     config: Config,
     options: Options,
     learner: Learner,
     reader: Reader,
     folder: RunFolder,
     stopper: Stopper,
-) -> Run:
+) -> Loop:
     schedule = Schedule(
         config.checkpoint.examples,
         config.checkpoint.seconds,
@@ -322,7 +346,7 @@ def _make_run(  # noqa: PLR0913, PLR0917 - what a run is made of
         config.metrics.every,
         config.batch,
     )
-    return Run(
+    return Loop(
         learner,
         reader,
         folder,
@@ -338,10 +362,10 @@ def _make_run(  # noqa: PLR0913, PLR0917 - what a run is made of
     )
 
 
-def compile_kernels(learner: Learner, say: Warn) -> float:
-    """Compile the kernels, telling a person so, or load them; returns seconds.
+def compile_kernels(learner: Learner, say: Say) -> float:
+    """Compile the kernels, with a message, or load them from the cache; return seconds.
 
-    A signal that asks to stop ends it: what is left to do needs few of them.
+    A signal that asks to stop ends it.
     """
     with told_of_compiling(say), suppress(Interrupted), leavable():
         return learner.compile()

@@ -1,1 +1,1 @@
-"""Streams of examples: reading them, what a run writes, and going on where it stopped."""
+"""Streams of examples: sources, sinks, the learning loop, and checkpoints to resume from."""

@@ -1,4 +1,4 @@
-"""What is said of an example: its prediction, or why there is none; a line each."""
+"""The answer to an example, one line of JSON: its prediction, or why there is none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onlinesrl.stream.files import Record
 
 
 class Refusal(msgspec.Struct, omit_defaults=True):
-    """What is said of a bad example: where it stood, why it is bad, and its id where it has one."""
+    """The answer to a bad example: its line, why it is bad, and its id where it has one."""
 
     line: int
     error: str
@@ -23,7 +23,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def answer(record: Record, item: Any, outcome: Outcome) -> bytes:
-    """Return the JSON of what is said of an example, which may be an ExampleError."""
+    """Return the answer to an example, or to an ExampleError, as JSON."""
     if outcome.prediction is not None:
         return _encode(outcome.prediction)
     name = item.id if isinstance(item, Example) else None

@@ -1,4 +1,4 @@
-"""Work that may never come back, on a thread that is then left behind."""
+"""Calls that may never return, each on a daemon thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def aside(work: Callable[[], T]) -> Future[T]:
-    """Begin work on a thread that is left behind if it never comes back."""
+    """Start work on a daemon thread, which is abandoned if the work never returns."""
     future: Future[T] = Future()
 
     def settle() -> None:

@@ -42,7 +42,7 @@ _NUMBERS = "biufc"
 
 
 class DamagedCheckpoint(StorageError):
-    """A checkpoint file that is not, to the last byte, what was written."""
+    """A checkpoint file whose bytes are not those that were written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def save(
 ) -> Path:
     """Write checkpoint `number` durably, then remove all but the newest `keep` up to it.
 
-    Checkpoints with a higher number go too: the run that saves `number` has passed them over as
+    Checkpoints with a higher number are removed too: the run that saves `number` has skipped them as
     damaged. A crash or an error at any step leaves the ones before it as they were. The header
     holds what JSON can hold (no NaN, no infinity), the arrays numbers.
     Raises StorageError; ValueError or TypeError for a header or array that cannot be written.
@@ -103,9 +103,9 @@ def latest(
     warn: Callable[[str], None],
     accepts: Callable[[Checkpoint], bool] = lambda found: True,
 ) -> Checkpoint | None:
-    """Return the newest intact checkpoint that is accepted; None where no intact one is, or none at all.
+    """Return the newest intact checkpoint that is accepted, or None.
 
-    Each damaged one passed over is told to `warn`. Raises StorageError when all are damaged, for
+    Warns of each damaged one that is skipped. Raises StorageError when all are damaged, because
     starting empty would hide that, or when one cannot be opened.
     """
     found, refused = numbered(folder), False
@@ -113,7 +113,7 @@ def latest(
         try:
             intact = load(found[number])
         except DamagedCheckpoint as error:
-            warn(f"damaged checkpoint passed over: {error}")
+            warn(f"damaged checkpoint skipped: {error}")
             continue
         if accepts(intact):
             return intact
@@ -127,7 +127,7 @@ def latest(
 
 
 def numbered(folder: Path) -> dict[int, Path]:
-    """Return the checkpoint files of a folder by number; none where there is no folder."""
+    """Return the checkpoint files of a folder by number; none if the folder does not exist."""
     with storage_errors(folder, "list"):
         paths = sorted(folder.iterdir()) if folder.exists() else []
     return {int(match[1]): path for path in paths if (match := _NAME.fullmatch(path.name))}
@@ -136,7 +136,7 @@ def numbered(folder: Path) -> dict[int, Path]:
 def _encode(
     number: int, header: dict[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> list[bytes | memoryview]:
-    """Return the pieces of the file, the arrays as views of the memory that they live in."""
+    """Return the pieces of the file, the arrays as views of their memory."""
     body: list[bytes | memoryview] = []
     table, offset = {}, 0
     for name, array in arrays.items():

@@ -1,4 +1,4 @@
-"""The choice of groups, and which groups there were: a name that is never met is mostly a mistake."""
+"""The choice of groups; a configured name that no example has is likely a mistake."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from onlinesrl.core.errors import DataError, printable
 
 NOTED = 64
-"""So many groups that the configuration does not name are kept, to be told."""
+"""The most groups, besides the configured ones, that are remembered for messages."""
 
 
 class Choice:
@@ -20,7 +20,7 @@ class Choice:
         self.examples = 0
 
     def takes(self, group: str | None) -> bool:
-        """Take note of an example's group; tells whether it is chosen."""
+        """Record an example's group; return whether it is chosen."""
         self.examples += 1
         if group not in self.met and (len(self.met) < NOTED or self._named(group)):
             self.met[group] = None
@@ -33,7 +33,7 @@ class Choice:
         return group not in self.without and (self.only is None or group in self.only)
 
     def complaints(self) -> list[str]:
-        """Say which names of the configuration no example had so far, and which groups there were."""
+        """Return messages about configured groups that no example had so far."""
         found = []
         for key, names in (("only", self.only or ()), ("without", self.without)):
             missing = ", ".join(sorted(set(names) - self.met.keys()))
@@ -48,7 +48,7 @@ class Choice:
         return f"there are {', '.join(shown + none)}"
 
     def check(self) -> None:
-        """Raise DataError where there were examples and none of them is chosen."""
+        """Raise DataError if there were examples and none was chosen."""
         if self.met and not any(map(self._chosen, self.met)):
             said = "\n".join(self.complaints()) or self._there()
             raise DataError(f"none of the source's examples is chosen\n{said}")
@@ -58,5 +58,5 @@ class Choice:
         return [*self.met]
 
     def restore(self, met: Iterable[str | None]) -> None:
-        """Go on from what ``save`` returned; what has been met since is met as well."""
+        """Add what ``save`` returned to the groups met."""
         self.met = dict.fromkeys([*met, *self.met])

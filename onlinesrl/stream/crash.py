@@ -1,8 +1,8 @@
-"""Examples that kill the process that learns from them: noted beforehand, for nothing is raised.
+"""Detection of examples that crash the process.
 
-A note in the run folder says which examples are at hand. It need only outlive the process, so it is
-written to the system and never waited for. The next process finds in it where the last one died, takes
-those examples one at a time, and so on until one is found out or all are passed.
+A note in the run folder names the examples being processed. It only has to outlive the process, so it
+is written without fsync. The next process reads there where the last one died and processes those
+examples one at a time, until the culprit is found or all have passed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BYTES = 256
 
 
 class _Note(msgspec.Struct):
-    """Examples are numbered from 0 in the order of the run; a range is its first and its end."""
+    """Examples are numbered from 0 in the order of the run; a range is (first, end)."""
 
     run: str
     at_hand: tuple[int, int] | None = None
@@ -30,12 +30,11 @@ class _Note(msgspec.Struct):
 
 
 class CrashNote:
-    """Who died where: the deaths in succession, within the same examples, that were not passed since.
+    """Counts successive crashes within the same examples.
 
-    ``run`` names what the deaths depend on: those of another configuration do not count. ``most`` is
-    how many make an example bad; 0: none do, and nothing is written. A process that was asked to
-    stop before has not died.
-    All methods raise StorageError.
+    ``run`` identifies the configuration: crashes under another one do not count. An example in which
+    ``most`` processes died is bad; 0 disables this, and nothing is written. A process that ends after
+    it was asked to stop does not count as crashed. All methods raise StorageError.
     """
 
     def __init__(self, path: Path, run: str, most: int) -> None:
@@ -51,7 +50,7 @@ class CrashNote:
             self._write(None)
 
     def _inherit(self, text: bytes) -> None:
-        """Take over what the last process left; one that died in suspects makes them fewer."""
+        """Read the note of the last process; a crash among the suspects narrows them down."""
         with suppress(msgspec.MsgspecError):
             left = msgspec.json.decode(text, type=_Note)
             if left.run == self._note.run:
@@ -62,14 +61,14 @@ class CrashNote:
                     self._note.deaths = 1 + (left.deaths if again else 0)
 
     def room(self, number: int, room: int) -> int:
-        """Return how many examples may be taken from ``number`` on: suspects come one at a time."""
+        """Return how many examples may be taken from ``number`` on; suspects are taken one at a time."""
         first, end = self._note.suspects
         if number < first:
             return min(room, first - number)
         return 1 if number < end else room
 
     def condemned(self, number: int) -> str | None:
-        """Return why the example ``number`` is not to be tried again, if it is not."""
+        """Return why the example ``number`` must not be tried again; None if it may."""
         deaths = self._note.deaths
         if self.most and deaths >= self.most and self._note.suspects == (number, number + 1):
             return f"{deaths} processes in succession died in this example (limits.crashes)"
@@ -77,9 +76,9 @@ class CrashNote:
 
     @contextmanager
     def trying(self, number: int, count: int) -> Iterator[None]:
-        """Note that the examples from ``number`` on are at hand; ``passed`` is for afterwards.
+        """Note that examples from ``number`` on are being processed; call ``passed`` afterwards.
 
-        An error on purpose leaves in good order; any other exception ends the process as a crash does.
+        A deliberate error clears the note; any other exception counts as a crash.
         """
         self._write((number, number + count))
         try:
@@ -89,13 +88,13 @@ class CrashNote:
             raise
 
     def passed(self, number: int) -> None:
-        """Note that none of the examples before ``number`` is a suspect any more."""
+        """Note that the examples before ``number`` are no longer suspects."""
         if self._note.suspects[1] <= number:
             self._note.suspects, self._note.deaths = (0, 0), 0
         self._write(None)
 
     def excuse(self) -> None:
-        """Note that a death from now on is no example's fault."""
+        """Do not count a crash from now on: the process was asked to stop."""
         self._excused = True
         self._write(None)
 
@@ -106,7 +105,7 @@ class CrashNote:
                 os.pwrite(self._descriptor, msgspec.json.encode(self._note).ljust(_BYTES), 0)
 
     def close(self) -> None:
-        """End in good order; closing twice is allowed."""
+        """Close the note; closing twice is allowed."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Dead letters: the bad examples of a run, with their bytes, place and reason, to be replayed."""
+"""Dead letters: the bad examples of a run, with bytes, place and reason, for replay."""
 
 import base64
 import codecs
@@ -13,19 +13,19 @@ from onlinesrl.stream.files import Record
 from onlinesrl.stream.folder import OutputFile
 
 PIECE = 3 << 15
-"""The bytes of an example that are written at once; base64 has four letters for three of them."""
+"""The bytes of an example that are written at once; a multiple of 3, for base64."""
 
 
 class DeadLetters(OutputFile):
     """The file of bad examples, one JSON object a line.
 
-    Keys: `file`, `line`, `id` (null when the example has none that can be read), `reason`, and the
-    bytes of the example: as `text` where they are valid UTF-8, else as `base64`. Of an example that
-    was too long there is only the first part, and `cut` is true.
+    Keys: `file`, `line`, `id` (null if there is none or it cannot be read), `reason`, and the
+    bytes of the example: `text` if they are valid UTF-8, else `base64`. An example that is too long
+    is cut after its first part, and `cut` is true.
     """
 
     def append(self, record: Record, reason: str, example_id: str | None = None) -> None:
-        """Add one bad example; it is in the file at once, so a failing write stops the stream.
+        """Add one bad example, unbuffered, so that a failing write ends the run.
 
         Raises StorageError.
         """
@@ -50,7 +50,7 @@ class DeadLetters(OutputFile):
 
 
 def _texts(value: bytes) -> Iterator[str]:
-    """Decode UTF-8 piece by piece: there may not be the memory for another copy of the whole."""
+    """Decode UTF-8 in pieces: memory may not suffice for a second copy."""
     decode = codecs.getincrementaldecoder("utf-8")().decode
     for first in range(0, len(value), PIECE):
         yield decode(value[first : first + PIECE], first + PIECE >= len(value))
@@ -58,7 +58,7 @@ def _texts(value: bytes) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A dead letter as it is read back: `value` are the bytes of the example, or their first part."""
+    """A dead letter as read back; `value` has the bytes of the example, or their first part."""
 
     place: str
     id: str | None
@@ -68,9 +68,9 @@ class Letter:
 
 
 def letters(path: Path) -> Iterator[Letter]:
-    """Yield the letters of a file that a run may be writing; half a line at its end is not one yet.
+    """Yield the letters of a file that a run may be writing; an incomplete last line is ignored.
 
-    Raises StorageError, with the line, for what is no letter.
+    Raises StorageError, with the line number, for a line that is no letter.
     """
     with storage_errors(path, "read"), path.open("rb") as stream:
         for number, line in enumerate(stream, 1):

@@ -26,20 +26,21 @@ from onlinesrl.stream.files import Record
 from onlinesrl.stream.protocols import Source
 
 Content: TypeAlias = Example | ExampleError | Label | None
-"""What a record is: None for one without a value."""
-Item: TypeAlias = tuple[Record, Content]
+"""What a record decodes to; None for a tombstone."""
+Decoded: TypeAlias = tuple[Record, Content]
+"""A record and what it was decoded to."""
 
 READ_BYTES = 4 << 20
-"""What the content of a micro-batch comes to: examples take some twenty times as much memory."""
+"""The most bytes of a micro-batch; decoded, they take some twenty times as much memory."""
 
 
-def micro_batch(items: Iterator[Item | None], room: int) -> tuple[list[Item], bool]:
-    """Take the next items, up to ``room``, or up to the one that brings their content to READ_BYTES.
+def micro_batch(items: Iterator[Decoded | None], room: int) -> tuple[list[Decoded], bool]:
+    """Take the next items: at most ``room``, until their bytes reach READ_BYTES.
 
-    Also tells whether the source has no more just now. None and False: it has ended. One that there was
-    no memory to read is the last; see ``Reader.parts``.
+    Also returns whether the source has no more for now; an empty batch and False: it has ended. An
+    item that did not fit in memory ends the batch; see ``Reader.parts``.
     """
-    batch: list[Item] = []
+    batch: list[Decoded] = []
     size = 0
     for item in islice(items, room):
         if item is None:
@@ -51,18 +52,16 @@ def micro_batch(items: Iterator[Item | None], room: int) -> tuple[list[Item], bo
     return batch, False
 
 
-def _unread(item: Item) -> bool:
-    """Tell whether there was not the memory to read an example."""
+def _unread(item: Decoded) -> bool:
+    """Tell whether memory did not suffice to decode an example."""
     return isinstance(item[1], ExampleError) and item[1].kind == "memory"
 
 
 class Reader:
-    """Reads a source's examples, of the groups in ``only`` and not in ``without``: its ``choice``.
+    """Decodes a source's records to examples, of the groups in ``only`` and not in ``without``.
 
-    With ``labels`` a record may also be the truth of an example, and one without a value is None.
-
-    A record that is no example comes as the ExampleError that says why; it is in every choice of
-    groups, since its own is not known.
+    With ``labels`` a record may also be a Label. A tombstone decodes to None. A record that is no
+    example becomes an ExampleError, whatever the choice of groups, since its group is not known.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - the choices of a source
@@ -78,25 +77,25 @@ class Reader:
         self.query = frozenset(query)
         self.choice = Choice(only, without)
         self.labels = labels
-        self._begun: Iterator[Item | None] | None = None
+        self._begun: Iterator[Decoded | None] | None = None
         self.dialect = dialect
 
-    def read(self, position: dict[str, Any] | None = None) -> Iterator[Item | None]:
-        """Yield records and their examples after a position; None: the source has no more just now."""
+    def read(self, position: dict[str, Any] | None = None) -> Iterator[Decoded | None]:
+        """Yield records and their examples after a position; None: the source has no more for now."""
         begun, self._begun = self._begun, None
         return self._read(position) if begun is None else begun
 
     def more(self, position: dict[str, Any] | None, asked: Callable[[], bool]) -> bool:
-        """Tell whether there is more after a position, which ``read`` then begins with.
+        """Tell whether there is more after a position; ``read`` then starts with it.
 
-        It waits for it where that is not known yet, until it is ``asked`` to stop.
+        Waits until that is known, or until the run is ``asked`` to stop.
         """
         items = self._read(position)
         first = next((item for item in items if item is not None or asked()), None)
         self._begun = chain([first], items)
         return first is not None
 
-    def _read(self, position: dict[str, Any] | None) -> Iterator[Item | None]:
+    def _read(self, position: dict[str, Any] | None) -> Iterator[Decoded | None]:
         for record in self.source.read(position):
             if record is None:
                 yield None
@@ -109,10 +108,10 @@ class Reader:
     def _taken(self, content: Content) -> bool:
         return not isinstance(content, Example) or self.choice.takes(content.group)
 
-    def parts(self, batch: list[Item]) -> Iterator[list[Item]]:
-        """Yield a micro-batch; then what could not be read beside it, read again by itself.
+    def parts(self, batch: list[Decoded]) -> Iterator[list[Decoded]]:
+        """Yield a micro-batch; then the example that did not fit in memory beside it, decoded again.
 
-        The lists are the caller's to empty: what they hold should be gone before the next.
+        The caller should empty each list before it asks for the next, to free memory.
         """
         unread = batch.pop()[0] if len(batch) > 1 and _unread(batch[-1]) else None
         yield batch
@@ -123,7 +122,7 @@ class Reader:
                 yield [(unread, example)]
 
     def example(self, record: Record) -> Example | ExampleError | Label | None:
-        """Return the example of a record, or what is wrong with it."""
+        """Return the example of a record, or the error."""
         if record.kind == "tombstone":
             return None
         if record.too_long:
@@ -134,7 +133,7 @@ class Reader:
         except ExampleError as error:
             return self._label(record) or error
         except MemoryError:
-            reason = f"to read its {len(record.value)} bytes takes more memory than there is"
+            reason = f"decoding its {len(record.value)} bytes takes more memory than is available"
             return ExampleError(reason, "memory")
 
     def _label(self, record: Record) -> Label | None:
@@ -143,7 +142,7 @@ class Reader:
         return None
 
     def _world(self, record: Record) -> Example:
-        """Return the world of a database; atoms of query predicates are its truth."""
+        """Return a database as an example; atoms of query predicates are its truth."""
         from onlinesrl.logic.database import parse_db
 
         try:

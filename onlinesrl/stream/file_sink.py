@@ -1,4 +1,4 @@
-"""Predictions to a file of the run folder."""
+"""The sink that writes predictions to a file of the run folder."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from onlinesrl.stream.protocols import Sink
 
 
 class FileSink(Sink):
-    """Writes a line for each example, a bad one too; the run cuts and flushes the file."""
+    """Writes a line for each example, bad ones too; the loop truncates and flushes the file."""
 
     def open(self, state: Mapping[str, Any] | None, predictions: OutputFile) -> None:
-        """Take the file."""
+        """Use the file ``predictions``."""
         self.file = predictions
 
     def write(self, record: Record, item: Any, outcome: Outcome) -> None:
-        """Write what is said of an example."""
+        """Write the answer to an example."""
         self.file.write(answer(record, item, outcome) + b"\n")

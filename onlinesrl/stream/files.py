@@ -1,10 +1,10 @@
-"""Examples from files and from standard input, with the place to go on from after each.
+"""Examples from files and from standard input, with the position to resume from after each.
 
 Kinds, by name: `.db` is one world a file; everything else holds one JSON example a line. With
 `.gz` after it the same, compressed. `-` is standard input, JSON lines. A folder stands for all
-its `*.jsonl`, `*.jsonl.gz` and `*.db`, a pattern (`*`, `?`, `[...]`, `**`) for what fits it, sorted by
-name. What comes to a folder or a pattern while it is read stands by name among what has not been
-begun yet, so that it comes after all that has.
+its `*.jsonl`, `*.jsonl.gz` and `*.db`, a pattern (`*`, `?`, `[...]`, `**`) for all files that match,
+sorted by name. New files in a folder or pattern are sorted by name among the files that have not been
+started yet, so they are read after all that have been.
 """
 
 from __future__ import annotations
@@ -34,15 +34,14 @@ _BLANK_LINES = 4096
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """The bytes of one example and where they stood.
+    """The bytes of one example, and their place.
 
     `value` is the line without its end (`kind` "json") or the whole file ("db"), without a UTF-8
-    byte order mark at the start of the file; of Kafka it is the message, and "tombstone" one without
-    a value, `file` its topic and partition, `line` its offset. Else `line` counts from 1, blank lines
-    too. Where the example is longer than the source's limit, `too_long` is set and `value` is its
-    first part.
-    `index` is the file's number in the source, `offset` the bytes of it consumed so far, `sha256`
-    theirs (of files).
+    byte order mark at the start of the file. For Kafka it is the value of a message (`kind` "tombstone":
+    it has none), `file` is its topic and partition, `line` its offset. Otherwise `line` counts from 1,
+    blank lines too. If the example is longer than the source's limit, `too_long` is set and `value` is
+    its first part. `index` is the file's number in the source, `offset` the bytes consumed so far,
+    `sha256` their hash (files only).
     """
 
     value: bytes
@@ -59,9 +58,9 @@ class FileSource(Source):
     """Records from files, folders, patterns and standard input, in the order given.
 
     Blank lines are skipped. A line (or world) of more than `max_bytes` comes as a Record that is
-    `too_long`; its rest is read but not held. A ``live`` source goes on at the end: it waits for more
-    lines and more files, and leaves a file for the next once its last line has ended. What was read
-    to the end is noted in ``ledger``. ``say`` is told what a person should know of the order.
+    `too_long`; its rest is read but not kept. A ``live`` source does not stop at the end: it waits for
+    more lines and files, and moves to the next file once the last line is complete. Files read to the
+    end are noted in ``ledger``. ``say`` gets messages about the order of files.
     Raises StorageError for paths that do not exist and, unless live, for those without examples.
     """
 
@@ -88,11 +87,10 @@ class FileSource(Source):
     def read(self, position: dict[str, Any] | None = None) -> Iterator[Record | None]:
         """Yield the records after `position` (see `after`; None: from the start).
 
-        None in between: there are no more just now, or it takes long to find the next. What was
-        read before is read again and compared, and so is standard input, which must be fed again
-        from its start.
-        Raises StorageError, with the place, when a file cannot be read or is damaged, and when what
-        was read of one is not what it holds now.
+        None: there are no more for now, or finding the next takes long. What was read before is read
+        again and compared; standard input must be fed again from its start. Raises StorageError,
+        with the place, when a file cannot be read or is damaged, or when the part read before has
+        changed.
         """
         yield from self._resume(position)
         while self._opened is not None or (yield from self._next()):
@@ -106,9 +104,9 @@ class FileSource(Source):
     def after(
         self, position: dict[str, Any] | None, records: Sequence[Record], more: bool = False
     ) -> dict[str, Any]:
-        """Return the position after what has been read, of which records are the last.
+        """Return the position after records, the last that were read.
 
-        Where ``more`` has been read behind them, that is to be read again.
+        ``more``: more was read after them, and has to be read again.
         """
         index, last = self._index, records[-1] if more else None
         left = len(self._left) - (self._opened is None)
@@ -126,17 +124,17 @@ class FileSource(Source):
 
     @property
     def over(self) -> bool:
-        """Whether there is no more than has come."""
+        """Whether no more lines or files will come."""
         return not self.live or STANDARD_INPUT in self.files
 
     # the order of files ---------------------------------------------------------------------------
 
     def _listed(self) -> list[str]:
-        """Return the files that there are now, in the order of the paths, and by name within one."""
+        """Return the current files, in the order of the paths and by name within a path."""
         return [file for path in self.paths for file in _expand(path, empty=self.live)]
 
     def _look(self) -> None:
-        """Put the files that there are now behind those that have been begun."""
+        """List the files again; new ones follow those that have been started."""
         self._looked = time.monotonic()
         listed, begun = self._listed(), self.files[: self._index + 1]
         left, later, last = Counter(begun), [], 0
@@ -148,16 +146,16 @@ class FileSource(Source):
                 later.append(file)
         self.files = begun + later
         for file in sorted(set(listed[:last]).intersection(later)):
-            self._tell(file, "stands before what has been read, and is read after it")
+            self._tell(file, "sorts before what has been read, and is read after it")
 
     def _tell(self, file: str, what: str) -> None:
-        """Say something of a file, once."""
+        """Say something about a file, once."""
         if file not in self.said:
             self.said.add(file)
             self.say(f"{file}: {what}")
 
     def _next(self) -> Generator[None, None, bool]:
-        """Open the next file, if need be after waiting for it; returns False where there is none."""
+        """Open the next file, waiting for it if need be; return False if there is none."""
         while self._index + 1 >= len(self.files):
             if self.over:
                 return False
@@ -170,7 +168,7 @@ class FileSource(Source):
         return True
 
     def _later(self, opened: Opened) -> bool:
-        """Tell whether a live source has a file after this one, which is looked at as well."""
+        """Tell whether a live source has a file after this one; also check this one."""
         if time.monotonic() - self._looked >= LOOK_SECONDS:
             opened.check()
             self._look()
@@ -200,7 +198,7 @@ class FileSource(Source):
                     return
                 followed = self._later(opened)
                 if followed and not opened.unfinished:
-                    continue  # what was written to this one before the next was there
+                    continue  # lines written to this file before the next one appeared
                 if followed:
                     self._tell(file, f"waiting for the end of line {opened.line + 1}")
             if raw is None:
@@ -219,16 +217,16 @@ class FileSource(Source):
             yield value
 
     def _wait(self, opened: Opened) -> None:
-        """Wait for more lines, not for long."""
+        """Wait briefly for more lines."""
         opened.wait(WAIT_SECONDS)
 
     def _value(self, raw: bytes, opened: Opened) -> Record | None:
-        """Return the record of a line; None of a blank one, and of the end of one taken before."""
+        """Return the record of a line; None for a blank line, or the line end of a line taken without one."""
         if not opened.whole:
             if raw.strip(b"\r\n"):
                 raise StorageError(
-                    f"{opened.file}: line {opened.line - 1} was taken as it stood, without a line "
-                    f"end, and now it goes on; {AGAIN}"
+                    f"{opened.file}: line {opened.line - 1} was read without a line end, and "
+                    f"has since become longer; {AGAIN}"
                 )
             opened.whole = True
             opened.line -= 1
@@ -256,10 +254,10 @@ class FileSource(Source):
         place = (opened.file, 1, self._index, opened.offset)
         yield Record(value, *place, "db", too_long, opened.digest)
 
-    # going on -------------------------------------------------------------------------------------
+    # resuming ------------------------------------------------------------------------------------
 
     def _resume(self, position: dict[str, Any] | None) -> Iterator[None]:
-        """Compare what was read with what there is now, and open the last file where it was left."""
+        """Compare the files with what was read of them, and open the last one at the position."""
         self._left, self._index, self._opened = [], -1, None
         if position is None:
             if self.ledger is not None:
@@ -270,13 +268,13 @@ class FileSource(Source):
         found = self._find(read)
         for file, entry in zip(found[:-1], read, strict=False):
             if file is None:
-                self.say(f"{entry.path}: was read, and is no file of the source any more")
+                self.say(f"{entry.path}: was read, and is no longer a file of the source")
             else:
                 with Opened(file) as opened:
                     yield from compare(opened, entry, whole=True)
         last = found[-1]
         if last is None:
-            raise StorageError(f"{read[-1].known}: is no file of the source any more; {AGAIN}")
+            raise StorageError(f"{read[-1].known}: is no longer a file of the source; {AGAIN}")
         opened = Opened(last, patient=self.live)
         try:
             yield from compare(opened, read[-1], whole=_is_world(last) and read[-1].lines > 0)
@@ -288,7 +286,7 @@ class FileSource(Source):
         self._look()
 
     def _find(self, read: Sequence[Read]) -> list[str | None]:
-        """Return which files these are now: known by their paths, by their names if they were moved."""
+        """Find files that were read before, by path, or by name if they were moved."""
         left: dict[str, list[str | None]] = {}
         for file in self.files:
             left.setdefault(path_of(file), []).append(file)
@@ -308,9 +306,9 @@ def _is_world(file: str) -> bool:
 
 
 def _expand(path: Path | str, empty: bool) -> list[str]:
-    """Return the files that a path stands for, sorted by name when it is a folder or a pattern.
+    """Return the files that a path stands for, sorted by name for a folder or pattern.
 
-    There may be none, where they may be ``empty``.
+    Raises StorageError if there are none, unless they may be ``empty``.
     """
     text = str(path)
     if text == STANDARD_INPUT:
@@ -319,7 +317,7 @@ def _expand(path: Path | str, empty: bool) -> list[str]:
     if glob.has_magic(text) and not path.exists():
         found = glob.glob(text, recursive=True)  # noqa: PTH207 - of absolute paths, too
         files = sorted(file for file in found if not Path(file).is_dir())
-        missing = "no file fits this pattern"
+        missing = "no file matches this pattern"
     else:
         with storage_errors(path, "read"):
             if not stat.S_ISDIR(path.stat().st_mode):

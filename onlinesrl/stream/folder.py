@@ -1,37 +1,34 @@
-"""The run folder: its lock, its file names, and writing that survives crashes and full disks.
+"""The run folder: its lock, its file names, and writes that survive crashes and full disks.
 
-Three ways to write, each with one promise:
-
-- `OutputFile` appends; what it holds beyond the length noted in a checkpoint is cut on resume, so
-  every line is there exactly once.
-- `core.storage.write_atomic` replaces a file as a whole: a reader, or a crash at any instant, sees the old
-  content or the new one, never a mixture.
+- `OutputFile` appends; on resume it is truncated to the length noted in the checkpoint, so every
+  line is there exactly once.
+- `core.storage.write_atomic` replaces a whole file: after a crash, or for a concurrent reader, it has
+  the old or the new content, never a mixture.
 - `RunFolder` lets one process at a time write in the folder.
 
-Every failure of the system is a `StorageError` that names the file, the action and the reason.
+Every operating system error becomes a `StorageError` that names the file, the action and the reason.
 """
 
 import fcntl
 import os
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from onlinesrl.core.closing import Closing
 from onlinesrl.core.errors import FolderError, LockedError, StorageError
 from onlinesrl.core.storage import storage_errors, sync_folder
 
 BUFFER_BYTES = 1 << 18
 REQUESTS = "requests.jsonl"
-"""In the run folder: what clients sent to be learned from; it is a source, and stays."""
+"""In the run folder: what clients sent to /learn. It is a source, and --fresh keeps it."""
 _MARK = b"the folder of a run of onlinesrl, by process "
 
 
-class OutputFile:
-    """An append-only file whose length can be noted in a checkpoint and restored from it.
+class OutputFile(Closing):
+    """An append-only file whose length is noted in checkpoints.
 
-    Opening keeps what the file holds; `truncate` cuts it to the checkpoint's length. Writes are
-    gathered and reach the system by `flush`, or when enough has come together. After a failed
-    write the bytes not yet written are still held, so a later `flush` goes on where it stopped.
+    Opening keeps its content; `truncate` cuts it to a checkpoint's length. Writes are buffered until
+    `flush`, or until the buffer is full. After a failed write the unwritten bytes stay in the buffer,
+    so a later `flush` continues there.
     All methods raise StorageError.
     """
 
@@ -45,7 +42,7 @@ class OutputFile:
 
     @property
     def length(self) -> int:
-        """Bytes of the file, with those not flushed yet."""
+        """The length in bytes, including what is not flushed yet."""
         return self._written + len(self._buffer)
 
     def write(self, data: bytes) -> None:
@@ -55,7 +52,7 @@ class OutputFile:
             self.flush(fsync=False)
 
     def flush(self, fsync: bool = True) -> None:
-        """Hand everything to the system and, with `fsync`, wait until the disk has it."""
+        """Write out the buffer and, with `fsync`, wait until it is on disk."""
         with storage_errors(self.path, "write"):
             while self._buffer:
                 written = os.write(self._descriptor, self._buffer)
@@ -65,7 +62,7 @@ class OutputFile:
                 os.fsync(self._descriptor)
 
     def truncate(self, length: int) -> None:
-        """Cut the file to `length` bytes; refuse when it has fewer, for lines would be missing."""
+        """Cut the file to `length` bytes; StorageError when it is shorter, since lines are missing."""
         self.flush(fsync=False)
         if self._written < length:
             raise StorageError(
@@ -86,26 +83,15 @@ class OutputFile:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class RunFolder:
-    """The folder of one run, held by one process at a time.
+class RunFolder(Closing):
+    """The folder of one run, locked by one process at a time.
 
     Creates the folder and takes an exclusive lock on its `lock` file, which the system releases
-    when the process ends, however it ends; what it says marks the folder as a run's. Raises
-    LockedError when another holds it, FolderError where the folder is not a run's and not empty,
-    StorageError when it cannot be made. Knows the names of all that a run writes; that of the weights ends
-    like the model's, in `suffix`.
+    however the process ends; the content of `lock` marks the folder as a run's. Raises LockedError
+    when another process holds the lock, FolderError when the folder is not empty and not a run's,
+    StorageError when it cannot be made. Has the paths of all files that a run writes; the file of
+    weights has the `suffix` of the model.
     """
 
     def __init__(self, path: Path, suffix: str = ".mln") -> None:
@@ -130,7 +116,7 @@ class RunFolder:
 
     @property
     def written(self) -> tuple[Path, ...]:
-        """The files that a run writes, but for its checkpoints, the lock and what clients sent it."""
+        """The files that a run writes, without checkpoints, the lock and what clients sent."""
         growing = (self.predictions, self.metrics, self.deadletter, self.order, self.files)
         weights = (self.path / f"weights{suffix}" for suffix in (".mln", ".psl"))
         return (*growing, self.started, *weights, self.summary, self.report)
@@ -152,23 +138,14 @@ class RunFolder:
             descriptor, self._lock = self._lock, -1
             os.close(descriptor)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
 
 def _check_mark(path: Path) -> None:
-    """Raise FolderError where a folder holds something and is not a run's."""
+    """Raise FolderError if a folder is not empty and not a run's."""
     lock = path / "lock"
     if lock.is_symlink():
-        raise FolderError(f"{lock}: is a link, which a run does not follow; choose another output")
+        raise FolderError(
+            f"{lock}: is a symbolic link, which a run does not follow; choose another output"
+        )
     begun = {"lock"} if not (lock.exists() and lock.stat().st_size) else set()
     begun |= {"checkpoints"} if not list((path / "checkpoints").glob("*")) else set()
     if {file.name for file in path.iterdir()} <= begun:
@@ -181,7 +158,7 @@ def _check_mark(path: Path) -> None:
 
 
 def _take_lock(path: Path) -> int:
-    """Lock the file and write the mark and this process's number; the descriptor holds the lock."""
+    """Lock the file, write the mark and the process id, and return the descriptor."""
     with storage_errors(path, "lock"):
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(path, flags, 0o666)

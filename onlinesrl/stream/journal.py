@@ -1,4 +1,4 @@
-"""The order in which records of several partitions were taken, so that it can be taken again."""
+"""The order in which records of several partitions were read, so that it can be repeated."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Stretch: TypeAlias = tuple[str, int, int]
 
 
 class Journal:
-    """A file with a stretch a line, in the order taken.
+    """A file with one stretch per line, in the order read.
 
-    A stretch is on the disk before its first record is learned from. All methods raise StorageError.
+    A stretch is on disk before its first record is learned from. All methods raise StorageError.
     """
 
     def __init__(self, path: Path) -> None:
@@ -25,7 +25,7 @@ class Journal:
         self._file = OutputFile(path)
         with storage_errors(path, "read"):
             written = path.read_bytes()
-        self._file.truncate(written.rfind(b"\n") + 1)  # a line cut short was never acted upon
+        self._file.truncate(written.rfind(b"\n") + 1)  # an incomplete line was never used
 
     def append(self, stretches: Iterable[Stretch]) -> None:
         """Add stretches, durably."""

@@ -1,4 +1,4 @@
-"""Truth that comes later than its example, on a topic of its own or further down the stream."""
+"""Labels that come later than their example, on a topic of their own or later in the source."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _NULL = msgspec.Raw(b"null")
 
 
 class Waiting(msgspec.Struct):
-    """An example without its truth, or a truth without its example, as JSON, which takes the least room.
+    """An example waiting for its label, or a label waiting for its example, as compact JSON.
 
-    ``prediction`` is what was given out for the example: null where it was bad. ``weight`` is how many
-    bytes count so far.
+    ``prediction`` is the one that was written: null if the example was bad. ``weight`` is the number
+    of bytes counted so far.
     """
 
     text: msgspec.Raw
@@ -30,16 +30,16 @@ class Waiting(msgspec.Struct):
 
     @property
     def size(self) -> int:
-        """How many bytes there are."""
+        """The size in bytes."""
         return len(self.text) + (len(self.prediction) if self.predicted else 0)
 
     @property
     def predicted(self) -> bool:
-        """Whether anything was given out."""
+        """Whether a prediction was written."""
         return self.prediction != _NULL
 
     def give_out(self, prediction: Prediction | None) -> None:
-        """Note what was given out."""
+        """Keep the prediction that was written."""
         self.prediction = msgspec.Raw(_encode(prediction))
 
 
@@ -48,7 +48,7 @@ class _Named(msgspec.Struct):
 
 
 class _Shelf(dict[str, Waiting]):
-    """What waits, by the example's name: at most so many, of so many bytes, the oldest given up."""
+    """A bounded queue by example id; beyond ``most`` entries or ``max_bytes`` the oldest is dropped."""
 
     def __init__(self, most: int, max_bytes: int) -> None:
         super().__init__()
@@ -57,13 +57,13 @@ class _Shelf(dict[str, Waiting]):
         self.bytes = self.given_up = 0
 
     def put(self, name: str, waiting: Waiting) -> None:
-        """Add the newest, in place of one with its name."""
+        """Add the newest, replacing one with the same id."""
         self.take(name)
         self[name] = waiting
         self.weigh([waiting])
 
     def weigh(self, some: Iterable[Waiting]) -> None:
-        """Let all bytes of these count, and give up the oldest where it is too much."""
+        """Count all bytes of these, and drop the oldest while there is too much."""
         for waiting in some:
             self.bytes += waiting.size - waiting.weight
             waiting.weight = waiting.size
@@ -72,14 +72,14 @@ class _Shelf(dict[str, Waiting]):
             self.given_up += 1
 
     def take(self, name: str) -> Waiting | None:
-        """Remove one, if it is there."""
+        """Remove and return one, if it is there."""
         found = self.pop(name, None)
         if found is not None:
             self.bytes -= found.weight
         return found
 
     def copy(self) -> _Shelf:
-        """Return what waits now."""
+        """Return a copy."""
         copied = _Shelf(self.most, self.max_bytes)
         copied.update(self)
         copied.bytes, copied.given_up = self.bytes, self.given_up
@@ -94,7 +94,7 @@ class _Shelf(dict[str, Waiting]):
         return np.frombuffer(lines, np.uint8)
 
     def restore(self, lines: Any) -> None:
-        """Go on from what ``save`` returned."""
+        """Restore what ``save`` returned."""
         for line in lines.tobytes().splitlines():
             waiting = msgspec.json.decode(line, type=Waiting)
             self[str(msgspec.json.decode(waiting.text, type=_Named).id)] = waiting
@@ -102,9 +102,10 @@ class _Shelf(dict[str, Waiting]):
 
 
 class Labels:
-    """Examples that wait for their truth, and truths that wait for their example, the oldest given up.
+    """Joins examples with labels that come later, or earlier; part of the checkpoint.
 
-    At most ``limit`` of each are kept, and ``max_bytes`` of their JSON; they are part of the checkpoint.
+    At most ``limit`` examples and as many labels wait, with at most ``max_bytes`` of JSON each;
+    beyond that the oldest are dropped.
     """
 
     def __init__(self, limit: int, max_bytes: int) -> None:
@@ -114,7 +115,7 @@ class Labels:
         self.early = _Shelf(limit, max_bytes)
 
     def meet(self, example: Example) -> Example | Waiting:
-        """Return an example with its truth if it is there; else let it wait for it."""
+        """Return an example with its truth, if the label has come; else let it wait."""
         if example.truth is not None:
             return example
         name = str(example.id)
@@ -127,7 +128,7 @@ class Labels:
         return waiting
 
     def join(self, label: Label) -> Answered | None:
-        """Return the example of a truth; None: nothing has been said of it, and the truth waits."""
+        """Return the example of a label; None: it has not been predicted yet, and the label waits."""
         name = str(label.id)
         found = self.pending.get(name)
         if found is not None and found.predicted:
@@ -141,22 +142,22 @@ class Labels:
         return None
 
     def weigh(self) -> None:
-        """Let the predictions that were given out count too.
+        """Count the bytes of the predictions that were written too.
 
-        When this is done may not depend on how examples fall into micro-batches.
+        The moment of the call must not depend on micro-batches.
         """
         newest = reversed(self.pending.values())
         fresh = takewhile(lambda waiting: waiting.weight <= len(waiting.text), newest)
         self.pending.weigh([*fresh])
 
     def copy(self) -> Labels:
-        """Return what waits now, to go back to."""
+        """Return a copy, to roll back to."""
         copied = Labels(self.limit, self.max_bytes)
         copied.pending, copied.early = self.pending.copy(), self.early.copy()
         return copied
 
     def counts(self) -> dict[str, int]:
-        """Return how many wait, and how many were given up."""
+        """Return how many wait, and how many were dropped."""
         return {
             "pending": len(self.pending),
             "early_labels": len(self.early),
@@ -165,7 +166,7 @@ class Labels:
         }
 
     def complaints(self, ended: bool) -> list[str]:
-        """Say what was given up because too much waited; at the end, which truths met no example."""
+        """Return messages about what was dropped; at the end, about labels without an example."""
         more = (
             f"more than labels.pending ({self.limit}) or labels.max_bytes ({self.max_bytes}) waited"
         )
@@ -173,7 +174,7 @@ class Labels:
             "examples": self.pending.given_up,
             "labels without an example": self.early.given_up,
         }
-        found = [f"{n} {what} were given up: {more}" for what, n in given_up.items() if n]
+        found = [f"{n} {what} were dropped: {more}" for what, n in given_up.items() if n]
         if ended and self.early:
             first = printable(next(iter(self.early)))
             found.append(
@@ -187,7 +188,7 @@ class Labels:
         return header, {"pending": self.pending.save(), "early_labels": self.early.save()}
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """Go on from what ``save`` returned."""
+        """Restore what ``save`` returned."""
         if "pending" in header:
             self._restore_old(header)
         else:
@@ -196,7 +197,7 @@ class Labels:
         self.pending.given_up, self.early.given_up = header["expired"], header["unmatched"]
 
     def _restore_old(self, header: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint that was written before there was ``max_bytes``."""
+        """Restore a checkpoint of a version without ``max_bytes``."""
         for each in header["pending"]:
             text, prediction = (msgspec.Raw(_encode(each[k])) for k in ("example", "prediction"))
             self.pending.put(str(each["example"]["id"]), Waiting(text, prediction))

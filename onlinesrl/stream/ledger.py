@@ -1,4 +1,4 @@
-"""What a run has read: how much of which files, so that it knows them again when it goes on."""
+"""How much of which files a run has read, so that it can verify them when it resumes."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class Read(msgspec.Struct, frozen=True):
 
     @property
     def known(self) -> str:
-        """How an error begins that is about it."""
+        """The beginning of an error message about it."""
         return f"{self.path}, of which {self.bytes:,} bytes ({self.lines:,} lines) were read"
 
 
 class Ledger:
-    """The files read to their end, a line each, in the order read. All methods raise StorageError."""
+    """The files read to their end, one per line, in the order read. All methods raise StorageError."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def first(self, count: int) -> list[Read]:
-        """Return the first entries, and forget those after them, which no checkpoint knows of."""
+        """Return the first entries, and remove the others, which no checkpoint includes."""
         if not self.path.exists() and not count:
             return []
         found = [Read(**line) for line in islice(json_lines(self.path, Read), count)]
@@ -65,13 +65,13 @@ def _line(entry: Read) -> bytes:
 
 
 def path_of(file: str) -> str:
-    """Return what a file is known by: text, whatever bytes its name has."""
+    """Return the absolute path of a file as text, whatever bytes its name has."""
     path = file if file == STANDARD_INPUT else os.path.abspath(file)  # noqa: PTH100 - links stay
     return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def taken(opened: Opened) -> Read:
-    """Return what has been taken of a file; of a world all or nothing."""
+    """Return how much has been read of a file; of a world all or nothing."""
     path = path_of(opened.file)
     if opened.line == 0:
         return Read(path, 0, 0, hashlib.sha256().hexdigest())
@@ -79,9 +79,9 @@ def taken(opened: Opened) -> Read:
 
 
 def compare(opened: Opened, entry: Read, whole: bool) -> Iterator[None]:
-    """Pass over what was read of a file. Raises StorageError where it has not stayed the same.
+    """Skip what was read of a file. Raises StorageError if that has changed.
 
-    A file of which the ``whole`` was read must not have grown either.
+    If the ``whole`` file was read, it must not have grown either.
     """
     try:
         for piece in opened.pieces(entry.bytes):
@@ -95,10 +95,10 @@ def compare(opened: Opened, entry: Read, whole: bool) -> Iterator[None]:
     opened.line = entry.lines
     reason = None
     if opened.offset < entry.bytes:
-        reason = f"has only {opened.offset:,} bytes now"
+        reason = f"it has only {opened.offset:,} bytes now"
     elif digest != entry.sha256:
-        reason = "has others in their place now: it was changed or replaced"
+        reason = "these bytes are different now: it was changed or replaced"
     elif grown:
-        reason = "has more now, though it had been read to its end and left"
+        reason = "it has grown after it was read to its end"
     if reason is not None:
         raise StorageError(f"{entry.known}: {reason}; {AGAIN}")

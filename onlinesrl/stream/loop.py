@@ -1,4 +1,4 @@
-"""The run: read, step, write; every so often flush the outputs and save state and position as one."""
+"""The learning loop: read, step, write; checkpoint state and position together at intervals."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ import msgspec
 from onlinesrl import __version__
 from onlinesrl.core.errors import DataError, ExampleError
 from onlinesrl.core.example import Example, Label
-from onlinesrl.core.learner import Answered, Learner, Outcome
-from onlinesrl.core.learner import Item as Learned
+from onlinesrl.core.learner import Answered, Item, Learner, Outcome
 from onlinesrl.core.metrics import Metrics
 from onlinesrl.stream import checkpoint
 from onlinesrl.stream.crash import CrashNote
 from onlinesrl.stream.deadletter import DeadLetters
-from onlinesrl.stream.examples import Content, Item, Reader, micro_batch
+from onlinesrl.stream.examples import Content, Decoded, Reader, micro_batch
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.folder import OutputFile, RunFolder
 from onlinesrl.stream.labels import Labels, Waiting
@@ -29,13 +28,13 @@ from onlinesrl.stream.stopper import Stopped, Stopper
 from onlinesrl.stream.work import Shown, Work
 
 
-class Run:
-    """One run over a source, from its start or from its last checkpoint.
+class Loop:
+    """Learns from a source, from its start or from the last checkpoint.
 
-    Raises DataError (exit 65) with ``strict`` at the first bad example, with ``settle`` at the first
-    that a search leaves unsolved, or when more than ``bad_share`` of them are bad; StorageError when
-    anything cannot be written. An example that ``crashes`` processes died in is bad. What is said of
-    each record is told to ``answered``, too.
+    Raises DataError (exit 65) at the first bad example with ``strict``, at the first unsolved one with
+    ``settle``, or when more than ``bad_share`` of the examples are bad; StorageError when something
+    cannot be written. An example in which ``crashes`` processes died is bad. ``answered`` is called
+    with each outcome.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a run is made of
@@ -82,7 +81,7 @@ class Run:
     # from and to a checkpoint ------------------------------------------------------------------
 
     def resume(self, saved: checkpoint.Checkpoint | None) -> None:
-        """Go on from a checkpoint, cutting the outputs to where it was taken; None: from the start."""
+        """Resume from a checkpoint, truncating the outputs to it; None: start from the beginning."""
         header = saved.header if saved else {}
         lengths = header.get("lengths", {})
         for name, file in self._outputs().items():
@@ -106,7 +105,7 @@ class Run:
         return {"predictions": self.predictions, "metrics": self.lines, "deadletter": self.dead}
 
     def save(self) -> None:
-        """Make the outputs durable, then write state and position as one file. Raises Rebalanced."""
+        """Flush the outputs to disk, then write state and position to one file. Raises Rebalanced."""
         self.reader.source.flush(self.sink)
         for file in self._outputs().values():
             file.flush()
@@ -138,7 +137,7 @@ class Run:
     # the loop ------------------------------------------------------------------------------------
 
     def run(self, watcher: Watcher, stopper: Stopper) -> None:
-        """Take the source to its end, or until a signal asks to stop; save in either case."""
+        """Learn until the source ends or a signal asks to stop; save a checkpoint in either case."""
         self.started = time.monotonic()
         self.drained = self.finished = False
         stopper.told = self.crash.excuse
@@ -171,7 +170,7 @@ class Run:
         self.seconds += time.monotonic() - self.started
 
     def open(self) -> None:
-        """Connect to what is live; where a new run begins there is saved before anything is learned."""
+        """Open source and sink; of a live source, a new run saves its starting position first."""
         source = self.reader.source
         self.position = source.open(self.position)
         self.sink.open(self.sink_state, self.predictions)
@@ -179,8 +178,8 @@ class Run:
         if self.saves == 0 and (source.live or self.sink.state()):
             self.save()
 
-    def learn(self, batch: list[Item]) -> bool:
-        """Take what was read, which is then gone; tells whether an example was found to kill processes."""
+    def learn(self, batch: list[Decoded]) -> bool:
+        """Process and clear a micro-batch; return whether an example was condemned for crashes."""
         condemned, records, done = False, [record for record, _ in batch], 0
         stopped = False
         for rest in self.reader.parts(batch):
@@ -201,11 +200,11 @@ class Run:
             self.check_share()
         return condemned
 
-    def step(self, batch: Sequence[Item]) -> tuple[bool, int]:
-        """Take the examples of what was read; tells whether one was found to kill processes.
+    def step(self, batch: Sequence[Decoded]) -> tuple[bool, int]:
+        """Process the first examples; return whether one was condemned for crashes, and how many were read.
 
-        Also of how much of it: up to the truth of an example that is to be predicted first, and up to
-        the example that was left because a signal asked to stop.
+        It ends before the label of an example that has to be predicted first, and before the example
+        whose search was interrupted by a signal.
         """
         self.before = self.labels and self.labels.copy()
         work, read = self.work(batch)
@@ -233,10 +232,10 @@ class Run:
             self.write_metrics()
         return condemned is not None, read
 
-    def work(self, batch: Sequence[Item]) -> tuple[list[Work], int]:
-        """Return the examples of what was read, those among them whose truth has come.
+    def work(self, batch: Sequence[Decoded]) -> tuple[list[Work], int]:
+        """Return the work in a micro-batch, and how many of its records that covers.
 
-        Also how much of it was looked at: up to the truth of an example that is to be predicted first.
+        It ends before the label of an example that has to be predicted first.
         """
         work: list[Work] = []
         met = set[str]()
@@ -249,7 +248,7 @@ class Run:
             except MemoryError:
                 if work:
                     return work, read
-                joined = ExampleError("to join it takes more memory than there is", "memory")
+                joined = ExampleError("to join it takes more memory than is available", "memory")
             if isinstance(joined, Waiting):
                 assert isinstance(item, Example)
                 met.add(str(item.id))
@@ -258,8 +257,8 @@ class Run:
                 work.append(Work(record, joined))
         return work, len(batch)
 
-    def join(self, item: Content) -> Learned | Waiting | None:
-        """Bring an example and its truth together, where they come one after the other."""
+    def join(self, item: Content) -> Item | Waiting | None:
+        """Join an example with its label, where labels come separately."""
         if isinstance(item, Label):
             return None if self.labels is None else self.labels.join(item)
         if self.labels is None or not isinstance(item, Example):
@@ -267,7 +266,7 @@ class Run:
         return self.labels.meet(item)
 
     def sendable(self, record: Record, item: Content) -> Content:
-        """Return what was read, or why an example with such a name can have no prediction."""
+        """Return the content, or an error if the sink cannot take a prediction with this id."""
         if isinstance(item, Example):
             try:
                 self.sink.fits(str(item.id), record)
@@ -277,22 +276,22 @@ class Run:
 
     @property
     def enough(self) -> bool:
-        """Tell whether as many examples have been taken as were asked for."""
+        """Whether the requested number of examples has been reached."""
         return self.until is not None and self.metrics.examples >= self.until
 
     def end(self) -> None:
-        """Write the last line of metrics where the source has ended, unless it is there already.
+        """Write the last line of metrics if the source has ended, unless it is there already.
 
-        No checkpoint knows of it: a run that goes on later, when there is more, has it not.
+        It is not part of a checkpoint: a run that is resumed when there is more removes it.
         """
         if self.drained and self.metrics.steps > self.metrics.reported:
             self.write_metrics()
         self.lines.flush()
 
-    def take(self, items: Iterator[Item | None], stopper: Stopper) -> list[Item] | None:
-        """Read the next micro-batch, up to where something is due; None: that was all.
+    def take(self, items: Iterator[Decoded | None], stopper: Stopper) -> list[Decoded] | None:
+        """Read the next micro-batch, up to where something is due; None: the end.
 
-        It is less where the source has no more just now.
+        It is shorter if the source has no more for now.
         """
         self.dry = False
         if stopper.asked or self.enough:
@@ -301,13 +300,13 @@ class Run:
             batch, self.dry = micro_batch(items, self.room())
         except Stopped:  # while it waited for brokers
             return None
-        except DataError:  # what the source had is not as it was
+        except DataError:  # the source has changed
             self.save()
             raise
         return batch if batch or self.dry else None
 
     def room(self) -> int:
-        """Return the next micro-batch's size; nothing is learned past what may end the run."""
+        """Return the size of the next micro-batch, so that nothing is learned past a possible end."""
         if self.strict or self.settle:
             return 1
         steps = self.metrics.steps
@@ -328,7 +327,7 @@ class Run:
     # writing -------------------------------------------------------------------------------------
 
     def write(self, work: Sequence[Work], outcomes: Sequence[Outcome]) -> None:
-        """Write predictions, once an example, and dead letters in the order of the records."""
+        """Write one prediction per example, and dead letters, in the order of the records."""
         for each, outcome in zip(work, outcomes, strict=True):
             (record, item, waiting), prediction = each, outcome.prediction
             if prediction is None:
@@ -342,16 +341,16 @@ class Run:
         self.shown.take(work, outcomes)
 
     def send(self, record: Record, item: Example | ExampleError, outcome: Outcome) -> None:
-        """Have the sink write a prediction; what does not fit is a dead letter, though learned from."""
+        """Give a prediction to the sink; one that is too long becomes a dead letter."""
         try:
             self.sink.write(record, item, outcome)
         except ExampleError as error:
             self.metrics.refuse(error.kind)
-            reason = f"{error.reason}; it was learned from, and its prediction is nowhere"
+            reason = f"{error.reason}; the example was learned from, but its prediction is lost"
             self.dead.append(record, reason, str(item.id) if isinstance(item, Example) else None)
 
     def refuse(self, work: Work, outcome: Outcome) -> None:
-        """Put a bad example aside, or save and stop before it. Raises DataError."""
+        """Write a dead letter; with ``strict`` or ``settle`` save before it and raise DataError."""
         record, example = work.record, work.example
         name = str(example.id) if isinstance(example, Example) else None
         reason = outcome.error or ""
@@ -363,7 +362,7 @@ class Run:
         self.dead.append(record, reason, name)
 
     def check_share(self, at_end: bool = False) -> None:
-        """Raise DataError, after a checkpoint, when it is time to look and too many are bad."""
+        """Raise DataError, after saving, if a check is due and too many examples are bad."""
         bad, examples = self.metrics.bad, self.metrics.examples
         due = at_end or self.metrics.steps % SHARE_EVERY == 0
         if due and bad > self.bad_share * examples:
@@ -374,7 +373,7 @@ class Run:
             )
 
     def line(self) -> dict[str, Any]:
-        """Return a line of metrics: what is so far."""
+        """Return a line of metrics, over the run so far."""
         lost = (self.position or {}).get("lost")
         return {
             **self.metrics.snapshot(),
@@ -387,12 +386,12 @@ class Run:
         }
 
     def write_metrics(self) -> None:
-        """Write a line of metrics, and begin a new window."""
+        """Write a line of metrics, and start a new window."""
         self.lines.write(msgspec.json.encode(self.line()) + b"\n")
         self.metrics.next_window()
 
     def close(self) -> None:
-        """Close the outputs and the note of crashes; the source stays open."""
+        """Close the outputs and the crash note; the source stays open."""
         self.sink.close()
         self.crash.close()
         for file in self._outputs().values():

@@ -1,4 +1,4 @@
-"""One file, pipe or standard input while it is read: unpacked, hashed, and never waited for."""
+"""Non-blocking reading of one file, pipe or standard input, decompressed and hashed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from onlinesrl.core.closing import Closing
 from onlinesrl.core.errors import StorageError
 from onlinesrl.core.storage import storage_errors
 
@@ -27,12 +27,12 @@ _GZIP = 31
 
 
 class _Raw(io.RawIOBase):
-    """The bytes of a descriptor that are there now: reading what has none yet gives None."""
+    """The bytes available from a descriptor; None when there are none yet."""
 
     def __init__(self, file: str) -> None:
         self.ended = False
         self.owned = file != STANDARD_INPUT
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe without a writer opens, too
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # opens a pipe without a writer too
         self.descriptor = os.open(file, flags) if self.owned else sys.stdin.fileno()
         self.poll: Any = None
         if not stat.S_ISREG(os.fstat(self.descriptor).st_mode):
@@ -50,7 +50,7 @@ class _Raw(io.RawIOBase):
         return read
 
     def wait(self, seconds: float) -> None:
-        """Wait for more, if that can be told, and not for long."""
+        """Wait for more, at most so long."""
         if self.poll is None or self.ended:
             time.sleep(seconds)
         else:
@@ -63,9 +63,9 @@ class _Raw(io.RawIOBase):
 
 
 class _Unpacked(io.RawIOBase):
-    """What gzip packed, one member after another; zeros between them are passed over.
+    """Decompressed gzip data, member after member; zeros between members are skipped.
 
-    Raises EOFError where the data end within a member, unless more of it may come (``patient``).
+    Raises EOFError if the data end within a member, unless more may come (``patient``).
     """
 
     def __init__(self, packed: _Raw, patient: bool) -> None:
@@ -106,13 +106,13 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-class Opened:
-    """The lines of one file, or its bytes piece by piece.
+class Opened(Closing):
+    """The lines of one file, or its bytes in pieces.
 
-    ``line`` and ``offset`` count what has been taken, unpacked; ``digest`` is its SHA-256. A line that
-    is not whole yet is none of it. ``dry`` says that there was nothing more, ``ended`` that this was
-    the file's end. With ``patient`` the file may grow.
-    Raises StorageError where it cannot be opened; what READ_ERRORS holds where it cannot be read.
+    ``line`` and ``offset`` count what has been read, decompressed; ``digest`` is its SHA-256. An
+    incomplete line does not count. ``dry``: the last read found nothing; ``ended``: that was the end
+    of the file. With ``patient`` the file may grow. Raises StorageError if it cannot be opened, and
+    READ_ERRORS if it cannot be read.
     """
 
     def __init__(self, file: str, patient: bool = False) -> None:
@@ -132,12 +132,12 @@ class Opened:
 
     @property
     def ended(self) -> bool:
-        """Whether the last reading came to the end."""
+        """Whether the last read reached the end."""
         return self.dry and self._raw.ended
 
     @property
     def unfinished(self) -> bool:
-        """Whether a line, or what gzip packed, has begun and not ended."""
+        """Whether a line or a gzip member has started and is incomplete."""
         return self.waiting > 0 or bool(self._unpacked and self._unpacked.member)
 
     @property
@@ -146,9 +146,9 @@ class Opened:
         return self._hash.hexdigest()
 
     def next_line(self, limit: int) -> bytes | None:
-        """Return the next line with its end, or of a longer one the first ``limit`` bytes.
+        """Return the next line with its end, or the first ``limit`` bytes of a longer one.
 
-        None: it is not there, or not to its end; what there is of it is held.
+        None: there is none, or it is incomplete; its part is kept.
         """
         raw = self._buffered.readline(limit)
         self.dry = not raw
@@ -160,7 +160,7 @@ class Opened:
         return raw
 
     def _gather(self, raw: bytes, limit: int) -> bytes | None:
-        """Add to a line that does not come in one piece."""
+        """Add to an incomplete line."""
         if not raw:
             return None
         self._ahead = self._ahead or self._hash.copy()
@@ -170,7 +170,7 @@ class Opened:
         return self.last_line() if raw.endswith(b"\n") else None
 
     def last_line(self) -> bytes | None:
-        """Take the part of a line that is held for a whole one, if there is any."""
+        """Return the incomplete line as if complete; None if there is none."""
         if not self.waiting:
             return None
         line, self.part = self.part, b""
@@ -181,7 +181,7 @@ class Opened:
         return line
 
     def pieces(self, stop: int | None = None) -> Iterator[bytes | None]:
-        """Take all bytes up to an offset, or to the end; None: no more is there now."""
+        """Yield the bytes up to an offset, or to the end; None: there are no more for now."""
         while stop is None or self.offset < stop:
             most = BUFFER_BYTES if stop is None else min(BUFFER_BYTES, stop - self.offset)
             piece = self._buffered.read1(most)
@@ -194,39 +194,28 @@ class Opened:
             yield piece or None
 
     def wait(self, seconds: float) -> None:
-        """Wait for more, so long at most."""
+        """Wait for more, at most so long."""
         self._raw.wait(seconds)
 
     def check(self) -> None:
-        """Raise StorageError where the file is not the one that was opened, or has become shorter."""
+        """Raise StorageError if the file was replaced or truncated since it was opened."""
         mine = os.fstat(self._raw.descriptor)
         try:
             now = Path(self.file).stat()
-        except FileNotFoundError:  # removed: what there is of it can still be read
+        except FileNotFoundError:  # removed: its data can still be read
             now = mine
         read = os.lseek(self._raw.descriptor, 0, os.SEEK_CUR) if self._raw.poll is None else 0
         if not os.path.samestat(mine, now) or mine.st_size < read:
             raise StorageError(
-                f"{self.file}: was replaced or cut while it was read (line {self.line}); a stream "
-                "goes on in the same file, or in another one of the same folder"
+                f"{self.file}: was replaced or truncated while it was read (line {self.line}); "
+                "append to the same file, or add a file to the folder"
             )
 
     def close(self) -> None:
         """Close the file; standard input stays open."""
         self._buffered.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
 
 def unreadable(file: str, line: int, error: Exception) -> StorageError:
-    """Return what says that a file cannot be read, and where."""
+    """Return the error for a file that cannot be read, with the line."""
     return StorageError(f"{file}:{line}: cannot be read: {error}")

@@ -1,4 +1,4 @@
-"""What a run asks of a source, of a sink, and of those that watch it."""
+"""The interfaces of sources, sinks and watchers."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 if TYPE_CHECKING:
     from onlinesrl.core.errors import ConfigError
     from onlinesrl.core.learner import Outcome
-    from onlinesrl.stream.examples import Item
+    from onlinesrl.stream.examples import Decoded
     from onlinesrl.stream.files import Record
     from onlinesrl.stream.folder import OutputFile, RunFolder
     from onlinesrl.stream.stopper import Stopper
 
 Position: TypeAlias = dict[str, Any]
-"""How far a source has been read: fit for JSON, and the source's own otherwise."""
+"""How far a source has been read: a JSON value that only the source interprets."""
 
 
 class Rebalanced(Exception):
-    """The partitions of a group are divided anew: go on from the last checkpoint that it has taken."""
+    """The consumer group rebalances: resume from the last checkpoint that it has accepted."""
 
 
 class Sections(Protocol):
-    """The sections of a configuration that a source or a sink goes with."""
+    """The sections of a configuration that sources and sinks check."""
 
     @property
     def source(self) -> Any:
@@ -31,7 +31,7 @@ class Sections(Protocol):
 
     @property
     def labels(self) -> Any:
-        """Where labels that come later come from, if there are any."""
+        """Where separate labels come from, if there are any."""
         ...
 
     @property
@@ -45,11 +45,11 @@ class Sections(Protocol):
 
 
 class Setting(NamedTuple):
-    """What a source is made for: besides its section, all that it may have to know.
+    """What a source needs to know, besides its section of the configuration.
 
-    ``folder`` is the run's; None: nothing is learned from it, and nothing noted. ``until`` is what
-    ``--until`` says. ``stopping`` tells whether the run was asked to stop. ``labels`` are the topics of
-    labels; ``max_bytes`` and ``batch`` those of the configuration.
+    ``folder`` is the run folder; None outside a run. ``until`` is the value of ``--until``.
+    ``stopping`` tells whether the run was asked to stop. ``labels`` are the topics of labels;
+    ``max_bytes`` and ``batch`` are those of the configuration.
     """
 
     folder: RunFolder | None
@@ -62,66 +62,66 @@ class Setting(NamedTuple):
 
 
 class Source(Protocol):
-    """Where records come from; what is given here is what most of them do.
+    """Where records come from, with default implementations.
 
-    A run asks whether it ``accepts`` a checkpoint, to ``open`` where that ends, and to ``read`` on; after
-    each micro-batch, for which it did some work ``during`` the reading, for the position ``after`` it;
-    after each checkpoint to ``acknowledge`` that; and at the end to ``close``.
+    A run calls ``accepts`` for a checkpoint, ``open`` at its position, and ``read``; for each
+    micro-batch ``during`` with the work, then ``after`` for the new position; ``acknowledge`` after
+    each checkpoint; and ``close`` at the end.
     """
 
     live: bool = False
-    """Whether it may have more at any time, so that a run over it is never finished."""
+    """Whether more may come at any time, so that a run over it never finishes."""
     max_bytes: int
     """The longest record, in bytes."""
     files: Sequence[str] = ()
-    """The files that it reads, which a run must not write."""
+    """The files that it reads; a run must not write to them."""
 
     def accepts(self, position: Any, number: int) -> bool:
-        """Tell whether a run may go on from its checkpoint of this number, or from one before it."""
+        """Tell whether a run may resume from its checkpoint of this number."""
         return True
 
     def open(self, position: Any) -> Any:
-        """Connect; return the position that reading begins at: this one, or for None the first."""
+        """Connect; return the position where reading starts: this one, or for None the first."""
         return position
 
     def read(self, position: Any = None) -> Iterator[Record | None]:
-        """Yield the records after a position; None in between: there are no more just now.
+        """Yield the records after a position; None: there are no more for now.
 
-        It must not wait for long without yielding None: the run looks there whether it was asked to
-        stop.
+        It must not wait long without yielding None, so that the run can check whether it was asked
+        to stop.
         """
         ...
 
     def after(self, position: Any, records: Sequence[Record], more: bool = False) -> Position:
-        """Return the position after records, which were read next after a position.
+        """Return the position after records, the next that were read after a position.
 
-        Where ``more`` has been read behind them, that is to be read again.
+        ``more``: more was read after them, and has to be read again.
         """
         ...
 
     def during(self, work: Callable[[], Any]) -> Any:
-        """Do work of the run's, which may take long, and return what it returns."""
+        """Call ``work``, which may take long, and return its result."""
         return work()
 
     def lag(self) -> dict[str, int]:
-        """Return how far ahead the ends of its parts are, by their names, as far as is known."""
+        """Return how many records each partition is behind its end, as far as known."""
         return {}
 
     def flush(self, sink: Sink) -> None:
-        """Have the sink write what it holds, before a checkpoint is written or because it is due."""
+        """Flush the sink, because it is due or before a checkpoint is written."""
         sink.flush()
 
     def acknowledge(self, position: Any, number: int, sink: Sink) -> None:
-        """Take note that a checkpoint holds the position."""
+        """Report that a checkpoint with the position has been written."""
         return
 
     def close(self) -> None:
-        """Let go of what is open; closing twice is allowed."""
+        """Release what is open; closing twice is allowed."""
         return
 
 
 class Sink(Protocol):
-    """Where predictions go; what is given here is what a file needs."""
+    """Where predictions go, with default implementations."""
 
     @property
     def due(self) -> bool:
@@ -129,48 +129,50 @@ class Sink(Protocol):
         return False
 
     def open(self, state: Mapping[str, Any] | None, predictions: OutputFile) -> None:
-        """Connect, to go on from a state; ``predictions`` is the file of the run folder for them."""
+        """Connect, and resume from a state; ``predictions`` is the run folder's file for predictions."""
         ...
 
     def fits(self, name: str, record: Record) -> None:
-        """Raise ExampleError where an example has a name with which it can have no prediction."""
+        """Raise ExampleError if the id of an example is too long for a prediction."""
         return
 
     def write(self, record: Record, item: Any, outcome: Outcome) -> None:
-        """Add what is said of an example. Raises ExampleError where it is longer than may be."""
+        """Add the answer to an example. Raises ExampleError if it is too long."""
         ...
 
     def flush(self) -> None:
-        """Make durable what was added, or leave that to the checkpoint, which flushes files."""
+        """Write out what was added; files are flushed by the checkpoint."""
         return
 
     def commit(self, offsets: Mapping[Any, Any], member: Any) -> bool:
-        """Write what was added and, for a group's member, offsets: all or nothing.
+        """Write what was added together with a group member's offsets, in one transaction.
 
-        False: it holds no offsets, and has done nothing.
+        False: the sink cannot do that, and has done nothing.
         """
         return False
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint is to hold, if anything."""
+        """Return the state for the checkpoint; may be empty."""
         return {}
 
     def close(self) -> None:
-        """Disconnect; what was not flushed is not written. Closing twice is allowed."""
+        """Disconnect, without flushing. Closing twice is allowed."""
         return
 
 
 class Watcher(Protocol):
-    """Who is told how a run goes; it never changes what the run does."""
+    """Observes a run without affecting it."""
 
-    def reading(self, items: Iterator[Item | None], stopper: Stopper) -> Iterator[Item | None]:
-        """Pass on what the run reads: it changes only while it has an item and asks for no other."""
+    def reading(
+        self, items: Iterator[Decoded | None], stopper: Stopper
+    ) -> Iterator[Decoded | None]:
+        """Pass on what the run reads; the run's state changes only while it holds an item."""
         ...
 
     def update(self, snapshot: Callable[[], dict[str, Any]], examples: int) -> None:
-        """Take note of progress; ``snapshot`` makes a metrics line if one is wanted."""
+        """Note progress; ``snapshot`` makes a line of metrics if one is wanted."""
         ...
 
     def saved(self) -> None:
-        """Take note of a checkpoint."""
+        """Note that a checkpoint was written."""
         ...

@@ -1,7 +1,7 @@
-"""What cannot be read a second time, kept in a journal that can: a file of the run folder.
+"""Input that cannot be read twice, kept in a journal: a file of the run folder.
 
-A line is on the disk before the run reads it, so that it is learned again, with the same bits, by a run
-that goes on from a checkpoint before it.
+A line is on disk before the run reads it, so that a run that resumes from an earlier checkpoint learns
+from it again, with bit-identical results.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from onlinesrl.stream.protocols import Setting
 
 
 class Feed(Protocol):
-    """Where what is received comes from."""
+    """Where the received data come from."""
 
     ended: bool
     """Whether no more will come."""
 
     def take(self, journal: OutputFile, line: int) -> None:
-        """Wait, not for long, for more, and write it to the journal, on to the disk.
+        """Wait briefly for more, and write it to the journal, on disk.
 
-        All that the journal has, which is so many lines, has been learned.
+        All lines in the journal, whose number is ``line``, have been learned from.
         """
         ...
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Release what is open."""
         ...
 
 
 class Received(FileSource):
-    """The journal of what was received, which goes on with what a feed has.
+    """A journal file, which grows by what a feed delivers.
 
-    Raises FolderError where the run went on from something else, StorageError as files do.
+    Raises FolderError for a checkpoint of another source, StorageError like FileSource.
     """
 
     def __init__(self, feed: Feed, path: Path, what: str, setting: Setting) -> None:
@@ -59,11 +59,11 @@ class Received(FileSource):
         return self.feed.ended
 
     def accepts(self, position: dict[str, Any] | None, number: int) -> bool:
-        """Tell whether a run may go on from its checkpoint: it is one of this journal."""
+        """Tell whether a run may resume from its checkpoint, which must be of this journal."""
         if position is not None and Path(position["path"]).name != self.path.name:
             raise FolderError(
                 f"{self.path.parent}: is a run over {position['path']}, not over {self.what}; choose "
-                f"another output, and learner.start={self.path.parent} to go on from what it learned"
+                f"another output, with learner.start={self.path.parent} to keep what it learned"
             )
         return True
 
@@ -71,13 +71,13 @@ class Received(FileSource):
         self.feed.take(self.journal, opened.line)
 
     def close(self) -> None:
-        """Let go of the feed, and close the journal."""
+        """Close the feed and the journal."""
         self.feed.close()
         self.journal.close()
 
 
 def _end_line(path: Path, journal: OutputFile) -> None:
-    """End a line that was cut short: nobody was told of it, and it is a bad example now."""
+    """End an incomplete line: it was not acknowledged, and becomes a bad example."""
     with path.open("rb") as stream:
         if stream.seek(0, os.SEEK_END) and stream.seek(-1, os.SEEK_END) and stream.read() != b"\n":
             journal.write(b"\n")

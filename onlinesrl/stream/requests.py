@@ -1,9 +1,9 @@
-"""What clients ask of a run: examples to predict now, and examples to learn from, kept in a journal.
+"""Requests of clients: examples to predict, and examples to learn from, which are kept in a journal.
 
-The journal is the run's source: `requests.jsonl` in its folder has a line for each example that was sent
-to be learned from, in the one order in which they are learned. A line is on the disk before the run
-reads it, so that what a client was told of is learned again, with the same bits, by a run that goes on
-from a checkpoint before it. Examples to predict leave no trace.
+The journal is the run's source: `requests.jsonl` in its folder has a line for each example sent to
+/learn, in the order in which they are learned from. A line is on disk before the run reads it, so that
+a run that resumes from an earlier checkpoint learns from it again, with bit-identical results.
+Examples sent to /predict are not kept.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from onlinesrl.stream.answers import answer
 from onlinesrl.stream.examples import micro_batch
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.folder import OutputFile
-from onlinesrl.stream.loop import Run
+from onlinesrl.stream.loop import Loop
 from onlinesrl.stream.opened import WAIT_SECONDS
 from onlinesrl.stream.protocols import Setting, Source
 from onlinesrl.stream.received import Received
 from onlinesrl.stream.stopper import Stopper
 
 WAITING = 128
-"""Requests in the queue, past which no more are taken."""
+"""The most requests in the queue; more are refused."""
 
 
 class Untaken(Exception):
@@ -43,7 +43,7 @@ class Unanswered(Exception):
 
 
 class Asked:
-    """A request: its examples, one a line without its end, and what is said of each."""
+    """A request: its examples, one per line, and the answer to each."""
 
     def __init__(self, lines: Sequence[bytes], learn: bool) -> None:
         self.lines = lines
@@ -54,7 +54,7 @@ class Asked:
         self.done: Future[None] = Future()
 
     def answer(self, place: int, said: bytes, bad: bool) -> None:
-        """Take what is said of the example in a place."""
+        """Set the answer to the example at a place."""
         self.answers[place] = said
         self.bad += bad
         self.left -= 1
@@ -63,11 +63,11 @@ class Asked:
 
 
 class Requests(Stopper):
-    """The queue between a server, which puts in its own thread, and a run, which takes.
+    """The queue from the server's thread to the run.
 
-    It is the run's Stopper, too: a first signal ends the taking of requests, and the run stops when it
-    has answered those in the queue, whatever is searched for them; at once where it has not read its
-    journal yet.
+    It is also the run's Stopper: after a first signal no more requests are accepted, and the run stops
+    when it has answered those in the queue, without interrupting searches; it stops at once if it has
+    not finished reading its journal.
     """
 
     leaves_searches: ClassVar[bool] = False
@@ -85,11 +85,11 @@ class Requests(Stopper):
 
     @property
     def accepting(self) -> bool:
-        """Whether requests are taken: from where the journal has been read to a signal."""
+        """Whether requests are accepted: after the journal has been read, until a signal."""
         return self.opened and not self.closed
 
     def put(self, asked: Asked) -> bool:
-        """Add a request; False: it is not taken."""
+        """Add a request; False: it is refused."""
         with self._lock:
             room = self.accepting and self._queue.qsize() < WAITING
             if room:
@@ -97,7 +97,7 @@ class Requests(Stopper):
             return room
 
     def __exit__(self, *error: object) -> None:
-        """Tell those who still wait that the run has ended."""
+        """Fail all open requests: the run has ended."""
         super().__exit__(*error)
         with self._lock:
             self.closed = True
@@ -119,34 +119,34 @@ class Requests(Stopper):
         self.asked = not self.opened
 
     def close(self) -> None:
-        """Nothing: the server is closed by whom it was opened."""
+        """Do nothing: the server is closed by its owner."""
 
     # the run's side -------------------------------------------------------------------------------
 
     def make(self, setting: Setting) -> Source:
-        """Return the source that a run has in what clients send."""
+        """Return the source of what clients send."""
         assert setting.folder is not None
         self.batch = setting.batch
         return Received(self, setting.folder.requests, "requests", setting)
 
-    def serve(self, run: Run) -> None:
-        """Let a run answer, which has not begun yet."""
-        self.reader, self.learner = run.reader, run.learner
-        run.answered = self.answered
+    def serve(self, loop: Loop) -> None:
+        """Answer from a loop that has not started yet."""
+        self.reader, self.learner = loop.reader, loop.learner
+        loop.answered = self.answered
 
     def answered(self, record: Record, item: Any, outcome: Outcome) -> None:
-        """Give the run's answer to who waits for it: one that is read again, nobody waits for."""
+        """Pass the run's answer to the client, if the line was not merely read again."""
         if record.line in self._lines:
             asked, place = self._lines.pop(record.line)
             asked.answer(place, answer(record, item, outcome), outcome.prediction is None)
 
     def take(self, journal: OutputFile, line: int) -> None:
-        """Wait, not for long, for requests: predict, and write what is to be learned to the journal.
+        """Wait briefly for requests; predict, and write examples to learn from to the journal.
 
-        All that the journal has, which is so many lines, has been learned. It is as many requests as
-        have a micro-batch's examples in all.
+        All lines in the journal, whose number is ``line``, have been learned from. Takes requests
+        until they have a micro-batch of examples.
         """
-        for number, (asked, place) in self._lines.items():  # left out, or the truth of another
+        for number, (asked, place) in self._lines.items():  # of a group left out, or a label
             asked.answer(place, b'{"line":%d}' % number, False)
         self._lines = {}
         self.opened = True

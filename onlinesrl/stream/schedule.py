@@ -1,4 +1,4 @@
-"""When a run saves, counts and writes."""
+"""When a run writes checkpoints and metrics."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 SHARE_EVERY = 128
-"""The share of bad examples is looked at after so many, and at the source's end."""
+"""The share of bad examples is checked after so many examples, and at the end."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """When to save and when to write a line of metrics; None: by powers of two, or never."""
+    """When to write checkpoints and metrics; ``metrics_every`` None: at powers of two."""
 
     checkpoint_examples: int | None
     checkpoint_seconds: float | None
@@ -36,10 +36,10 @@ class Schedule:
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Spare a stream of short-lived examples the search for reference cycles, which has none to find.
+    """Make garbage collection rare: examples are short-lived and have no reference cycles.
 
-    What was there before is left out of it, and it runs once in 100,000 new objects: without this it
-    takes more time than the learning.
+    Existing objects are frozen, and a collection runs once per 100,000 new objects; by default
+    collection would take more time than learning.
     """
     thresholds = gc.get_threshold()
     gc.freeze()

@@ -13,7 +13,7 @@ from onlinesrl.core.errors import OnlinesrlError
 
 
 class Stopped(OnlinesrlError):
-    """A signal came while the run was waiting for its source, or for brokers that stay away."""
+    """A signal came while the run was waiting for its source, or for Kafka."""
 
     exit_code = 0
 
@@ -21,9 +21,8 @@ class Stopped(OnlinesrlError):
 class Stopper:
     """SIGINT, SIGTERM and SIGHUP: the first asks to stop with a checkpoint, the second at once.
 
-    The first ends a search, whose example is then not taken (``interrupt``). While the run is
-    ``waiting`` for a file or a pipe, which may have nothing for hours, it raises Stopped. It calls
-    ``acknowledge`` and ``told``, too.
+    The first also interrupts a search, whose example is then left for the next start (``interrupt``).
+    While the run is ``waiting`` for input it raises Stopped. It calls ``acknowledge`` and ``told``.
     """
 
     leaves_searches: ClassVar[bool] = True
@@ -39,7 +38,7 @@ class Stopper:
         if self.leaves_searches:
             self.stack.enter_context(interrupt.noted())
         asking = [signal.SIGINT, signal.SIGTERM]
-        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup's wish is that it goes on
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # by nohup
             asking.append(signal.SIGHUP)
         for number in asking:
             self.stack.callback(signal.signal, number, signal.signal(number, self._ask))

@@ -1,4 +1,4 @@
-"""The examples at hand: what is taken of them, and the few that are kept to be shown."""
+"""The examples of a micro-batch, and the last few, kept for the report."""
 
 from __future__ import annotations
 
@@ -11,38 +11,37 @@ import msgspec
 
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Example
-from onlinesrl.core.learner import Answered, Outcome
-from onlinesrl.core.learner import Item as Learned
+from onlinesrl.core.learner import Answered, Item, Outcome
 from onlinesrl.stream.examples import READ_BYTES
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.labels import Waiting
 
 SHOWN = 8
 SHOWN_BYTES = READ_BYTES // SHOWN
-"""The longest example that is kept to be shown."""
+"""The longest example that is kept for the report."""
 
 
 class Work(NamedTuple):
-    """What to take, from which record, and what waits for its truth from then on."""
+    """An item for the learner, its record, and its entry among those that wait for a label."""
 
     record: Record
-    item: Learned
+    item: Item
     waiting: Waiting | None = None
 
     @property
     def example(self) -> Example | ExampleError:
-        """The example, with its truth if that is there."""
+        """The example, with its truth if known."""
         return self.item.example if isinstance(self.item, Answered) else self.item
 
 
 class Shown(deque[tuple[Example, Outcome]]):
-    """The last labelled examples and what came of them."""
+    """The last labelled examples and their outcomes."""
 
     def __init__(self) -> None:
         super().__init__(maxlen=SHOWN)
 
     def take(self, work: Sequence[Work], outcomes: Sequence[Outcome]) -> None:
-        """Keep the last of some examples."""
+        """Keep the last of these examples."""
         labelled = (
             (each.example, outcome)
             for each, outcome in zip(reversed(work), reversed(outcomes), strict=True)
@@ -54,9 +53,9 @@ class Shown(deque[tuple[Example, Outcome]]):
         self.extend(reversed(list(islice(labelled, SHOWN))))
 
     def save(self) -> Any:
-        """Return them as JSON has them."""
+        """Return them as JSON values."""
         return msgspec.to_builtins(list(self))
 
     def restore(self, saved: Any) -> None:
-        """Take what was saved."""
+        """Restore what ``save`` returned."""
         self.extend(msgspec.convert(saved, list[tuple[Example, Outcome]]))

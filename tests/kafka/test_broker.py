@@ -56,9 +56,7 @@ def test_records_outlive_the_process(own_broker: Broker, topic: str, end) -> Non
     assert [record.value for record in own_broker.read_all(topic)] == [b"before", b"after"]
 
 
-def test_a_paused_broker_does_not_answer_and_a_resumed_one_does(
-    own_broker: Broker, topic: str
-) -> None:
+def test_a_paused_broker_does_not_answer_and_a_resumed_one_does(own_broker, topic):
     own_broker.create_topic(topic)
     with own_broker.consumer() as consumer:
         own_broker.pause()

@@ -4,12 +4,9 @@ import json
 import os
 import random
 import signal
-import time
-from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
-from conftest import Job, tiers, wait
+from conftest import Job, tiers
 
 from onlinesrl.stream.journal import Journal
 from tests.kafka.broker import Cluster
@@ -37,31 +34,21 @@ def in_order(run: Job, broker: Cluster, topic: str) -> list[bytes]:
 
 @tiers("most", 4, 20)
 def test_after_kills_the_state_is_that_of_the_noted_order(  # noqa: PLR0917
-    broker: Cluster,
-    topic: str,
-    job: Callable[..., Job],
-    citations: list[bytes],
-    tally: Counter[str],
-    most: int,
-) -> None:
+    broker, topic, job, citations, tally, most
+):
     fill(broker, topic, citations[:90], PARTITIONS)
     values = keys(broker, topic)
     run = job([], **values, batch=5)
-    rng, kills, code = random.Random(1), 0, -signal.SIGKILL
-    while code == -signal.SIGKILL:
-        process = run.start(*UNTIL_END, first=small_polls)
-        if kills < most:
-            time.sleep(rng.uniform(0.0, 1.0))
-            os.kill(process, signal.SIGKILL)
-            with (
-                (run.output / "order.jsonl").open("ab")
-                if run.checkpoints()
-                else run.config.open("ab") as file
-            ):
-                file.write(b'["topic[0]", 3' if run.checkpoints() else b"")
-        code = wait(process)
-        kills += code == -signal.SIGKILL
-    assert code == 0, run.said
+    rng = random.Random(1)
+
+    def cut() -> None:
+        """Leave half a line, as a kill may, where there is a journal."""
+        if run.checkpoints():
+            with (run.output / "order.jsonl").open("ab") as file:
+                file.write(b'["topic[0]", 3')
+
+    moment = lambda: rng.uniform(0.0, 1.0)  # noqa: E731
+    kills = run.end(most, moment, *UNTIL_END, first=small_polls, killed=cut)
     file = job(in_order(run, broker, topic), "file")
     assert file.run() == 0, file.said
     assert learned(run) == learned(file)
@@ -69,22 +56,18 @@ def test_after_kills_the_state_is_that_of_the_noted_order(  # noqa: PLR0917
     tally["kills"] += kills
 
 
-def test_what_was_taken_behind_the_checkpoint_is_taken_again_in_its_order(
-    broker: Cluster,
-    topic: str,
-    job: Callable[..., Job],
-    citations: list[bytes],
-    tally: Counter[str],
-) -> None:
+def test_what_followed_the_checkpoint_is_taken_again_in_its_order(
+    broker, topic, job, citations, tally
+):
     """However the partitions would come now: the journal of the killed run counts."""
     fill(broker, topic, citations[:60], PARTITIONS)
     run = job([], source=source(broker, topic), checkpoint={"every": 1000})
 
     def first() -> None:
-        from onlinesrl.stream.loop import Run
+        from onlinesrl.stream.loop import Loop
 
         small_polls()
-        real = Run.learn
+        real = Loop.learn
 
         def learn(self, batch):
             found = real(self, batch)
@@ -92,7 +75,7 @@ def test_what_was_taken_behind_the_checkpoint_is_taken_again_in_its_order(
                 os.kill(os.getpid(), signal.SIGKILL)
             return found
 
-        Run.learn = learn  # type: ignore[method-assign]
+        Loop.learn = learn  # type: ignore[method-assign]
 
     assert run.run(*UNTIL_END, first=first) == -signal.SIGKILL, run.said
     journal = run.output / "order.jsonl"

@@ -1,19 +1,13 @@
 """Truth that comes later: learned where it comes, predicted once where its example came."""
 
 import json
-import os
 import random
-import signal
-import time
-from collections import Counter
-from collections.abc import Callable
 
-from conftest import Job, tiers, wait
+from conftest import Job, tiers
 
 from onlinesrl.core.example import Example, Label
 from onlinesrl.core.learner import Prediction
 from onlinesrl.stream.labels import Labels, Waiting
-from tests.kafka.broker import Cluster
 from tests.kafka.streams import (
     UNTIL_END,
     fill,
@@ -60,29 +54,15 @@ def once(values: list[bytes]) -> list[bytes]:
 
 
 @tiers("most", 4, 20)
-def test_labels_further_down_the_stream_with_kills(  # noqa: PLR0917
-    broker: Cluster,
-    topic: str,
-    job: Callable[..., Job],
-    citations: list[bytes],
-    tally: Counter[str],
-    most: int,
-) -> None:
+def test_labels_further_down_the_stream_with_kills(broker, topic, job, citations, tally, most):  # noqa: PLR0917
     stream, lines = delayed(citations[:50])
     file, same = job(lines, "file"), job(stream, "same", labels={})
     assert (file.run(), same.run()) == (0, 0), file.said
     fill(broker, topic, stream)
     values = keys(broker, topic)
     run = job([], **values, labels={}, batch=4)
-    rng, kills, code = random.Random(2), 0, -signal.SIGKILL
-    while code == -signal.SIGKILL:
-        process = run.start(*UNTIL_END)
-        if kills < most:
-            time.sleep(rng.uniform(0.2, 1.2))
-            os.kill(process, signal.SIGKILL)
-        code = wait(process)
-        kills += code == -signal.SIGKILL
-    assert code == 0, run.said
+    rng = random.Random(2)
+    kills = run.end(most, lambda: rng.uniform(0.2, 1.2), *UNTIL_END)
     assert weights(run) == weights(file)
     ours = run.lines("metrics.jsonl")
     assert ours == same.lines("metrics.jsonl")
@@ -94,9 +74,7 @@ def test_labels_further_down_the_stream_with_kills(  # noqa: PLR0917
     tally["kills"] += kills
 
 
-def test_labels_on_a_topic_of_their_own(
-    broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_labels_on_a_topic_of_their_own(broker, topic, job, citations):
     """Whichever comes first; what is learned is what the noted order says."""
     examples, labels = zip(*map(split, citations[:40]), strict=True)
     fill(broker, topic, examples)
@@ -129,9 +107,7 @@ def test_labels_on_a_topic_of_their_own(
     assert (last["pending"], last["early_labels"]) == (0, 0)
 
 
-def test_what_waits_is_bounded_and_counted(
-    broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_what_waits_is_bounded_and_counted(broker, topic, job, citations):
     """Examples that wait for too long expire, and so do truths of examples that never came."""
     pairs = [split(line) for line in citations[:30]]
     strangers = [json.dumps({"id": f"x{n}", "truth": {}}).encode() for n in range(8)]

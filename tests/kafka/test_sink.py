@@ -5,13 +5,13 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from conftest import Job, wait
 
-from tests.kafka.broker import Broker, Cluster
+from tests.kafka.broker import Cluster
 from tests.kafka.streams import (
     UNTIL_END,
     add,
@@ -28,9 +28,7 @@ from tests.waiting import until
 DATA = 65
 
 
-def test_records_say_where_they_come_from(
-    broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_records_say_where_they_come_from(broker, topic, job, citations):
     fill(broker, topic, citations[:10])
     run = job([], **keys(broker, topic))
     assert run.run(*UNTIL_END) == 0, run.said
@@ -47,12 +45,8 @@ def test_records_say_where_they_come_from(
 
 
 def test_predictions_on_a_partition_that_is_new_are_not_written_again(
-    broker: Cluster,
-    topic: str,
-    job: Callable[..., Job],
-    citations: list[bytes],
-    tally: Counter[str],
-) -> None:
+    broker, topic, job, citations, tally
+):
     """The partition is added after a checkpoint; the process dies between commit and checkpoint."""
     fill(broker, topic, citations[:60])
     run = job([], **keys(broker, topic))
@@ -86,13 +80,7 @@ def test_predictions_on_a_partition_that_is_new_are_not_written_again(
     tally["kills"] += 1
 
 
-def test_a_topic_created_anew_is_noticed(
-    broker: Cluster,
-    topic: str,
-    job: Callable[..., Job],
-    citations: list[bytes],
-    tally: Counter[str],
-) -> None:
+def test_a_topic_created_anew_is_noticed(broker, topic, job, citations, tally):
     fill(broker, topic, citations[:20])
     run = job([], **keys(broker, topic))
     assert run.run("--until", "10") == 0, run.said
@@ -103,9 +91,7 @@ def test_a_topic_created_anew_is_noticed(
     tally["topics created anew"] += 1
 
 
-def test_a_prediction_that_the_topic_does_not_take(
-    broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_a_prediction_that_the_topic_does_not_take(broker, topic, job, citations):
     """It is a dead letter; a batch that is too large is divided."""
     fill(broker, topic, citations[:20])
     values = keys(broker, topic, "small")
@@ -130,9 +116,7 @@ def test_a_prediction_that_the_topic_does_not_take(
     assert len(predicted(broker, f"{topic}-larger")) == 20
 
 
-def test_an_example_whose_name_is_too_long_is_put_aside(
-    broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes]
-) -> None:
+def test_an_example_whose_name_is_too_long_is_put_aside(broker, topic, job, citations):
     """It is not learned from, as it could have no prediction; the others are."""
     long = json.dumps({**json.loads(citations[5]), "id": "x" * 1_100_000}).encode()
     broker.create_topic(f"{topic}-long", config={"max.message.bytes": "3000000"})
@@ -173,14 +157,9 @@ def each_once(broker: Cluster, out: str, lines: Iterable[bytes]) -> None:
 
 
 @pytest.mark.parametrize("gaps", ["stop", "skip"])
-def test_records_that_are_gone_take_no_prediction_of_others_with_them(  # noqa: PLR0917
-    broker: Cluster,
-    topic: str,
-    job: Callable[..., Job],
-    citations: list[bytes],
-    tally: Counter[str],
-    gaps: str,
-) -> None:
+def test_records_that_are_gone_take_no_other_prediction_with_them(  # noqa: PLR0917
+    broker, topic, job, citations, tally, gaps
+):
     fill(broker, topic, citations[:60])
     run = job([], **keys(broker, topic, gaps=gaps))
     killed(run, broker, f"{topic}-out", 60)
@@ -194,13 +173,7 @@ def test_records_that_are_gone_take_no_prediction_of_others_with_them(  # noqa: 
     tally["kills"] += 1
 
 
-def test_a_gap_ends_a_run_with_a_checkpoint(
-    broker: Cluster,
-    topic: str,
-    job: Callable[..., Job],
-    citations: list[bytes],
-    tally: Counter[str],
-) -> None:
+def test_a_gap_ends_a_run_with_a_checkpoint(broker, topic, job, citations, tally):
     """What was learned before it is kept."""
     fill(broker, topic, citations[:30])
     run = job([], **{**keys(broker, topic), "checkpoint": {"every": 1000}})
@@ -230,13 +203,7 @@ def test_a_gap_ends_a_run_with_a_checkpoint(
     tally["gaps"] += 1
 
 
-def test_keys_that_were_written_anew_and_compacted(
-    broker: Cluster,
-    topic: str,
-    job: Callable[..., Job],
-    citations: list[bytes],
-    tally: Counter[str],
-) -> None:
+def test_keys_that_were_written_anew_and_compacted(broker, topic, job, citations, tally):
     compacting = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.001"}
     compacting |= {"segment.ms": "100", "min.compaction.lag.ms": "0", "max.compaction.lag.ms": "1"}
     broker.create_topic(topic, config=compacting)
@@ -265,13 +232,7 @@ def test_keys_that_were_written_anew_and_compacted(
     tally["kills"] += 1
 
 
-def test_another_order_of_arrival(
-    broker: Cluster,
-    topic: str,
-    job: Callable[..., Job],
-    citations: list[bytes],
-    tally: Counter[str],
-) -> None:
+def test_another_order_of_arrival(broker, topic, job, citations, tally):
     broker.create_topic(topic, 4)
     run = job([], **keys(broker, topic, order="arrival"))
     broker.produce(
@@ -290,13 +251,7 @@ def test_another_order_of_arrival(
     tally["kills"] += 1
 
 
-def test_a_limit_that_was_lowered(
-    broker: Cluster,
-    topic: str,
-    job: Callable[..., Job],
-    citations: list[bytes],
-    tally: Counter[str],
-) -> None:
+def test_a_limit_that_was_lowered(broker, topic, job, citations, tally):
     fill(broker, topic, citations[:60])
     run = job([], **keys(broker, topic), limits={"bad_share": 1.0})
     killed(run, broker, f"{topic}-out", 60)
@@ -309,13 +264,7 @@ def test_a_limit_that_was_lowered(
     tally["kills"] += 1
 
 
-def test_a_broker_that_dies_before_a_commit(
-    own_broker: Broker,
-    topic: str,
-    job: Callable[..., Job],
-    citations: list[bytes],
-    tally: Counter[str],
-) -> None:
+def test_a_broker_that_dies_before_a_commit(own_broker, topic, job, citations, tally):
     """The commit may never return; what it did is looked up when the broker is back."""
     fill(own_broker, topic, citations[:40])
     run = job([], **keys(own_broker, topic))

@@ -163,7 +163,7 @@ def test_what_takes_too_much_leaves_nothing(
     found, expected = taken(learner, items, batch), taken(other, without(items), batch)
     assert any(failures)
     [refused] = [o.error for o in found[0] if o.error and "memory" in o.error]
-    assert "takes more memory than there is" in refused
+    assert "takes more memory than is available" in refused
     assert told(found) == told(expected)
     assert learners.state(learner) == learners.state(other)
 

@@ -182,8 +182,7 @@ def test_an_update_out_of_range_is_a_bad_example(presolve: bool) -> None:
     bad = decode(b'{"id": 1, "evidence": {"Q": [["a"]]}, "truth": {"P": [["a"]]}}')
     outcomes, tally = learner.step([bad, bad])
     assert [o.error for o in outcomes] == [
-        "its update is beyond the range of numbers: learner.sigma is too small, or the weights are "
-        "too large"
+        "its update overflows: learner.sigma is too small, or the weights are too large"
     ] * 2
     assert (tally.predicted, learner.weights.updates) == (0, 0)
 

@@ -64,11 +64,11 @@ BAD: dict[str, tuple[bytes, str]] = {
     "a boolean": (evidence(Odd=[[True]]), "got `bool`"),
     "a repeated key": (
         line(example(99)).replace(b'"evidence": {', b'"evidence": {"Odd": [[7]], "Odd": [[8]], '),
-        "not an example: the key Odd stands twice",
+        "not an example: the key Odd appears twice",
     ),
     "a repeated top-level key": (
         line(example(99)).replace(b'{"id": 99', b'{"id": 98, "id" : 99'),
-        "not an example: the key id stands twice",
+        "not an example: the key id appears twice",
     ),
     "a lone surrogate": (evidence(Odd=[["\ud800"]]), "not an example: "),
     "nesting": (b'{"id": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n", "not an example: "),
@@ -291,7 +291,7 @@ def test_strict_stops_at_the_first_with_the_state_before_it(
     assert [p["id"] for p in run.lines("predictions.jsonl")] == [0, 1, 2]
     run.source.write_bytes(b"".join(GOOD))
     assert run.run("--strict") == 0
-    assert "going on from checkpoint-000000000001.ckpt, 3 examples" in run.said
+    assert "resuming from checkpoint-000000000001.ckpt, after 3 examples" in run.said
     clean = stream(GOOD, "clean")
     assert clean.run() == 0
     assert run.results() == clean.results()

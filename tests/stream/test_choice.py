@@ -12,7 +12,7 @@ from conftest import Job, wait
 
 from onlinesrl.core.errors import DataError
 from onlinesrl.run import session
-from onlinesrl.run.progress import Progress
+from onlinesrl.run.progress import Display
 from onlinesrl.stream import choice
 from onlinesrl.stream.choice import Choice
 
@@ -66,7 +66,7 @@ def test_an_endless_stream_says_it_once(capsys: pytest.CaptureFixture[str]) -> N
     chosen = Choice(["face", "fcae"])
     source = SimpleNamespace(live=True, lag=dict)
     run: Any = SimpleNamespace(seconds=0.0, reader=SimpleNamespace(source=source, choice=chosen))
-    with Progress(io.StringIO()) as progress:
+    with Display(io.StringIO()) as progress:
         watcher = session._Watcher(progress, run, None)
         for number in range(3 * session.ENDLESS):
             chosen.takes("face")
@@ -137,7 +137,7 @@ def test_unlabelled_examples_are_said(job: Callable[..., Job]) -> None:
     assert "warning: no example has `truth`: nothing was learned or scored" in run.said
     assert "warning" not in mixed.said
     assert command(run, "evaluate", mixed.output, run.config) == 65
-    assert "nothing to evaluate: of 3 examples 3 have no `truth`, 0 are bad" in run.said
+    assert "nothing to evaluate: of 3 examples, 3 have no `truth` and 0 are bad" in run.said
     assert run.printed == ""
     assert command(mixed, "evaluate", mixed.output, mixed.config) == 0
     assert "warning: 3 of 4 examples have no `truth` and are not scored" in mixed.said

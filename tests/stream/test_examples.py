@@ -190,7 +190,7 @@ def test_colons_in_strings_are_no_keys(text: bytes) -> None:
     ],
 )
 def test_repeated_keys_are_refused(text: bytes) -> None:
-    with pytest.raises(ExampleError, match="stands twice"):
+    with pytest.raises(ExampleError, match="appears twice"):
         decode(text)
 
 

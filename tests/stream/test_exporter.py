@@ -324,5 +324,5 @@ def test_a_run_that_works_too_long_is_not_alive(
 def test_a_run_at_work_is_shown_as_it_last_was(waiting: Exporter) -> None:
     items = waiting.reading(iter([1, 2]), Stopper())  # type: ignore[arg-type, list-item]
     next(items)
-    waiting.run.line = dict  # type: ignore[union-attr, assignment]
+    waiting.loop.line = dict  # type: ignore[union-attr, assignment]
     assert scrape(waiting.port)["examples_total", ""] == 5

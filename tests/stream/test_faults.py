@@ -57,7 +57,7 @@ def test_signals_at_random_moments_end_a_run_in_order(
         assert wait(process) == 0, run.said
         done = len(run.lines("predictions.jsonl"))
         assert json.loads((run.output / "summary.json").read_bytes())["examples"] == done
-        finished = "run it again to go on" not in run.said
+        finished = "run it again to resume" not in run.said
         stops += not finished
         if finished:
             assert run.results() == whole.results()
@@ -174,7 +174,7 @@ def test_a_disk_that_is_full_and_one_that_is_read_only(
     assert "Read-only file system" in run.said
     subprocess.run([*mount, "-o", "rw", str(small_disk)], check=True)
     assert run.run() == 0, run.said
-    assert "going on from checkpoint" in run.said
+    assert "resuming from checkpoint" in run.said
     assert run.results() == unbroken
     tally["faults"] += 3
 

@@ -271,7 +271,9 @@ def test_a_source_that_has_become_shorter_is_an_error(tmp_path, monkeypatch, nam
     ledger = tmp_path / "ledger"
     *_, (_, position) = reading([path], ledger=ledger)
     put(b"1\n22")
-    with pytest.raises(StorageError, match=r"5 bytes \(\d lines\) were read: has only 4 bytes now"):
+    with pytest.raises(
+        StorageError, match=r"5 bytes \(\d lines\) were read: it has only 4 bytes now"
+    ):
         records_of([path], position, ledger=ledger)
 
 

@@ -237,7 +237,7 @@ def test_a_lock_is_not_followed_through_a_link(job, citations):
     (run.output / "lock").unlink()
     (run.output / "lock").symlink_to(other)
     assert run.run("--fresh") == 78
-    assert "lock: is a link, which a run does not follow" in run.said
+    assert "lock: is a symbolic link, which a run does not follow" in run.said
     assert other.read_bytes().endswith(b"and more\n")
     assert run.lines("predictions.jsonl")
 

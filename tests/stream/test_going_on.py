@@ -61,7 +61,7 @@ def test_more_lines_in_the_file(job: Make, citations: list[bytes], learner: str)
         assert FINISHED in run.said
         run.source.write_bytes(b"".join(citations[:lines]))
     finish(run)
-    assert "going on from" in run.said
+    assert "resuming from" in run.said
     whole = finish(job(citations[:60], "whole", **keys))
     assert run.results() == whole.results()
     assert (run.output / "summary.json").read_text().count('"examples": 60')
@@ -122,7 +122,7 @@ def test_a_folder_of_worlds_that_grew(job: Make, tmp_path: Path) -> None:
     (worlds / "w4.db").write_text('Token("w4", 0)\nInField(0, "title")\nToken("more", 1)\n')
     assert run.run() == 74
     assert "w4.db, of which" in run.said
-    assert "has more now, though it had been read to its end" in run.said
+    assert "it has grown after it was read to its end" in run.said
 
 
 def test_standard_input_is_fed_again_with_more_at_its_end(
@@ -147,7 +147,7 @@ def test_a_file_that_stands_before_those_read_comes_after_them(days: Any) -> Non
     run = finish(days("run", str(days.folder)))
     a, c = days.write("a.jsonl", 20, 30), days.write("c.jsonl", 30, 40)
     finish(run)
-    assert f"{a}: stands before what has been read, and is read after it" in run.said
+    assert f"{a}: sorts before what has been read, and is read after it" in run.said
     assert str(c) not in run.said
     order = [str(days.folder / name) for name in ("b.jsonl", "a.jsonl", "c.jsonl")]
     assert run.results() == finish(days("whole", order)).results()
@@ -195,7 +195,7 @@ def test_kills_of_a_run_that_grows(job: Make, citations: list[bytes]) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda lines: lines[:15], "(20 lines) were read: has only"),
+        (lambda lines: lines[:15], "(20 lines) were read: it has only"),
         (lambda lines: [b"{}\n", *lines[1:], *lines], "it was changed or replaced"),
         (lambda lines: [*lines[:19], lines[3], *lines], "it was changed or replaced"),
     ],
@@ -224,15 +224,15 @@ def test_what_became_of_files_read_before(days: Any) -> None:
     days.write("a.jsonl", 0, 11)
     assert run.run() == 74
     assert f"{a}, of which" in run.said
-    assert "(10 lines) were read: has more now, though it had been read to its end" in run.said
+    assert "(10 lines) were read: it has grown after it was read to its end" in run.said
     a.unlink()
     assert run.run() == 0
-    assert f"{a}: was read, and is no file of the source any more" in run.said
+    assert f"{a}: was read, and is no longer a file of the source" in run.said
     assert FINISHED in run.said
     (days.folder / "c.jsonl").unlink()
     assert run.run() == 74
     assert "c.jsonl, of which" in run.said
-    assert "is no file of the source any more; give the same source again" in run.said
+    assert "is no longer a file of the source; give the same source again" in run.said
 
 
 def test_a_line_that_was_taken_without_its_end_may_only_end(
@@ -244,7 +244,7 @@ def test_a_line_that_was_taken_without_its_end_may_only_end(
     cut = run.source.read_bytes()
     run.source.write_bytes(cut + b" {}\n")
     assert run.run() == 74
-    assert "line 20 was taken as it stood, without a line end, and now it goes on" in run.said
+    assert "line 20 was read without a line end, and has since become longer" in run.said
     run.source.write_bytes(b"".join(citations[:25]))
     finish(run)
     assert run.results() == finish(job(citations[:25], "whole")).results()
@@ -302,7 +302,7 @@ def test_a_tail_waits_for_whole_lines_and_new_files(tmp_path: Path) -> None:
     append(folder / "a.jsonl", b"7\n")
     assert tail.more() == [b"7"]
     assert tail.said[1:] == [
-        f"{folder / 'a.jsonl'}: stands before what has been read, and is read after it"
+        f"{folder / 'a.jsonl'}: sorts before what has been read, and is read after it"
     ]
     append(folder / "a.jsonl", b"8\n")
     append(folder / "d.db", b"A(1)\n")
@@ -337,7 +337,9 @@ def test_a_tail_of_a_file_that_is_cut_or_replaced_ends(tmp_path: Path, data: byt
         other.rename(path)
     else:
         path.write_bytes(b"")
-    with pytest.raises(StorageError, match="was replaced or cut while it was read \\(line 2\\)"):
+    with pytest.raises(
+        StorageError, match="was replaced or truncated while it was read \\(line 2\\)"
+    ):
         tail.more()
 
 
@@ -353,7 +355,7 @@ def test_a_run_forever_learns_what_comes_and_stops_when_asked(
     until(lambda: counted(run) == 30)
     os.kill(process, signal.SIGTERM)
     assert wait(process) == 0, run.said
-    assert "stopped after 30 examples; run it again to go on" in run.said
+    assert "stopped after 30 examples; run it again to resume" in run.said
     days.write("b.jsonl", 30, 40)
     process = run.start("--until", "forever")
     until(lambda: counted(run) == 40)

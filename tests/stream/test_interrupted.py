@@ -116,7 +116,7 @@ def test_a_signal_ends_a_search_that_takes_minutes(
     os.kill(process, number)
     assert wait(process) == 0, run.said
     assert "stopping, with a checkpoint; a second signal stops at once\n" in run.said
-    assert f"stopped after {len(EASY)} examples; run it again to go on" in run.said
+    assert f"stopped after {len(EASY)} examples; run it again to resume" in run.said
     assert [p["id"] for p in run.lines("predictions.jsonl")] == list(range(len(EASY)))
     assert len(run.checkpoints()) == 1
     if solver == "cbc":  # which counts no work

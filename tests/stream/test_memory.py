@@ -16,7 +16,7 @@ from conftest import Job, wait
 from onlinesrl.core.example import Example, Label, decode
 from onlinesrl.core.learner import Prediction
 from onlinesrl.stream import checkpoint, examples
-from onlinesrl.stream.examples import READ_BYTES, Item, micro_batch
+from onlinesrl.stream.examples import READ_BYTES, Decoded, micro_batch
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.labels import Labels, Waiting
 from tests.stream.test_late_labels import shuffled
@@ -25,7 +25,7 @@ Make = Callable[..., Job]
 LEFT = {"checkpoint": {"every": 7}, "limits": {"bad_share": 1.0}}
 
 
-def items(sizes: Sequence[int | None]) -> Iterator[Item | None]:
+def items(sizes: Sequence[int | None]) -> Iterator[Decoded | None]:
     """Items of so many bytes; None: no more just now."""
     for n, size in enumerate(sizes):
         if size is None:
@@ -87,7 +87,7 @@ def test_what_cannot_be_read_alone_is_a_dead_letter(
     assert (without.run(), run.run(first=short_of_memory(names(lines)[20], 99))) == (0, 0)
     [letter] = run.lines("deadletter.jsonl")
     assert (letter["line"], letter["text"]) == (21, lines[20].decode().rstrip("\n"))
-    assert "takes more memory than there is" in letter["reason"]
+    assert "takes more memory than is available" in letter["reason"]
     assert run.lines("metrics.jsonl")[-1]["errors"] == {"memory": 1}
     assert run.predictions() == without.predictions()
     assert run.results()["weights.mln"] == without.results()["weights.mln"]
@@ -202,7 +202,7 @@ def test_the_oldest_go_where_too_many_bytes_wait() -> None:
     [last] = labels.pending.values()
     assert labels.pending.bytes == last.weight == len(last.text) + len(last.prediction)
     assert labels.complaints(ended=False) == [
-        "8 examples were given up: more than labels.pending (100) or labels.max_bytes "
+        "8 examples were dropped: more than labels.pending (100) or labels.max_bytes "
         f"({4 * size}) waited"
     ]
     for n in range(20, 30):
@@ -322,7 +322,7 @@ def test_a_run_goes_on_behind_what_takes_too_much_memory(job: Make, tmp_path: Pa
     letters = run.lines("deadletter.jsonl")
     assert [letter["line"] for letter in letters] == [10, 22]
     assert [letter["id"] for letter in letters] == [None, "huge"]
-    assert all("takes more memory than there is" in letter["reason"] for letter in letters)
+    assert all("takes more memory than is available" in letter["reason"] for letter in letters)
     assert letters[0]["text"].encode() == unread[:-1]
     assert run.lines("metrics.jsonl")[-1]["errors"] == {"memory": 2}
     assert run.predictions() == without.predictions()

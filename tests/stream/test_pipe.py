@@ -178,4 +178,4 @@ def test_a_signal_ends_a_run_that_waits_for_its_pipe(
         until(lambda: path.read_bytes().count(b"\n") == 5)
         os.kill(process, number)
         assert wait(process) == 0, run.said
-    assert "stopped after 5 examples; run it again to go on" in run.said
+    assert "stopped after 5 examples; run it again to resume" in run.said

@@ -62,11 +62,13 @@ def test_a_signal_ends_a_run_after_the_examples_at_hand(
 ) -> None:
     run = job(citations[:40], checkpoint=EVERY, batch=1)
     assert run.run(first=stop_after(examples, number)) == 0
-    assert f"stopped after {examples} examples; run it again to go on" in run.said
+    assert f"stopped after {examples} examples; run it again to resume" in run.said
     assert len(run.lines("predictions.jsonl")) == examples
     assert (run.output / "weights.mln").exists()
     assert run.run() == 0
-    assert f"going on from checkpoint-{examples // 7 + 1:012d}.ckpt, {examples} ex" in run.said
+    assert (
+        f"resuming from checkpoint-{examples // 7 + 1:012d}.ckpt, after {examples} ex" in run.said
+    )
     assert run.results() == unbroken
 
 
@@ -134,7 +136,7 @@ def test_results_that_a_kill_prevented_are_written_by_the_next_run(
 
 def test_fresh_starts_over(stopped: Job, unbroken: dict[str, bytes]) -> None:
     assert stopped.run("--fresh") == 0
-    assert "going on" not in stopped.said
+    assert "resuming" not in stopped.said
     assert stopped.results() == unbroken
     assert stopped.run("--fresh", "--set", "learner.sigma=1.0") == 0
     assert stopped.results() != unbroken
@@ -179,7 +181,7 @@ def test_a_damaged_checkpoint_is_passed_over(stopped: Job, unbroken: dict[str, b
     newest = stopped.checkpoints()[-1]
     newest.write_bytes(newest.read_bytes()[:-1])
     assert stopped.run() == 0
-    assert f"damaged checkpoint passed over: {newest}" in stopped.said
+    assert f"damaged checkpoint skipped: {newest}" in stopped.said
     assert stopped.results() == unbroken
 
 

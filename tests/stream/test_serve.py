@@ -138,7 +138,7 @@ def test_each_client_has_its_answers(stream: tuple[Make, list[bytes]]) -> None:
         for answers in clients.map(client, range(CLIENTS)):
             found |= answers
     assert served.stop() == 0, run.said
-    assert "run it again to go on" in run.said
+    assert "run it again to resume" in run.said
     check_journal(run, make)
     predictions = (run.output / "predictions.jsonl").read_bytes().splitlines()
     good = {json.loads(line)["id"]: line for line in predictions if b'"predicted"' in line}
@@ -383,7 +383,7 @@ def test_a_run_over_something_else_is_no_server(job: Make, citations: list[bytes
     run = job(citations[:5])
     assert run.run() == 0
     assert wait(run.fork("serve", str(run.config), "--port", "0")) == 78
-    assert f"choose another output, and learner.start={run.output} to go on" in run.said
+    assert f"choose another output, with learner.start={run.output} to keep" in run.said
     other = job([], "other", learner={"start": str(run.output)})
     served = Served(other)
     assert served.post("/learn", [citations[5].rstrip()])[0]["predicted"]["InField"]

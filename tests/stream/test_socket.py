@@ -127,7 +127,7 @@ def test_killed_and_started_again_it_is_as_a_file(
     process = run.start(*UNTIL_END)
     sender.send(b"")
     assert wait(process) == 0, run.said
-    assert "going on from" in run.said
+    assert "resuming from" in run.said
     assert results(run) == as_file(job, citations[:120], **keys)
 
 

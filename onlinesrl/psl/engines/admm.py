@@ -19,10 +19,10 @@ from onlinesrl.psl.kernels import admm_rows, admm_solve
 class Admm:
     """ADMM with over-relaxation and a step size that balances the residuals.
 
-    It ends when the duality gap, which counts what violations may have gained, is at most ``tolerance``
-    relative to the energy (absolute below 1) and no constraint is violated by more than ``violation``;
-    or uncertified, after ``rounds``. ``watch`` is called every ten rounds. A variable in no row and
-    without bonus keeps its value, 1/2 without a start.
+    It ends when the duality gap, which includes what violations may have gained, is at most
+    ``tolerance`` relative to the energy (absolute below 1) and no constraint is violated by more than
+    ``violation``; or, uncertified, after ``rounds``. ``watch`` is called every ten rounds. A variable
+    that is in no row and has no bonus keeps its starting value, by default 1/2.
     """
 
     tolerance: float = 1e-6
@@ -54,7 +54,7 @@ class Admm:
 class AdmmState:
     """The state of ADMM between two rounds, for algorithms that interleave it with others.
 
-    The copies of row i have the penalty ``eta m_i``, m as in ``kernels.admm_rows``. The step size ``eta``
+    The copies of row i have the penalty ``eta m_i``, m as in ``psl.kernels.admm_rows``. The step size ``eta``
     starts at 1 and changes after 10, 20, 30, 45, ... rounds.
     """
 

@@ -1,4 +1,4 @@
-"""What an engine for hinge-loss models is: it minimises their energy over values in [0, 1]."""
+"""The interface of engines for hinge-loss models: they minimise the energy over values in [0, 1]."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from onlinesrl.psl.ground.hinges import HingeModel
 
 @dataclass(frozen=True, eq=False)
 class HingeSolution:
-    """Values that minimise a hinge-loss model's energy, and what is known of them.
+    """An approximate minimiser of a hinge-loss model's energy, with its certificate.
 
     ``y`` is float64[n_variables] in [0, 1]; ``energy`` is ``w . Phi(y) - bonus . y``; ``dual`` is
     float64[n_rows], for a potential the slope ``w_i phi_i'`` at its form, for a constraint its
     multiplier; ``bound`` is ``dual.lower_bound(dual)``: no feasible values have less energy.
     ``violation`` is ``model.violation(y)``; ``certified`` says that the energy is within the
     engine's tolerance of the bound and the violation within its tolerance of 0; ``route`` names
-    what found it.
+    the method.
     """
 
     y: Floats
@@ -33,7 +33,7 @@ class HingeSolution:
 
 
 class Round(NamedTuple):
-    """The state of a minimisation after a round; ``bound`` is -inf where the engine knows none."""
+    """The state of a minimisation after a round; ``bound`` is -inf if not known."""
 
     number: int
     energy: float
@@ -42,11 +42,11 @@ class Round(NamedTuple):
 
 
 Watch: TypeAlias = Callable[[Round], object]
-"""Called with the state of each round while an engine works."""
+"""Called with the state after each round of an engine."""
 
 
 class HingeEngine(Protocol):
-    """Anything that minimises the energy of a hinge-loss model over [0, 1]^n; deterministic."""
+    """A deterministic minimiser of the energy of hinge-loss models over [0, 1]^n."""
 
     def solve(
         self,

@@ -1,9 +1,9 @@
-"""Lifted inference: one variable and one row for each class that colour refinement cannot tell apart.
+"""Lifted inference: one variable and one row per class of colour refinement.
 
-The thesis' section 3.4 (Srinivasan 2020), with sums for multisets of coefficients: if ``y`` is
+See Srinivasan (2020), section 3.4; here with sums for multisets of coefficients: if ``y`` is
 feasible then so is its average over every class, with no more energy, as long as the rows of a class
 have equal coefficient sums over every class of variables, and the variables of a class over every
-class of rows. So the classes may be larger than the thesis', and the optimum is the same.
+class of rows. So the classes may be larger than Srinivasan's, and the optimum is the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Potentials of hinge-loss models on disk, in pages of fixed size; one page at a time is in memory."""
+"""Rows of hinge-loss models on disk, in pages of fixed size; one page at a time is in memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Page(NamedTuple):
 class Pages:
     """An anonymous file of pages in a folder; closing it deletes it.
 
-    A page of ``n_bytes`` has the numbers of its rows and entries, then their arrays: 38 bytes for each
+    A page of ``n_bytes`` has the counts of its rows and entries, then their arrays: 38 bytes for each
     row and 12 for each of its variables. Use as a context manager. All methods raise StorageError.
     """
 

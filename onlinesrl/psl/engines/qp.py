@@ -21,7 +21,7 @@ TOLERANCE = 1e-6
 
 
 class Qp:
-    """The whole model as one QP (the thesis' 3.2), by an interior point method: for tests."""
+    """The whole model as one QP (Srinivasan 2020, equation 3.2), by an interior point method: for tests."""
 
     def solve(
         self,
@@ -31,7 +31,7 @@ class Qp:
         bonus: Floats | None = None,
         start: HingeSolution | None = None,
     ) -> HingeSolution:
-        """See ``HingeEngine.solve``; the start is of no use. Raises Unsolved where Clarabel fails."""
+        """See ``HingeEngine.solve``; the start is ignored. Raises Unsolved if Clarabel fails."""
         check_constants(model)
         weighted_rows(model, weights)
         settings = clarabel.DefaultSettings()
@@ -63,8 +63,8 @@ def _program(
     """Return the QP over y and a number ``psi_i`` for every potential.
 
     It minimises ``sum_i w_i psi_i^p_i - bonus . y`` with ``l_i(y) - psi_i <= 0`` for a hinge, ``= 0``
-    for others, where ``psi_i`` is 0 for a constraint, ``psi >= 0`` for hinges and y in the box.
-    Clarabel has ``A x + s = b``, first the equalities, whose s is 0, then inequalities, s >= 0.
+    for others, where ``psi_i`` is 0 for a constraint, ``psi >= 0`` for hinges and y in the box
+    [0, 1]^n. Clarabel takes ``A x + s = b``: first equalities (s = 0), then inequalities (s >= 0).
     """
     n, m = model.n_variables, model.n_rows
     potential, hinge = np.flatnonzero(model.kind < AT_MOST), np.flatnonzero(model.kind == HINGE)

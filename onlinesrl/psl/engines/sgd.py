@@ -1,4 +1,4 @@
-"""Stochastic gradient descent: rounds over the rows in random order (the thesis' chapter 4)."""
+"""Stochastic gradient descent: passes over the rows in random order (Srinivasan 2020, chapter 4)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ CERTIFIED = 1e-5
 class Sgd:
     """SGD with the rate ``rate / t`` in round t (decaying), ``rate`` (constant), or Adam's.
 
-    Takes no constraints. It ends after ``rounds``, or where a round changes the energy by less than
-    ``tolerance``, relative to it (absolute below 1), and answers with the values of lowest energy
-    after any round; 1/2 is the start without one. ``watch`` is told of every round. The rounds' orders
-    depend on ``seed`` alone. The best rate depends on the weights and on how many rows a variable
-    has: try several.
+    Takes no constraints. It ends after ``rounds`` passes, or when a pass changes the energy by less
+    than ``tolerance``, relative to it (absolute below 1), and returns the values of lowest energy after
+    any pass. The default start is 1/2. ``watch`` is called after every pass. The orders of rows depend
+    on ``seed`` only. The best rate depends on the weights and on the number of rows per variable.
     """
 
     schedule: Literal["decaying", "constant", "adam"] = "decaying"

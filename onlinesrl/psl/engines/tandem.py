@@ -1,10 +1,10 @@
-"""Tandem inference (the thesis' chapter 4): rows are optimised while they are grounded, out of core.
+"""Tandem inference (Srinivasan 2020, chapter 4): rows are optimised while they are grounded, out of core.
 
-Rows come in chunks, go to pages on disk and are optimised page by page in the same pass. Later rounds
-read the pages back. Memory holds one page, one chunk and some vectors over the variables, however
-many rows there are. The thesis has stochastic gradient descent in all rounds; here some rounds of it,
-with AdaGrad's rates, are the start of ADMM, which reads the pages in order and keeps one number a row
-in them, and so ends with a certificate as it does in memory.
+Rows come in chunks, are written to pages on disk and optimised page by page in the same pass. Later
+rounds read the pages back. Memory holds one page, one chunk and some vectors over the variables,
+however many rows there are. Srinivasan uses stochastic gradient descent in all rounds; here some rounds
+of it, with AdaGrad's rates, give the start for ADMM, which reads the pages in order, stores one number
+per row in them, and ends with a certificate as in memory.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TandemProgress(NamedTuple):
     """The progress of tandem inference, after every page of the first pass and every round.
 
     ``rows`` is the number of rows so far. In the passes of SGD (``phase`` "ground" and "descend") the
-    energy is that of each row just before its step, and nothing is known of bound and violation; in
+    energy is that of each row just before its step, and bound and violation are not known; in
     those of ADMM ("admm") all three are those of the last certificate.
     """
 
@@ -91,10 +91,10 @@ class _Certificate(NamedTuple):
 class Tandem:
     """SGD while the rows arrive and over shuffled pages, ``descents`` passes, then ADMM over pages.
 
-    A step of SGD is the thesis' 4.5 with AdaGrad's rates: ``rate`` over the root of the sum of the
-    variable's squared slopes so far; it starts from 1/2. A violated constraint is projected upon, which
-    keeps the values near the feasible ones; it is ADMM that finds the best of these. The pages' order, and
-    the rows' within a page, depend on ``seed`` alone.
+    A step of SGD is equation 4.5 of Srinivasan (2020) with AdaGrad's rates: ``rate`` over the root of the
+    sum of the variable's squared slopes so far; it starts from 1/2. Values are projected onto violated
+    constraints, which keeps them nearly feasible; ADMM then finds the optimum. The order of pages, and of
+    rows within a page, depends on ``seed`` only.
 
     ADMM ends as ``Admm`` does, ``tolerance`` and ``violation`` as there, or after ``rounds`` of it; with
     none the answer is that of SGD. ``folder`` takes the pages, of ``page_bytes`` each.

@@ -19,9 +19,9 @@ CERTIFIED = 1e-6
 
 @dataclass(frozen=True)
 class Tron:
-    """Minimises ``w . Phi(y) + ridge |y|^2 - bonus . y`` (the thesis' 5.13) by TRON.
+    """Minimises ``w . Phi(y) + ridge |y|^2 - bonus . y`` (Srinivasan 2020, equation 5.13) by TRON.
 
-    For squared potentials, and linear ones without hinge. A micrograph ends where a projected
+    For squared potentials, and linear ones without hinge. A micrograph is solved when a projected
     gradient step moves no value by more than ``tolerance``, or after ``iterations`` steps.
     """
 

@@ -1,4 +1,4 @@
-"""Trust-region Newton for squared hinges in a box (Lin & Moré 1999; the thesis' section 5.6).
+"""Trust-region Newton for squared hinges in a box (Lin & Moré 1999; Srinivasan 2020, section 5.6).
 
 It minimises f(y) = sum_i w_i phi_i(y) + ridge |y|^2 - bonus . y over [0, 1]^n, with the generalised
 Hessian H = 2 ridge I + sum of 2 w q q' over the active squared rows (5.16). A step goes to the

@@ -1,6 +1,6 @@
 """The abstract syntax of PSL: immutable values.
 
-Atoms, comparisons and connectives are those of `onlinesrl.lang.ast`. In PSL a term is a variable
+Atoms, comparisons and connectives are those of `onlinesrl.logic.ast`. In PSL a term is a variable
 or a constant, ``X != Y`` is ``Not(Equal(X, Y))``, ``X % Y`` is ``Compare("%", X, Y)``, and
 ``Variable("X", plus=True)`` is the summation variable written ``+X``.
 """

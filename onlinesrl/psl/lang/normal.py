@@ -1,8 +1,8 @@
-"""PSL's rules to linear forms: what is grounded, and which hinge or constraint each ground row is.
+"""PSL's rules to linear forms: what is grounded, and the hinge or constraint of each ground row.
 
 A ground row gives ``l(y) = constant + sum of coefficient * value``. A weighted form is the potential
-``weight * max(l(y), 0) ** power`` (seed 003, equation 2.11), a hard one the constraint ``l(y) <= 0``,
-or ``l(y) = 0`` where ``equality`` says so.
+``weight * max(l(y), 0) ** power`` (Srinivasan 2020, equation 2.11), a hard one the constraint
+``l(y) <= 0``, or ``l(y) = 0`` with ``equality``.
 
 A logical rule is the conjunction of its clauses, as in Boolean logic. PSL takes rules of one clause
 only; here a body with a disjunction or a head with a conjunction gives a form for each clause.

@@ -1,7 +1,7 @@
 """Reading PSL's rules: text to a program whose predicates, variables and weights are checked.
 
 What is written is PSL's language (Bach et al., 2017) with four differences: a logical rule may be
-any formula of its connectives (see `onlinesrl.lang.psl_normal`), it may have no variables, a weight
+any formula of its connectives (see `onlinesrl.psl.lang.normal`), it may have no variables, a weight
 is not negative, and ``|X|`` always counts the constants of one ground rule. Every weighted rule can
 be learned.
 """

@@ -24,14 +24,14 @@ _BOUNDS = {
     "cda1": (
         "The upper line is the mean loss the learner suffered. No fixed weights, not even ones "
         "chosen with all the examples known, have a mean loss plus regularisation below the lower "
-        "line. The gap between the two is the most the learner did worse: {gap} an example by the "
+        "line. The gap between the two is the most the learner did worse: {gap} per example by the "
         "end, {bound} in all. Against given weights u its regret is at most that plus "
         "sigma/2 times the squared length of u."
     ),
     "": (
         "The upper line is the mean regularised loss the learner suffered. No fixed weights, not "
         "even ones chosen with all the examples known, have a mean regularised loss below the "
-        "lower line. The gap between the two is the most the learner can regret: {gap} an example "
+        "lower line. The gap between the two is the most the learner can regret: {gap} per example "
         "by the end, {bound} in all."
     ),
 }
@@ -75,8 +75,8 @@ def regret_bound(metrics: Sequence[Figures], update: str) -> Markup | None:
         gap=or_dash(gap, figure), bound=or_dash(bound, figure)
     )
     lines = [
-        Series("suffered, an example", upper),
-        Series("no fixed weights below, an example", lower),
+        Series("suffered, per example", upper),
+        Series("no fixed weights below, per example", lower),
     ]
     chart = line_chart(lines, label="Regret bound", show=figure, tick=figure, shade=True)
     return section("Regret bound", paragraph(words), chart)

@@ -110,14 +110,14 @@ def _tiles(figures: Figures) -> list[tuple[str, str, Callable[[float], str], str
         ("auc", "AUC", percent, "of the pairs of a true and a false atom are in the right order"),
         ("average_precision", "Average precision", percent, "over all thresholds of the scores"),
         ("exact", "Exact", percent, "of the examples have no wrong atom"),
-        ("hamming", "Hamming loss", figure, "wrong atoms an example, in the mean"),
+        ("hamming", "Hamming loss", figure, "wrong atoms per example, on average"),
         (
             "weights",
             "Weights",
             count,
             f"learned, and {count(dropped)} dropped past learner.max_weights",
         ),
-        ("examples_per_second", "Examples a second", count, took),
+        ("examples_per_second", "Examples per second", count, took),
     ]
 
 

@@ -1,6 +1,6 @@
-"""What source and sink share of Kafka: how clients are made, and what their errors mean to a person.
+"""What Kafka sources and sinks share: making clients, and turning their errors into messages.
 
-kafka-python is imported here and by those two alone, when a run needs it.
+Only the modules of this package import kafka-python, when a run needs it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ Client = TypeVar("Client")
 T = TypeVar("T")
 
 ANSWER_MS = 10_000
-"""How long the brokers may take to answer before they count as away."""
+"""How long brokers may take to answer before they count as unavailable."""
 STOP_SECONDS = 3.0
-"""How long each of their answers is waited for once the run was asked to stop."""
+"""How long to wait for each answer once the run was asked to stop."""
 PAUSE_SECONDS = 0.5
 
-logging.getLogger("kafka").setLevel(logging.CRITICAL)  # the run speaks of outages itself
+logging.getLogger("kafka").setLevel(logging.CRITICAL)  # the run reports outages itself
 
 
 class AwayError(UnavailableError):
-    """Nobody answers now; somebody may later."""
+    """The brokers do not answer now; they may later."""
 
 
 def bounds(
@@ -42,10 +42,10 @@ def bounds(
     places: Sequence[TopicPartition],
     timeout_ms: int = ANSWER_MS,
 ) -> dict[TopicPartition, int]:
-    """Return where partitions begin or end; ``ask`` is a consumer's method for one of the two.
+    """Return the offsets where partitions begin or end; ``ask`` is the consumer's method for either.
 
-    A partition that has no leader yet is missing in kafka-python's answer about many, a KeyError
-    there; asked about alone, it is waited for.
+    kafka-python raises KeyError if one of several partitions has no leader yet; for a single
+    partition it waits.
     """
     try:
         return ask(places, timeout_ms=timeout_ms)
@@ -54,13 +54,13 @@ def bounds(
 
 
 def never() -> bool:
-    """Tell that nobody asks to stop."""
+    """Return False: the run was not asked to stop."""
     return False
 
 
 @dataclass(frozen=True)
 class Broker:
-    """Where the brokers are, and how to be let in: ``security`` has kafka-python's own keys.
+    """The addresses of the brokers, and how to log in: ``security`` has kafka-python's own keys.
 
     ``stopping`` tells whether the run was asked to stop.
     """
@@ -70,7 +70,7 @@ class Broker:
     stopping: Callable[[], bool] = never
 
     def client(self, kind: Callable[..., Client], **settings: Any) -> Client:
-        """Return a client. Raises UnavailableError where nobody answers or lets it in."""
+        """Return a client. Raises UnavailableError if no broker answers, or access is denied."""
         with self.explained():
             return kind(
                 bootstrap_servers=self.bootstrap.split(","),
@@ -84,7 +84,7 @@ class Broker:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Say in our own words what is wrong. Raises UnavailableError; AwayError where it may pass."""
+        """Translate Kafka's errors to UnavailableError; AwayError if they may be temporary."""
         try:
             yield
         except (SaslAuthenticationFailedError, AuthorizationError) as error:
@@ -94,7 +94,7 @@ class Broker:
             raise kind(f"Kafka at {self.bootstrap} cannot be reached: {error}") from error
 
     def largest(self, topic: str) -> int | None:
-        """Return how many bytes a record of a topic may have; None where brokers do not tell."""
+        """Return the largest size of a record of a topic, in bytes; None if brokers do not tell."""
         admin = self.client(KafkaAdminClient)
         try:
             found = admin.describe_configs(
@@ -107,7 +107,7 @@ class Broker:
             admin.close()
 
     def attended(self, work: Callable[[], T]) -> T:
-        """Do work that waits for brokers. Raises Stopped when the run is asked to stop and they stay away."""
+        """Call ``work``, which waits for brokers. Raises Stopped if it takes long after a request to stop."""
         future, asked = aside(work), 0.0
         while not wait([future], 0.1).done:
             now = time.monotonic()
@@ -117,16 +117,16 @@ class Broker:
         return future.result()
 
     def stopped(self) -> Stopped:
-        """Return what ends a run that was asked to stop while brokers are away."""
+        """Return the exception for a run that was asked to stop while brokers are unavailable."""
         return Stopped(
-            f"stopped; Kafka at {self.bootstrap} does not answer, so what came after the last "
-            "checkpoint is for the next start"
+            f"stopped; Kafka at {self.bootstrap} does not answer, so the next start repeats what "
+            "came after the last checkpoint"
         )
 
     def outlast(self, work: Callable[[], T], patience: float, say: Callable[[str], None]) -> T:
-        """Do work as often as it takes until brokers answer, for as long as they may be away.
+        """Repeat ``work`` until brokers answer, for at most ``patience`` seconds.
 
-        Raises UnavailableError after ``patience`` seconds, and at once where it is of no use; Stopped.
+        Raises UnavailableError after that, or at once if repeating is useless; Stopped.
         """
         started, said = time.monotonic(), False
         while True:
@@ -164,7 +164,7 @@ class Broker:
 
 
 def name_of(place: TopicPartition) -> str:
-    """Return what a partition is called in positions, dead letters and metrics."""
+    """Return the name of a partition in positions, dead letters and metrics."""
     return f"{place.topic}[{place.partition}]"
 
 

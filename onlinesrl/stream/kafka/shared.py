@@ -1,14 +1,15 @@
-"""Several runs that divide the partitions of a topic among them, each record learned by one of them.
+"""Several runs that share the partitions of a topic, each record learned from by one of them.
 
-Which run may go on from where is the consumer group's to say: with every offset that it holds for a
-partition stands the number of the last checkpoint of each run that got there. A run commits after it
-has written a checkpoint, and counts only those as its own that the group has taken; whenever the
-partitions are divided anew it goes back to the last of them. So what a run has learned beyond it is
-forgotten there, and learned by whoever has the partition next.
+The consumer group decides where each run resumes: every committed offset carries, as metadata, the
+number of the last checkpoint of each run that contributed to it. A run commits after it has written a
+checkpoint, and only checkpoints that the group has accepted count; after each rebalance the run goes
+back to the last of them. What it had learned beyond is discarded, and learned by the next owner of the
+partition.
 
-Two things make that sound. A commit names the generation of the group in which the run was given its
-partitions, and brokers refuse it in any later one. And a run asks which checkpoint was taken only as a
-member of a later generation than all it has committed in, so that no commit can come after the answer.
+Two things make this sound. A commit names the generation of the group in which the run was assigned
+its partitions, and brokers reject it in any later generation. And a run asks which checkpoint was
+accepted only as a member of a later generation than any that it has committed in, so that no commit
+can arrive after the answer.
 """
 
 from __future__ import annotations
@@ -40,25 +41,25 @@ from onlinesrl.stream.kafka.source import LOOK_SECONDS, POLL_MS, KafkaSource, Re
 from onlinesrl.stream.protocols import Rebalanced, Sink
 
 BREATH_SECONDS = 1.0
-"""How long the run may work before the group hears from it again."""
+"""How long the run may work before it polls again, to stay in the group."""
 SESSION_MS = 45_000
 HEARTBEAT_MS = 3_000
 MOST_POLL_MS = 300_000
 JOIN_SECONDS = 10.0
 REMEMBERED = 30
-"""How many other runs an offset tells of: brokers take 4096 bytes with it."""
+"""How many other runs the metadata of an offset lists: brokers limit it to 4096 bytes."""
 BORN = "partitions"
-"""Under this name an offset tells how many partitions there were when the group began."""
+"""The metadata key for the number of partitions when the group started."""
 
 _FOUND_AGAIN = (NoOffsetForPartitionError, OffsetOutOfRangeError, LogTruncationError)
-"""What is wrong with a partition is found again when it is read."""
+"""Errors of a partition that will be raised again when it is read."""
 
 Runs = dict[str, int]
-"""The number of the last checkpoint that the group has taken, by run."""
+"""The number of the last checkpoint that the group has accepted, by run."""
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Notes that partitions change hands; called on a thread of the client, while it polls or closes."""
+    """Notes rebalances; called on a thread of the client, while it polls or closes."""
 
     def __init__(self) -> None:
         self.changed, self.assigned = True, False
@@ -71,10 +72,10 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 class SharedSource(KafkaSource):
-    """The records of those partitions that the group leaves to this run.
+    """The records of the partitions that the group assigns to this run.
 
-    A position also holds ``run``, the name that the run has in the group, and ``taken``, the number of
-    the last checkpoint that the group is known to have taken. ``read`` and what acknowledges raise
+    A position also holds ``run``, the name of the run in the group, and ``taken``, the number of the
+    last checkpoint that the group is known to have accepted. ``read`` and ``acknowledge`` raise
     Rebalanced.
     """
 
@@ -90,7 +91,7 @@ class SharedSource(KafkaSource):
     # in the group --------------------------------------------------------------------------------
 
     def _enter(self, position: dict[str, Any] | None) -> list[TopicPartition]:
-        """Be a member of the group that knows its partitions; return those of all members."""
+        """Join the group if need be; return the partitions of all members."""
         found = self.broker.outlast(
             lambda: self.broker.topics(self.reading.topics), self.reading.patience, self.say
         )
@@ -111,15 +112,15 @@ class SharedSource(KafkaSource):
                 max_poll_interval_ms=MOST_POLL_MS,
                 metadata_max_age_ms=int(LOOK_SECONDS * 1000),
             )
-            with self.broker.explained():  # or else the first division knows of no partitions
+            with self.broker.explained():  # else the first assignment would have no partitions
                 for topic in self.reading.topics:
                     self.consumer.partitions_for_topic(topic)
             self.consumer.subscribe(list(self.reading.topics), listener=self._listener)
 
     def _join(self) -> None:
-        """Wait for partitions; what is read meanwhile is read again.
+        """Wait for an assignment; what is read meanwhile is read again.
 
-        A join that takes too long is begun anew: now and then one never comes back to the client.
+        A join that takes too long is restarted: occasionally one never completes.
         """
         started, patience = time.monotonic(), JOIN_SECONDS
         member = self.consumer.group_metadata()
@@ -127,7 +128,7 @@ class SharedSource(KafkaSource):
             waited = time.monotonic() - started
             if waited > self.reading.patience:
                 raise UnavailableError(
-                    f"Kafka at {self.broker.bootstrap}: the group {self.reading.group} has not divided "
+                    f"Kafka at {self.broker.bootstrap}: the group {self.reading.group} has not assigned "
                     f"its partitions within {self.reading.patience:.0f} s (source.patience)"
                 )
             if waited > patience:
@@ -137,12 +138,12 @@ class SharedSource(KafkaSource):
             with self.broker.explained(), suppress(*_FOUND_AGAIN):
                 self.consumer.poll(POLL_MS)
             if not self._listener.assigned:
-                time.sleep(POLL_MS / 1000)  # a poll may come back at once, when brokers are away
+                time.sleep(POLL_MS / 1000)  # a poll may return at once when brokers are unavailable
             member = self.consumer.group_metadata()
         self._listener.changed, self._member = False, member
 
     def _committed(self, places: list[TopicPartition]) -> dict[TopicPartition, tuple[int, Runs]]:
-        """Return the group's offsets, as far as it has some, when all that was begun has ended."""
+        """Return the group's committed offsets, after all open transactions have ended."""
         limit = time.monotonic() + self.reading.patience
         found = {}
         for place in places:
@@ -172,9 +173,9 @@ class SharedSource(KafkaSource):
     # where to begin ------------------------------------------------------------------------------
 
     def accepts(self, position: dict[str, Any], number: int) -> bool:
-        """Tell whether the group has taken a run's checkpoint.
+        """Tell whether the group has accepted a checkpoint of this run.
 
-        Raises DataError where what the group has taken cannot be had any more.
+        Raises DataError if the accepted checkpoint is lost.
         """
         group, run = self.reading.group, position["run"]
         held = self._committed(self._enter(position))
@@ -186,15 +187,15 @@ class SharedSource(KafkaSource):
             )
         if number < taken:
             raise DataError(
-                f"the group {group} goes on behind checkpoint {taken} of this run, and the newest that "
-                f"can be had is {number}: restore it from a copy, or start over with --fresh"
+                f"the group {group} has accepted checkpoint {taken} of this run, and the newest that "
+                f"can be read is {number}: restore it from a copy, or start over with --fresh"
             )
         return number == taken or not position["offsets"]
 
     def open(self, position: dict[str, Any] | None) -> dict[str, Any]:
-        """Begin where the group is in each partition that is this run's.
+        """Start at the group's offset in each partition of this run.
 
-        One that nobody has read begins at its end only if it was there when the group began.
+        A partition without offset starts at its end only if it existed when the group started.
         """
         everything = self._enter(position)
         places = sorted(self.consumer.assignment())
@@ -245,22 +246,22 @@ class SharedSource(KafkaSource):
             super()._look(now)
 
     def _drained(self) -> bool:
-        """Tell whether all has been read; not so without partitions, which the leader may not know yet."""
+        """Tell whether all has been read; False without partitions, which may not be assigned yet."""
         return bool(self._targets) and super()._drained()
 
     def _reconnect(self) -> None:
-        """Leave the group, to join it again."""
+        """Leave the group, to rejoin it."""
         self.close_consumer()
         raise Rebalanced
 
     def after(
         self, position: dict[str, Any], records: Sequence[Record], more: bool = False
     ) -> dict[str, Any]:
-        """Return the position after records that stood next, whether or not more has been read."""
+        """Return the position after the next records, whether or not more has been read."""
         return super().after(position, records, more) | {"taken": self.taken}
 
     def during(self, work: Callable[[], Any]) -> Any:
-        """Do work on another thread, and go on telling the group that this run is there."""
+        """Call ``work`` on another thread, and keep polling to stay in the group."""
         future = aside(work)
         while not wait([future], max(0.0, self._told + BREATH_SECONDS - time.monotonic())).done:
             self.consumer.pause(*self.consumer.assignment())
@@ -273,13 +274,13 @@ class SharedSource(KafkaSource):
     # what the group takes ------------------------------------------------------------------------
 
     def flush(self, sink: Sink) -> None:
-        """Leave what the sink holds for the next commit, which the group may refuse."""
+        """Do nothing: predictions are written with the next commit."""
 
     def acknowledge(self, position: dict[str, Any], number: int, sink: Sink) -> None:
-        """Have the group take a checkpoint, along with the predictions where the sink can do that.
+        """Commit a checkpoint to the group, in one transaction with the predictions if possible.
 
-        Where that fails, it may have been taken all the same: the run leaves the group, so that it
-        can ask again as another member. Raises UnavailableError when nothing is taken for too long.
+        If that fails, it may have been accepted nevertheless: the run leaves the group, to ask again
+        as another member. Raises UnavailableError when commits fail for too long.
         """
         self._stay()
         offsets, run = {}, position["run"]
@@ -295,7 +296,7 @@ class SharedSource(KafkaSource):
             self.close_consumer()
             now = time.monotonic()
             self._refused = self._refused or now
-            reason = f"the group {self.reading.group} has not taken checkpoint {number}: {error}"
+            reason = f"the group {self.reading.group} has not accepted checkpoint {number}: {error}"
             if now - self._refused > self.reading.patience:
                 raise UnavailableError(reason) from error
             self.say(reason)

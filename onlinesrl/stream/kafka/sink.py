@@ -1,9 +1,8 @@
-"""Predictions to Kafka, each there once, however often the run that makes them is stopped and started.
+"""Predictions to Kafka, exactly once, however often the run is stopped and resumed.
 
-Every record says in its headers which run made it, from which record, and its place in the sequence
-of the run's predictions. They are written in transactions, so that a reader of committed records finds
-them without a gap; a run that goes on looks up of which records the topic has predictions and leaves
-those out.
+Every record has headers with the run, the input record, and the sequence number of the prediction.
+They are written in transactions, so that readers of committed records see no gaps; a resumed run
+looks up for which records the topic has predictions already, and skips those.
 """
 
 from __future__ import annotations
@@ -36,17 +35,17 @@ from onlinesrl.stream.kafka.broker import ANSWER_MS, AwayError, Broker, bounds
 from onlinesrl.stream.protocols import Sink
 
 TRANSACTION_MS = 30_000
-"""After how long brokers give up a transaction whose process has died; others may wait for it."""
+"""After how long brokers abort a transaction whose process died; others may wait for it."""
 FLUSH_SECONDS = 0.1
 FLUSH_RECORDS = 5000
 AROUND = 512
-"""The bytes that a record may have beside its key, its value and the name of where it comes from."""
+"""The bytes of a record besides its key, its value and the name of its partition."""
 PAUSE_SECONDS = 0.5
 _encode = msgspec.json.Encoder().encode
 
 
 class FencedError(LockedError):
-    """Another process goes on with this run; what this one still holds has not been written."""
+    """Another process has resumed this run; what this one still holds was not written."""
 
 
 Origin = tuple[str, int]
@@ -61,9 +60,9 @@ class _Outgoing(NamedTuple):
 
 
 class _Written:
-    """Of which records the topic has predictions, of those that are still to come.
+    """The upcoming records for which the topic has predictions already.
 
-    Records of a partition or file come in ascending order, so what was passed is forgotten.
+    Records of a partition or file come in ascending order, so those that were passed are dropped.
     """
 
     def __init__(self, origins: Iterable[Origin]) -> None:
@@ -75,7 +74,7 @@ class _Written:
         return ((place, number) for place in self.places for number in self.places[place])
 
     def take(self, origin: Origin) -> bool:
-        """Tell whether a record is one of them, and forget it and those before it."""
+        """Tell whether a record is one of them; drop it and those before it."""
         place, number = origin
         waiting = self.places.get(place, deque())
         while waiting and waiting[0] < number:
@@ -84,10 +83,10 @@ class _Written:
 
 
 class KafkaSink(Sink):
-    """Writes predictions to a topic; ``state`` goes into the checkpoint and ``open`` comes back from it.
+    """Writes predictions to a topic; ``state`` is saved in the checkpoint, and ``open`` restores it.
 
-    Methods raise UnavailableError where brokers are away for longer than ``patience`` seconds or the
-    topic is missing, FencedError where another process has taken over.
+    Methods raise UnavailableError if brokers are unavailable for longer than ``patience`` seconds or
+    the topic is missing, FencedError if another process has taken over.
     """
 
     def __init__(
@@ -113,7 +112,7 @@ class KafkaSink(Sink):
         self._flushed = time.monotonic()
 
     def open(self, state: Mapping[str, Any] | None, predictions: OutputFile) -> None:
-        """Connect; shut out a process that still writes for this run, and see what it has written."""
+        """Connect; fence off a process that still writes for this run, and see what it has written."""
         ends = self.broker.outlast(self._topic_ends, self.patience, self.say)
         self._waiting = []
         if state is None:
@@ -137,7 +136,7 @@ class KafkaSink(Sink):
 
     def _another(self) -> DataError:
         return DataError(
-            f"the topic {self.topic} is not the one written to before: it was deleted and created anew; "
+            f"the topic {self.topic} is not the one written to before: it was deleted and created again; "
             "write to another topic, or start over with --fresh"
         )
 
@@ -151,7 +150,7 @@ class KafkaSink(Sink):
         )
 
     def _read_ends(self, numbers: list[int]) -> dict[TopicPartition, int]:
-        """Return where the next records go, those of open transactions included."""
+        """Return the end offsets, including open transactions."""
         consumer = self._consumer("read_uncommitted")
         try:
             with self.broker.explained():
@@ -178,9 +177,9 @@ class KafkaSink(Sink):
         self._there = _Written([*self._there, *written])
 
     def _written(self) -> set[Origin]:
-        """Return the records of which the topic has this run's predictions, after ``ends``.
+        """Return the records for which the topic has this run's predictions, after ``ends``.
 
-        The sequence goes on behind theirs.
+        Sets the sequence to their largest number.
         """
         places = {TopicPartition(self.topic, int(n)): end for n, end in self.ends.items()}
         ends = self._read_ends(list(map(int, self.ends)))
@@ -199,7 +198,7 @@ class KafkaSink(Sink):
                     if time.monotonic() > limit:
                         raise UnavailableError(
                             f"{self.topic} cannot be read to its end: another program's transaction "
-                            "is open, or the brokers are away"
+                            "is open, or the brokers are unavailable"
                         )
                     for records in consumer.poll(1000).values():
                         for headers in (dict(record.headers) for record in records):
@@ -211,7 +210,7 @@ class KafkaSink(Sink):
         return found
 
     def fits(self, name: str, record: Record) -> None:
-        """Raise ExampleError where a record of Kafka is too short for the name alone."""
+        """Raise ExampleError if the id alone is too long for a record."""
         self._check(name, b"", record)
 
     def _check(self, key: str, value: bytes, record: Record) -> None:
@@ -223,7 +222,7 @@ class KafkaSink(Sink):
             )
 
     def write(self, record: Record, item: Any, outcome: Outcome) -> None:
-        """Add a prediction, unless it is there already. Raises ExampleError where it is too long."""
+        """Add a prediction, unless the topic has it. Raises ExampleError if it is too long."""
         prediction = outcome.prediction
         origin = (record.file, record.line)
         if prediction is None or self._there.take(origin):
@@ -242,17 +241,17 @@ class KafkaSink(Sink):
 
     @property
     def due(self) -> bool:
-        """Tell whether what is waiting has waited long enough."""
+        """Whether enough predictions wait, or have waited long enough."""
         return bool(self._waiting) and (
             len(self._waiting) >= FLUSH_RECORDS or time.monotonic() - self._flushed >= FLUSH_SECONDS
         )
 
     def flush(self) -> None:
-        """Write what is waiting, all or nothing."""
+        """Write what is waiting, in one transaction."""
         self._flush(None, None)
 
     def commit(self, offsets: Mapping[TopicPartition, Any], member: Any) -> bool:
-        """Write what is waiting and, for a group's member, offsets: all or nothing."""
+        """Write what is waiting together with a group member's offsets, in one transaction."""
         self._flush(offsets, member)
         return True
 
@@ -263,13 +262,13 @@ class KafkaSink(Sink):
                 ends = self.broker.attended(self._transaction(offsets, member))
             except (ProducerFencedError, InvalidProducerEpochError) as error:
                 raise FencedError(
-                    f"another process goes on with run {self.run}, or this one was away for too long; "
-                    "run it again to go on from the last checkpoint"
+                    f"another process has resumed run {self.run}, or this one was unreachable for too "
+                    "long; run it again to resume from the last checkpoint"
                 ) from error
             except (AuthorizationError, MessageSizeTooLargeError) as error:
                 raise UnavailableError(
-                    f"{self.topic} does not take predictions: {error}; sink.max_bytes is how long they "
-                    "may be"
+                    f"{self.topic} does not accept predictions: {error}; sink.max_bytes limits their "
+                    "length"
                 ) from error
             except (KafkaError, AwayError) as error:
                 if offsets or time.monotonic() - started > self.patience:
@@ -302,7 +301,7 @@ class KafkaSink(Sink):
             for each in self._waiting
         ]
         ends: dict[str, int] = {}
-        for future in sent:  # not flush: it fails where a batch is too large and is divided
+        for future in sent:  # not flush: that fails when a batch is too large and is split
             written = future.get(ANSWER_MS / 1000)
             name = str(written.partition)
             ends[name] = max(ends.get(name, 0), written.offset + 1)
@@ -312,13 +311,13 @@ class KafkaSink(Sink):
         return ends
 
     def _recover(self) -> None:
-        """Connect anew; what an attempt of unknown end has written is not written again."""
+        """Reconnect; what an attempt of unknown outcome has written is not written again."""
         time.sleep(PAUSE_SECONDS)
         with suppress(UnavailableError, KafkaError):
             self._connect()
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint holds, once all is flushed."""
+        """Return the state for the checkpoint, after a flush."""
         return {
             "identity": self.identity,
             "run": self.run,
@@ -334,12 +333,12 @@ class KafkaSink(Sink):
                 producer.close(1)
 
     def close(self) -> None:
-        """Leave the brokers; what was not flushed is not written. Closing twice is allowed."""
+        """Disconnect, without flushing. Closing twice is allowed."""
         self._disconnect()
 
 
 def _limited(call: Callable[[], object]) -> None:
-    """Call what may never return, on a thread that is left behind if it does not come back."""
+    """Call what may never return, on a daemon thread; KafkaTimeoutError if it takes too long."""
     future = aside(call)
     if not wait([future], ANSWER_MS / 1000).done:
         raise KafkaTimeoutError("the end of a transaction was not confirmed")

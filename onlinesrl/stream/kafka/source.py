@@ -1,6 +1,6 @@
-"""Examples from Kafka: each record once, in an order that can be repeated, from where the checkpoint says.
+"""Examples from Kafka: each record once, in a repeatable order, from the position in the checkpoint.
 
-The position is kept in the checkpoint alone; what is committed to a consumer group is for monitoring.
+Only the checkpoint's position counts; offsets are committed to a consumer group for monitoring.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from onlinesrl.stream.stopper import Stopped
 POLL_MS = 100
 MOST_RECORDS = 500
 LOOK_SECONDS = 10.0
-"""How often the brokers are asked whether all is as it seems."""
+"""How often the brokers are asked for the state of topics and partitions."""
 CHANCES = 2
-"""In how many polls a partition, with nothing in its way, has to give its records."""
+"""After how many polls without its records a partition counts as stalled."""
 
 
 @dataclass(frozen=True)
 class Reading:
     """What to read and how.
 
-    ``topics`` are all read alike. ``from_end`` starts a new run behind what is there; ``to_end`` ends
-    a run where the partitions ended when it began. ``skip_gaps`` goes on where records are gone that
-    were not read. ``patience`` is for how many seconds brokers may be away.
+    ``topics`` are all read alike. ``from_end``: a new run starts at the ends of the partitions;
+    ``to_end``: the run stops where the partitions ended when it started. ``skip_gaps`` skips records
+    that were deleted before they were read. Brokers may be unavailable for ``patience`` seconds.
     """
 
     topics: Sequence[str]
@@ -57,13 +57,13 @@ class Reading:
 
 
 class KafkaSource(Source):
-    """The records of all partitions of some topics; ``read`` yields None when there is none just now.
+    """The records of all partitions of some topics; ``read`` yields None when there is none for now.
 
-    The order in which records of several partitions are taken is noted in the file ``journal``.
+    The order in which records of several partitions are read is noted in the file ``journal``.
 
     A position is ``{"topics": identity by name, "offsets": next offset by partition}``, with how many
-    records were ``lost``. Methods raise UnavailableError where brokers are away or a topic is missing,
-    and DataError where a topic is not the one that was read before, or records of it are gone.
+    records were ``lost``. Methods raise UnavailableError if brokers are unavailable or a topic is
+    missing, DataError if a topic was created again or records were deleted.
     """
 
     live = True
@@ -92,7 +92,7 @@ class KafkaSource(Source):
     # where to begin ------------------------------------------------------------------------------
 
     def open(self, position: dict[str, Any] | None) -> dict[str, Any]:
-        """Connect, and return where reading begins: at the position, or as configured."""
+        """Connect, and return where reading starts: at the position, or as configured."""
         places, starts = self.broker.outlast(
             lambda: self._begin(position), self.reading.patience, self.say
         )
@@ -109,7 +109,7 @@ class KafkaSource(Source):
     def _begin(
         self, position: dict[str, Any] | None
     ) -> tuple[list[TopicPartition], dict[TopicPartition, int]]:
-        """Connect; return the partitions, and where each begins. Raises UnavailableError, DataError."""
+        """Connect; return the partitions and their first offsets. Raises UnavailableError, DataError."""
         found = self.broker.topics(self.reading.topics)
         self.identities = {topic: identity for topic, (identity, _) in found.items()}
         if position is not None:
@@ -140,7 +140,7 @@ class KafkaSource(Source):
         )
 
     def _seek(self) -> None:
-        """Put the consumer where ``offsets`` says."""
+        """Move the consumer to ``offsets``."""
         places = {place_of(name): offset for name, offset in self.offsets.items()}
         self.consumer.assign(list(places))
         for place, offset in places.items():
@@ -151,14 +151,14 @@ class KafkaSource(Source):
         for topic, identity in new.items():
             if old.get(topic, identity) != identity:
                 raise DataError(
-                    f"the topic {topic} is not the one read before: it was deleted and created anew; "
+                    f"the topic {topic} is not the one read before: it was deleted and created again; "
                     "read another topic, or start over with --fresh"
                 )
 
     # reading -------------------------------------------------------------------------------------
 
     def read(self, position: dict[str, Any] | None = None) -> Iterator[Record | None]:
-        """Yield the records from where ``open`` said; None: none is there just now."""
+        """Yield the records from the position of ``open`` on; None: there are none for now."""
         if self.journal is not None:
             for name, _, last in self.journal.after(dict(self.offsets)):
                 if name not in self.offsets:
@@ -176,7 +176,7 @@ class KafkaSource(Source):
     def _cut(
         self, polled: dict[TopicPartition, list[ConsumerRecord]]
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Leave out what came after the run's end, and pass over what is no record."""
+        """Remove what came after the end of the run, and move past offsets without records."""
         if not polled:
             for name in self.offsets:
                 self.offsets[name] = self._position(place_of(name))
@@ -199,9 +199,9 @@ class KafkaSource(Source):
                 yield self._record(name, record)
 
     def _widen(self) -> None:
-        """Read the partitions that were found to be new, too, unless the run has its end already.
+        """Start to read new partitions, unless the run has a fixed end.
 
-        Until then, where there was but one, nobody had to note in which order they were read.
+        A journal is needed as soon as there are several partitions.
         """
         fresh = [name for name in map(name_of, self._found) if name not in self.offsets]
         self._found = []
@@ -215,7 +215,7 @@ class KafkaSource(Source):
         self._seek()
 
     def _again(self, place: TopicPartition, last: int) -> Iterator[Record | None]:
-        """Yield the records of a partition up to an offset, and leave the others waiting."""
+        """Yield the records of a partition up to an offset, with the others paused."""
         others = [other for other in self.consumer.assignment() if other != place]
         name = name_of(place)
         self.consumer.pause(*others)
@@ -244,7 +244,7 @@ class KafkaSource(Source):
         )
 
     def _poll(self) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Return the records that are there, by partition, and see to it that none stay away."""
+        """Return the available records by partition; check the brokers at intervals."""
         polled: dict[TopicPartition, list[ConsumerRecord]] = {}
         now = time.monotonic()
         if now - self._looked >= LOOK_SECONDS:
@@ -255,9 +255,9 @@ class KafkaSource(Source):
         except OffsetOutOfRangeError as error:
             self._gap(error.args[0])
         except LogTruncationError as error:
-            raise DataError(f"records that were read are gone: {error}") from error
+            raise DataError(f"records that were read have been deleted: {error}") from error
         except NoOffsetForPartitionError:
-            pass  # of a group's partition that is this run's only since this poll
+            pass  # of a partition that was assigned during this poll
         except AuthorizationError as error:
             raise UnavailableError(f"Kafka at {self.broker.bootstrap} refuses: {error}") from error
         except KafkaError as error:
@@ -273,24 +273,24 @@ class KafkaSource(Source):
         return polled
 
     def _position(self, place: TopicPartition) -> int:
-        """Return the offset behind what was polled, and behind what there is that is no record."""
+        """Return the offset after what was polled, including offsets without records."""
         found: int | None = None
         try:
             found = self.consumer.position(place, timeout_ms=POLL_MS)
         except LogTruncationError as error:
-            raise DataError(f"records that were read are gone: {error}") from error
+            raise DataError(f"records that were read have been deleted: {error}") from error
         except KafkaError:
-            pass  # the brokers are away, or the partition is another member's by now
+            pass  # brokers unavailable, or the partition was reassigned
         return self.offsets.get(name_of(place), 0) if found is None else found
 
     def _tell(self, text: str) -> None:
-        """Say what is wrong, once for as long as it is."""
+        """Report a problem once, until it has passed."""
         if text != self._said:
             self.say(text)
         self._said = text
 
     def _gap(self, asked: Mapping[TopicPartition, int]) -> None:
-        """Go on behind records that are gone, where that is wished."""
+        """Skip deleted records, if so configured; else raise DataError."""
         with self.broker.explained():
             starts = bounds(self.consumer.beginning_offsets, list(asked))
         for place, offset in asked.items():
@@ -300,11 +300,11 @@ class KafkaSource(Source):
                     f"{name} ends before offset {offset}, which is the next: it is not the one read "
                     "before; read another topic, or start over with --fresh"
                 )
-            gone = f"{name}: the records {offset} to {start - 1} are gone before they were read"
+            gone = f"{name}: the records {offset} to {start - 1} were deleted before they were read"
             if not self.reading.skip_gaps:
                 raise DataError(
-                    f"{gone}; source.gaps: skip goes on behind them, and a longer retention time "
-                    "keeps it from happening again"
+                    f"{gone}; source.gaps: skip continues after them, and a longer retention "
+                    "time prevents it"
                 )
             self.say(gone)
             self.lost += start - offset
@@ -312,7 +312,7 @@ class KafkaSource(Source):
             self.consumer.seek(place, start)
 
     def _look(self, now: float) -> None:
-        """Ask whether brokers are there, topics the same, and partitions as still as they seem."""
+        """Check that brokers answer, topics are the same, and no partition is stalled."""
         try:
             self._ends, found = self.broker.attended(self._ask)
         except (KafkaTimeoutError, UnavailableError) as error:
@@ -320,9 +320,9 @@ class KafkaSource(Source):
             away = now - self._heard
             if away > self.reading.patience:
                 raise UnavailableError(
-                    f"{of} cannot be had for {away:.0f} s (source.patience): {error}"
+                    f"{of} unavailable for {away:.0f} s (source.patience): {error}"
                 ) from error
-            self._tell(f"{of} cannot be had; waiting for it")
+            self._tell(f"{of}: unavailable; waiting")
             return
         self._compare(self.identities, {topic: identity for topic, (identity, _) in found.items()})
         self._found = places_of(found)
@@ -335,13 +335,13 @@ class KafkaSource(Source):
         stalled = sorted(behind.items() & self._suspects.items())
         if stalled and self._chances >= CHANCES:
             names = ", ".join(name_of(place) for place, _ in stalled)
-            self.say(f"no records of {names} though there are some; connecting anew")
+            self.say(f"{names} has records but none arrive; reconnecting")
             self._reconnect()
             behind = {}
         self._suspects, self._chances = behind, 0
 
     def _ask(self) -> tuple[dict[TopicPartition, int], dict[str, tuple[str, list[int]]]]:
-        """Return where the partitions end, and what the topics are."""
+        """Return the end offsets of the partitions, and the topics."""
         places = list(self.consumer.assignment())
         ends = bounds(self.consumer.end_offsets, places, ANSWER_MS // 2)
         return ends, self.broker.topics(self.reading.topics)
@@ -353,13 +353,13 @@ class KafkaSource(Source):
         self.consumer.pause(*paused)
 
     def _drained(self) -> bool:
-        """Tell whether everything has been read that was there when the run began."""
+        """Tell whether everything that was there when the run started has been read."""
         return self.reading.to_end and all(
             place in self._passed or self.offsets[name_of(place)] >= end
             for place, end in self._targets.items()
         )
 
-    # what the run asks ---------------------------------------------------------------------------
+    # for the loop --------------------------------------------------------------------------------
 
     def after(
         self, position: dict[str, Any], records: Sequence[Record], more: bool = False
@@ -369,7 +369,7 @@ class KafkaSource(Source):
         return position | {"offsets": offsets, "lost": self.lost}
 
     def lag(self) -> dict[str, int]:
-        """Return how many offsets each partition's end is ahead, as far as is known."""
+        """Return how many offsets each partition is behind its end, as far as known."""
         offsets = self.offsets
         return {
             name_of(place): max(0, end - offsets.get(name_of(place), end))
@@ -377,7 +377,7 @@ class KafkaSource(Source):
         }
 
     def acknowledge(self, position: dict[str, Any], number: int, sink: Sink) -> None:
-        """Tell the group, for those who watch it, that a checkpoint holds the position."""
+        """Commit the position of a checkpoint to the group, for monitoring."""
         if self.reading.group is not None:
             offsets = {
                 place_of(name): OffsetAndMetadata(offset, "", -1)
@@ -387,14 +387,14 @@ class KafkaSource(Source):
                 self.broker.attended(lambda: self.consumer.commit(offsets, timeout_ms=ANSWER_MS))
 
     def close_consumer(self) -> None:
-        """Leave the brokers; closing twice is allowed."""
+        """Disconnect; closing twice is allowed."""
         if self.consumer is not None:
             consumer, self.consumer = self.consumer, None
             with suppress(KafkaError):
                 consumer.close()
 
     def close(self) -> None:
-        """Leave the brokers, and close the journal."""
+        """Disconnect, and close the journal."""
         self.close_consumer()
         if self.journal is not None:
             self.journal.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
@@ -13,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onlinesrl.core.errors import StorageError, UsageError, legible, printable
+from onlinesrl.commands.common import OutputFile, say
+from onlinesrl.core.errors import StorageError, UsageError, printable
 
 if TYPE_CHECKING:
-    from onlinesrl.run.replay import Message, Sink
+    from onlinesrl.run.replay import Destination, Message
     from onlinesrl.stream.checkpoint import Checkpoint
     from onlinesrl.stream.deadletter import Letter
 
@@ -34,11 +34,7 @@ LOCAL = "localhost:9092"
 SHOWN = ("version", "finished", "seconds", "position", "lengths", "metrics", "fingerprint")
 
 
-def _say(message: str) -> None:
-    print(legible(message), file=sys.stderr)
-
-
-def _topic(topic: str | None, bootstrap: str, partition: int | None = None) -> Sink:
+def _topic(topic: str | None, bootstrap: str, partition: int | None = None) -> Destination:
     if topic is None:
         raise UsageError("--to kafka needs --topic")
     from onlinesrl.run.replay import Topic
@@ -78,8 +74,8 @@ def replay(  # noqa: PLR0913, PLR0917 - the options of the command
     found = give.messages(file, predicates, dialect_of(dialect))
     kafka = to is Target.KAFKA
     pace, live = give.Pace(rate, speed), rate is not None or speed is not None
-    sink = _topic(topic, bootstrap, partition) if kafka else give.Lines(None, live)
-    give.replay(found, sink, pace, _say)
+    destination = _topic(topic, bootstrap, partition) if kafka else give.Lines(None, live)
+    give.replay(found, destination, pace, say)
 
 
 # dead letters ------------------------------------------------------------------------------------
@@ -131,7 +127,7 @@ def dlq_show(
 def dlq_replay(
     run: RunArgument,
     to: Annotated[Target, typer.Option(help="Where to.")] = Target.STDOUT,
-    output: Annotated[Path | None, typer.Option(help="A file; else standard output.")] = None,
+    output: OutputFile = None,
     topic: TopicName = None,
     bootstrap: Bootstrap = LOCAL,
 ) -> None:
@@ -156,10 +152,10 @@ def dlq_replay(
                 yield message._replace(key=known)
             else:
                 left_out += 1
-                _say(f"{run}: dead letter {number} is left out: {reason}")
+                say(f"{run}: dead letter {number} is left out: {reason}")
 
-    sink = _topic(topic, bootstrap) if kafka else give.Lines(output)
-    give.replay(messages(), sink, give.Pace(), _say)
+    destination = _topic(topic, bootstrap) if kafka else give.Lines(output)
+    give.replay(messages(), destination, give.Pace(), say)
     if left_out:
         raise typer.Exit(65)
 

@@ -1,0 +1,283 @@
+"""Commands that answer one world, or show its ground network: infer, ground."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from onlinesrl.commands.common import OutputFile, say, warn, write_lines
+from onlinesrl.core.errors import UsageError
+from onlinesrl.core.language import language_of
+
+if TYPE_CHECKING:
+    from onlinesrl.mln.query import Reading, World
+
+Model = Annotated[Path, typer.Option("--model", metavar="M.mln", help="The model.")]
+AnyModel = Annotated[
+    Path,
+    typer.Option("--model", metavar="M.mln|M.psl|M.json", help="Markov logic, or PSL's rules."),
+]
+Evidence = Annotated[
+    list[Path],
+    typer.Option("--evidence", metavar="E.db", help="Markov logic: a database; may be repeated."),
+]
+Query = Annotated[str, typer.Option("--query", metavar="P,Q", help="Predicates to answer for.")]
+OptionalQuery = Annotated[
+    str | None,
+    typer.Option("--query", metavar="P,Q", help="Markov logic: predicates to answer for."),
+]
+Closed = Annotated[
+    str,
+    typer.Option(
+        "--closed",
+        metavar="P,Q",
+        help="Markov logic: predicates whose atoms are false unless a database says otherwise.",
+    ),
+]
+Open = Annotated[
+    str,
+    typer.Option(
+        "--open",
+        metavar="P,Q",
+        help="Markov logic: predicates whose atoms are unknown unless a database says otherwise.",
+    ),
+]
+MaxAtoms = Annotated[
+    int, typer.Option(min=1, help="Markov logic: the most open atoms that the world may have.")
+]
+MaxGroundings = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        show_default="1,000,000; for PSL 50,000,000",
+        help="The most ground clauses; for PSL, the most rows of a join (tandem has no limit).",
+    ),
+]
+DialectOption = Annotated[
+    str,
+    typer.Option(
+        "--dialect",
+        metavar="NAME",
+        help="Markov logic: how the files are written: alchemy, tuffy, rockit, pracmln, "
+        "pracmln-standard or lomrf.",
+    ),
+]
+Data = Annotated[
+    Path | None, typer.Option(metavar="M.data", help="PSL: the file that lists the data of M.psl.")
+]
+Method = Annotated[
+    str | None,
+    typer.Option(
+        help="mpe, lp, walksat; exact, mcsat, gibbs for marginals; for PSL admm, lifted-admm, "
+        "tandem, sgd, tron, qp."
+    ),
+]
+OutputPath = Annotated[
+    Path | None, typer.Option(help="A file, for PSL a folder; else standard output.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Of the random numbers of the method.")]
+Error = Annotated[
+    float | None,
+    typer.Option(
+        metavar="E",
+        help="Sampled marginals: sample until each one's standard error is at most this and the "
+        "chains agree (R-hat below 1.05), at most a million samples.",
+    ),
+]
+Stats = Annotated[bool, typer.Option("--stats", help="Print statistics as JSON.")]
+
+
+class Targets(StrEnum):
+    """What is done with a ground rule of PSL that has an atom neither observed nor a target."""
+
+    STOP = "stop"
+    SKIP = "skip"
+
+
+OnTargets = Annotated[
+    Targets | None,
+    typer.Option(
+        "--targets",
+        help="PSL: a ground rule with an atom that is neither observed nor a target is an error "
+        "(stop, the default) or is left out (skip).",
+    ),
+]
+
+
+def infer(  # noqa: PLR0913, PLR0917 - the options of the command
+    model: AnyModel,
+    query: OptionalQuery = None,
+    evidence: Evidence = [],  # noqa: B006
+    closed: Closed = "",
+    open_: Open = "",
+    dialect: DialectOption = "alchemy",
+    data: Data = None,
+    method: Method = None,
+    output: OutputPath = None,
+    seed: Seed = 0,
+    error: Error = None,
+    max_atoms: MaxAtoms = 1_000_000,
+    max_groundings: MaxGroundings = None,
+    targets: OnTargets = None,
+    stats: Stats = False,
+) -> None:
+    """Infer the most probable world, marginal probabilities, or PSL's truth values."""
+    to_stdout, skip = not stats, targets is Targets.SKIP
+    if _is_psl(model):
+        asked = query is not None or evidence or closed or open_ or dialect != "alchemy"
+        if asked or error is not None:
+            raise UsageError(
+                f"{model} is a PSL model, whose data say what is asked: not --query, --evidence, "
+                "--closed, --open, --dialect, --error"
+            )
+        method = method or "admm"
+        found = _infer_psl(model, data, method, output, seed, max_groundings, skip, to_stdout)
+    elif query is None or data is not None or targets is not None:
+        raise UsageError(
+            f"{model} is Markov logic, which needs --query, and takes --evidence, not --data, --targets"
+        )
+    else:
+        reading = _reading(closed, open_, dialect)
+        world = _world(model, evidence, query, reading, max_atoms, max_groundings)
+        found = _infer_mln(world, method or "mpe", output, seed, error, to_stdout)
+    if stats:
+        print(json.dumps(found, indent=2))
+
+
+def ground(  # noqa: PLR0913, PLR0917 - the options of the command
+    model: Model,
+    query: Query,
+    evidence: Evidence = [],  # noqa: B006
+    closed: Closed = "",
+    open_: Open = "",
+    dialect: DialectOption = "alchemy",
+    output: OutputFile = None,
+    max_atoms: MaxAtoms = 1_000_000,
+    max_groundings: MaxGroundings = None,
+) -> None:
+    """Write the ground network: a weighted clause a line, hard ones with a final period."""
+    if _is_psl(model):
+        raise UsageError(
+            f"{model} is a PSL model: its ground rules are no clauses; see infer --stats"
+        )
+    from onlinesrl.core.kernels.jit import told_of_compiling
+    from onlinesrl.mln import answers
+
+    reading = _reading(closed, open_, dialect)
+    world = _world(model, evidence, query, reading, max_atoms, max_groundings)
+    with told_of_compiling(say):
+        write_lines(output, answers.network_lines(world))
+
+
+def _is_psl(model: Path) -> bool:
+    return language_of(model.suffix) is language_of(".psl")
+
+
+# Markov logic ------------------------------------------------------------------------------------
+
+
+def _reading(closed: str, opened: str, dialect: str) -> Reading:
+    from onlinesrl.logic.dialect import dialect_of
+    from onlinesrl.mln.query import Reading
+
+    false, unknown = (tuple(filter(None, text.split(","))) for text in (closed, opened))
+    return Reading(false, unknown, dialect_of(dialect))
+
+
+def _world(  # noqa: PLR0913, PLR0917 - the options of two commands
+    model: Path,
+    evidence: list[Path],
+    query: str,
+    reading: Reading,
+    max_atoms: int,
+    max_groundings: int | None,
+) -> World:
+    """Load a world; warn of predicates that are open only because no database mentions them."""
+    from dataclasses import replace
+
+    from onlinesrl.mln import query as inference
+
+    limits = replace(inference.LIMITS, atoms=max_atoms, groundings=max_groundings or 1_000_000)
+    world = inference.load_world(model, evidence, query.split(","), reading, limits)
+    if world.assumed:
+        names = ",".join(world.assumed)
+        warn(
+            f"no database has an atom of {names.replace(',', ', ')}: all their atoms are open, as in "
+            f"Alchemy; --closed {names} makes them false, --open {names} says that it is meant so"
+        )
+    return world
+
+
+def _infer_mln(  # noqa: PLR0913, PLR0917 - the options of the command
+    world: World,
+    method: str,
+    output: Path | None,
+    seed: int,
+    error: float | None,
+    to_stdout: bool,
+) -> dict[str, Any]:
+    from onlinesrl.core.kernels.jit import told_of_compiling
+    from onlinesrl.mln import answers
+
+    with told_of_compiling(say):
+        lines, found = answers.infer(world, method, seed, error)
+    if output is not None or to_stdout:
+        write_lines(output, lines)
+    _warn_all(found)
+    return found
+
+
+def _warn_all(stats: dict[str, Any]) -> None:
+    """Say, even where nothing else is shown, that an answer is not what was asked for."""
+    for message in stats["warnings"]:
+        warn(message)
+
+
+# PSL ---------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Handle SIGTERM like Ctrl-C, so that no temporary files stay on disk."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
+    model: Path,
+    data: Path | None,
+    method: str,
+    output: Path | None,
+    seed: int,
+    max_groundings: int | None,
+    skip: bool,
+    to_stdout: bool,
+) -> dict[str, Any]:
+    from onlinesrl.psl import query as inference
+    from onlinesrl.psl.ground.grounder import MOST
+    from onlinesrl.run.progress import Status
+
+    most = max_groundings or MOST
+    with _interruptible(), closing(Status(sys.stderr)) as status:
+        inferred = inference.infer(
+            model, data, method, seed, output, status, most, skip, status.tell
+        )
+    if output is not None:
+        inference.write(inferred, output)
+    elif to_stdout:
+        write_lines(None, inference.lines(inferred))
+    _warn_all(inferred.stats)
+    if output is not None or inferred.stats["warnings"] or inferred.stats["skipped"]:
+        print(inference.summary(inferred), file=sys.stderr)
+    return inferred.stats

@@ -1,0 +1,188 @@
+"""Commands for runs and trained weights: run, serve, predict, evaluate, weights, check."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from onlinesrl.commands.common import ConfigPath, OutputFile, Overrides, Trained, output_to
+from onlinesrl.core.errors import ConfigError, legible
+
+if TYPE_CHECKING:
+    from onlinesrl.run.config import Config
+    from onlinesrl.run.exporter import Exporter
+
+_STARTED = time.perf_counter()
+
+
+def _load(path: Path, overrides: list[str]) -> Config:
+    from onlinesrl.run.config import load
+
+    return load(path, overrides)
+
+
+def run(  # noqa: PLR0913, PLR0917 - the options of the command
+    config: ConfigPath,
+    set_: Overrides = [],  # noqa: B006 - typer's way
+    fresh: Annotated[bool, typer.Option(help="Start over: forget an earlier run.")] = False,
+    strict: Annotated[bool, typer.Option(help="Stop at the first bad example.")] = False,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="end|forever|N", help="Where to stop: a number is of examples in all."
+        ),
+    ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Serve /metrics there; 0: a free port.")
+    ] = None,
+    metrics_host: Annotated[
+        str, typer.Option(help="The interface of that port; 0.0.0.0: every one.")
+    ] = "127.0.0.1",
+) -> None:
+    """Learn online from a stream; goes on from the last checkpoint where there is one."""
+    settings = _load(config, set_)
+    from onlinesrl.run import session
+    from onlinesrl.run.progress import print_summary, say
+
+    seconds = time.perf_counter() - _STARTED
+    with _exporter(metrics_host, metrics_port, say) as exporter:
+        options = session.Options(fresh, strict, _until(until), exporter)
+        summary = session.run(settings, options, seconds, say)
+    print_summary(summary, sys.stdout)
+
+
+def serve(
+    config: ConfigPath,
+    set_: Overrides = [],  # noqa: B006
+    host: Annotated[
+        str, typer.Option(help="The interface to listen on; 0.0.0.0: every one.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: a free one.")] = 8080,
+    fresh: Annotated[
+        bool, typer.Option(help="Forget what was learned, and learn what was sent anew.")
+    ] = False,
+) -> None:
+    """Predict and learn what clients send by HTTP; goes on from the last checkpoint.
+
+    What is to be learned goes to requests.jsonl in the run folder, which is the run's source.
+    """
+    try:
+        settings = _load(config, set_)
+    except ConfigError:  # it need not say what is not read
+        settings = _load(config, [*set_, "source.path=-"])
+    if not settings.source.served:
+        raise settings.error("source.kind", "a server learns what clients send; leave source: out")
+    from onlinesrl.run import serve as server
+    from onlinesrl.run.progress import print_summary
+
+    seconds = time.perf_counter() - _STARTED
+    print_summary(server.serve(settings, host, port, fresh, seconds), sys.stdout)
+
+
+@contextmanager
+def _exporter(host: str, port: int | None, say: Callable[[str], None]) -> Iterator[Exporter | None]:
+    """Serve metrics where a port is given."""
+    if port is None:
+        yield None
+        return
+    from onlinesrl.run.exporter import Exporter
+
+    with Exporter(port, host) as exporter:
+        say(f"metrics at http://{host}:{exporter.port}/metrics")
+        yield exporter
+
+
+def _until(text: str | None) -> str | int | None:
+    if text is not None and re.fullmatch("0*[1-9][0-9]{0,17}", text):
+        return int(text)
+    if text not in {None, "end", "forever"}:
+        raise typer.BadParameter(
+            "expected end, forever or a number of examples, up to 18 digits", param_hint="--until"
+        )
+    return text
+
+
+def predict(
+    trained: Trained,
+    config: ConfigPath,
+    set_: Overrides = [],  # noqa: B006
+    output: OutputFile = None,
+) -> None:
+    """Predict a source's examples, with score and margin over the second best state.
+
+    Each is a line, in their order, a bad one too; they are given out as soon as no more input waits.
+    """
+    settings = _load(config, set_)
+    from onlinesrl.core.metrics import Metrics
+    from onlinesrl.run import held_out
+    from onlinesrl.run.session import trained_learner
+    from onlinesrl.stream.answers import answer
+
+    learner = trained_learner(settings, trained, margins=True)
+    with output_to(output) as stream:
+        for found in held_out.predictions(learner, settings, Metrics()):
+            if found is None:
+                stream.flush()
+            else:
+                stream.write(answer(*found) + b"\n")
+
+
+def evaluate(trained: Trained, config: ConfigPath, set_: Overrides = []) -> None:  # noqa: B006
+    """Score trained weights on a labelled source, without learning; JSON on standard output."""
+    settings = _load(config, set_)
+    from onlinesrl.run import held_out
+
+    print(json.dumps(held_out.evaluate(settings, trained), indent=2))
+
+
+def weights(  # noqa: PLR0913, PLR0917 - the options of the command
+    trained: Trained,
+    other: Annotated[
+        Path | None, typer.Argument(help="A second one: show how the weights differ.")
+    ] = None,
+    rule: Annotated[
+        str | None,
+        typer.Option(metavar="N|TEXT", help="Of this rule: its number, from 1, or a part of it."),
+    ] = None,
+    about: Annotated[
+        str | None, typer.Option(metavar="CONSTANT", help="About this constant.")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many to show.")] = 20,
+    json_: Annotated[bool, typer.Option("--json", help="As JSON, to the last bit.")] = False,
+) -> None:
+    """Show the most influential weights, or those that differ most between two of a kind.
+
+    The first line says what the order is. Models that have no rule in common are not compared.
+    """
+    from onlinesrl.run import inspect
+
+    chosen = inspect.Chosen(rule, about, top)
+    if json_:
+        print(json.dumps(inspect.as_json(trained, other, chosen), indent=2))
+        return
+    for line in inspect.weight_lines(trained, other, chosen):
+        print(legible(line))
+
+
+def check(
+    config: ConfigPath,
+    set_: Overrides = [],  # noqa: B006
+    examples: Annotated[int, typer.Option(min=0, help="How many examples to look at.")] = 100,
+) -> None:
+    """Validate configuration, model and first examples without running."""
+    settings = _load(config, set_)
+    from onlinesrl.run import held_out
+
+    lines, good = held_out.check(settings, examples)
+    for line in lines:
+        print(legible(line))
+    if not good:
+        raise typer.Exit(65)
