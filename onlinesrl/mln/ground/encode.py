@@ -177,11 +177,8 @@ def encoded(layout: Layout) -> tuple[k.Plans, int]:
     A clause reserves a block for its own weight or those of its declared template constants, and with
     a template one more for what unseen constants have.
     """
-    plan = layout.plan
-    encoder = _Encoder(layout)
-    step_start = [0]
-    literal = _Literals()
-    templates = _Templates()
+    plan, encoder, step_start = layout.plan, _Encoder(layout), [0]
+    literal, templates = _Literals(), _Templates()
     for clause_plan in plan.clauses:
         slots = {name: n for n, name in enumerate(clause_plan.types)}
         for steps in (clause_plan.full, clause_plan.listed):
