@@ -19,6 +19,9 @@ import pytest
 import yaml
 from hypothesis import settings
 
+from onlinesrl.core.kernels.frames import Frame
+from onlinesrl.mln.kernels.background import Facts
+from onlinesrl.mln.kernels.plans import Plans
 from tests.kafka.broker import broker, broker_process, own_broker, topic  # noqa: F401 - fixtures
 from tests.waiting import until
 
@@ -186,8 +189,16 @@ def tally() -> Counter[str]:
     return TRIED
 
 
+SHAPED = Plans._without, Facts._without
+"""What kernels are compiled for, as users have it: for a plan, and for facts, with some things or none."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    settings.load_profile("soak" if config.option.markexpr == "soak" else "few")
+    """Choose how many cases are tried; where they are few, kernels are compiled for all plans at once."""
+    soak = config.option.markexpr == "soak"
+    settings.load_profile("soak" if soak else "few")
+    if not soak:
+        Plans._without = Facts._without = Frame._without  # type: ignore[method-assign]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:

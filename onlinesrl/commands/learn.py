@@ -32,12 +32,12 @@ def _load(path: Path, overrides: list[str]) -> Config:
 def run(  # noqa: PLR0913, PLR0917 - the options of the command
     config: ConfigPath,
     set_: Overrides = [],  # noqa: B006 - typer's way
-    fresh: Annotated[bool, typer.Option(help="Start over: forget an earlier run.")] = False,
+    fresh: Annotated[bool, typer.Option(help="Start over, and delete the earlier run.")] = False,
     strict: Annotated[bool, typer.Option(help="Stop at the first bad example.")] = False,
     until: Annotated[
         str | None,
         typer.Option(
-            metavar="end|forever|N", help="Where to stop: a number is of examples in all."
+            metavar="end|forever|N", help="Where to stop; a number is the total of examples."
         ),
     ] = None,
     metrics_port: Annotated[
@@ -47,7 +47,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
         str, typer.Option(help="The interface of that port; 0.0.0.0: every one.")
     ] = "127.0.0.1",
 ) -> None:
-    """Learn online from a stream; goes on from the last checkpoint where there is one."""
+    """Learn online from a stream; resumes from the last checkpoint if there is one."""
     settings = _load(config, set_)
     from onlinesrl.run import session
     from onlinesrl.run.progress import print_summary, say
@@ -67,12 +67,12 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: a free one.")] = 8080,
     fresh: Annotated[
-        bool, typer.Option(help="Forget what was learned, and learn what was sent anew.")
+        bool, typer.Option(help="Discard what was learned, and learn again from all requests.")
     ] = False,
 ) -> None:
-    """Predict and learn what clients send by HTTP; goes on from the last checkpoint.
+    """Predict, and learn from, what clients send by HTTP; resumes from the last checkpoint.
 
-    What is to be learned goes to requests.jsonl in the run folder, which is the run's source.
+    What is sent to /learn is written to requests.jsonl in the run folder, which is the run's source.
     """
     try:
         settings = _load(config, set_)
@@ -118,7 +118,7 @@ def predict(
 ) -> None:
     """Predict a source's examples, with score and margin over the second best state.
 
-    Each is a line, in their order, a bad one too; they are given out as soon as no more input waits.
+    Each example gets one line, in order, also a bad one; lines are flushed when no more input waits.
     """
     settings = _load(config, set_)
     from onlinesrl.core.metrics import Metrics
@@ -160,7 +160,7 @@ def weights(  # noqa: PLR0913, PLR0917 - the options of the command
 ) -> None:
     """Show the most influential weights, or those that differ most between two of a kind.
 
-    The first line says what the order is. Models that have no rule in common are not compared.
+    The first line describes the order. Models without a common rule are not compared.
     """
     from onlinesrl.run import inspect
 

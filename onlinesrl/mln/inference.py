@@ -9,7 +9,7 @@ from onlinesrl.core.errors import OnlinesrlError
 from onlinesrl.mln.engines.engine import MapEngine, MarginalEngine, RankingEngine
 from onlinesrl.mln.ground.grounder import LIMITS, Limits
 from onlinesrl.mln.kernels.plans import OK
-from onlinesrl.mln.outcomes import ROUTES, Taken
+from onlinesrl.mln.outcomes import Taken
 
 AUDIT_TOLERANCE = 1e-6
 
@@ -53,6 +53,6 @@ def check_audits(taken: Taken) -> None:
         found = float(out.score[w]) if out.status[w] == OK else -math.inf
         if not math.isclose(found, value, rel_tol=AUDIT_TOLERANCE, abs_tol=AUDIT_TOLERANCE):
             raise AuditError(
-                f"audit of example {taken.worlds[w].example.id}: {ROUTES[int(out.route[w])]} "
+                f"audit of example {taken.worlds[w].example.id}: {taken.routes[int(out.route[w])]} "
                 f"gives {found!r}, the whole ILP {value!r}"
             )

@@ -298,7 +298,7 @@ class OnlineLearner:
             out = self.worlds.begin(batch)
         except MemoryError:
             return None
-        return Taken(batch, self.packer.worlds, out, served)
+        return Taken(batch, self.packer.worlds, out, self.worlds.routes, served)
 
     def _run(self, taken: Taken, learning: bool) -> tuple[int, bool]:
         """Take worlds in turn; returns how many, and whether there was the memory for them.

@@ -27,8 +27,9 @@ from onlinesrl.mln.kernels import plans
 from onlinesrl.mln.kernels.plans import INFEASIBLE
 from onlinesrl.mln.marks import SAID, Marks
 
-ROUTES = dict(enumerate(("elimination", "ilp", "walksat", "lp", "mcsat")))
 ELIMINATION, ILP = 0, 1
+ROUTES = ("elimination", "ilp")
+"""The routes that are always counted; others are, once an engine has taken them."""
 OVERFLOW, UNSOLVED = 24, 32
 """The status of a world whose update is beyond the range of numbers; whose search ended at its limit."""
 _REASONS = {
@@ -57,6 +58,7 @@ class Taken:
     batch: plans.Batch
     worlds: Sequence[World]
     out: k.Output
+    routes: list[str]  # the names of what ``out.route`` numbers
     served: Mapping[int, Prediction]  # by world, what was given out before its truth came
     unproven: set[int] = field(default_factory=set)  # those whose prediction is not certified
     unsolved: set[int] = field(default_factory=set)  # those of which a search ended at its limit
@@ -215,7 +217,7 @@ class Teller:
         good = out.status == plans.OK
         new = good.copy()
         new[list(served)] = False
-        routes = np.bincount(out.route[new], minlength=len(ROUTES))
+        routes = np.bincount(out.route[new], minlength=len(taken.routes)).tolist()
         marks = self._marks(taken, new)
         return Tally(
             counts=out.counts[good].sum(axis=0),
@@ -224,7 +226,9 @@ class Teller:
             certified=int(new.sum()) - sum(bool(new[w]) for w in taken.unproven),
             audited=len(taken.audits),
             unsolved=sum(w not in served or served[w].certified for w in taken.unsolved),
-            routes={ROUTES[n]: int(routes[n]) for n in ROUTES if routes[n] or n <= ILP},
+            routes={
+                name: n for name, n in zip(taken.routes, routes, strict=True) if n or name in ROUTES
+            },
             by_class=self._by_class(taken, good),
             errors=Counter(bad + [KINDS[status] for status in out.status[~good].tolist()]),
             predicates=self._by_predicate(taken, marks, good),

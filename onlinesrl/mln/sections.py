@@ -12,6 +12,7 @@ from onlinesrl.core.section import Section, standard
 from onlinesrl.core.values import Count, Natural
 
 if TYPE_CHECKING:
+    from onlinesrl.mln.engines.chains import Chains
     from onlinesrl.mln.engines.engine import MapEngine
     from onlinesrl.mln.engines.ilp import Ilp
     from onlinesrl.mln.inference import Inference
@@ -25,9 +26,9 @@ class EngineSection(Section, ABC):
     engine: str
     """how examples are predicted. mpe: by the most probable state, proven (certified: true). walksat
     (local search) and lp (the relaxation, rounded): by a good state, where elimination is too wide, and
-    learned from against rivals found the same way, proven or not: no bound on the regret. mcsat: by
-    each atom's probability (exact where narrow, else sampled; with AUC and the like), and learned from
-    against proven rivals, as with mpe."""
+    learned from against rivals found the same way, proven or not: no bound on the regret. mcsat
+    and gibbs: by each atom's probability (exact where narrow, else sampled; with AUC and the like), and
+    learned from against proven rivals, as with mpe."""
     presolve: Literal["exact", "none"] = "exact"
     """exact reductions before a search, or everything whole through the engine."""
     solver: Literal["highs", "cbc"] = "highs"
@@ -113,26 +114,50 @@ class LpSection(EngineSection):
         return replace(self._made(Lp(), seed, max_atoms), proven=False)
 
 
-class McSatSection(EngineSection):
-    """The probability of each atom: exact where the world is narrow, else by MC-SAT."""
+class SamplerSection(EngineSection):
+    """The probability of each atom: exact where the world is narrow, else sampled."""
 
-    engine: Literal["mcsat"] = "mcsat"
+    @abstractmethod
+    def _sampler(self, seed: int) -> Chains:
+        """Return the sampler."""
 
     def make(self, seed: int, max_atoms: int) -> Inference:
         """See ``EngineSection.make``."""
         from onlinesrl.mln.engines.marginals import Narrow
+
+        sampler = self._sampler(seed)
+        marginals = Narrow(sampler) if self.presolve == "exact" else sampler
+        return replace(self._made(self._exact(), seed, max_atoms), marginals=marginals)
+
+
+class McSatSection(SamplerSection):
+    """By MC-SAT."""
+
+    engine: Literal["mcsat"] = "mcsat"
+
+    def _sampler(self, seed: int) -> Chains:
         from onlinesrl.mln.engines.mcsat import McSat
 
-        sampled = McSat(seed=seed)
-        marginals = Narrow(sampled) if self.presolve == "exact" else sampled
-        return replace(self._made(self._exact(), seed, max_atoms), marginals=marginals)
+        return McSat(seed=seed)
+
+
+class GibbsSection(SamplerSection):
+    """By Gibbs sampling."""
+
+    engine: Literal["gibbs"] = "gibbs"
+
+    def _sampler(self, seed: int) -> Chains:
+        from onlinesrl.mln.engines.gibbs import Gibbs
+
+        return Gibbs(seed=seed)
 
 
 AnyEngine: TypeAlias = Annotated[
     MpeSection  # one line an engine
     | WalkSatSection
     | LpSection
-    | McSatSection,
+    | McSatSection
+    | GibbsSection,
     Field(discriminator="engine"),
     BeforeValidator(standard("engine", "mpe")),
 ]

@@ -52,7 +52,7 @@ class WeightTable:
         }
         self.plans, self.reserved = layout.encoded
         self.dropped = 0
-        self.scalar = np.zeros(6)
+        self.scalar = [0.0] * 6
         self.strides = [block_layout(layout, p) for p in layout.plan.clauses]
         keys = max((len(c.template) for c in self.clauses), default=0)
         self.arrays = self._empty(keys)
@@ -135,8 +135,8 @@ class WeightTable:
 
     def mean(self) -> tuple[float, float]:
         """Return (cu, cv): the averaged weight is base + cu u + cv v."""
-        t = float(self.scalar[T])
-        return (float(self.scalar[S]) / t, -1.0 / t) if t else (0.0, 0.0)
+        t = self.scalar[T]
+        return (self.scalar[S] / t, -1.0 / t) if t else (0.0, 0.0)
 
     # one world -----------------------------------------------------------------------------
 
@@ -174,7 +174,7 @@ class WeightTable:
         NaN: some number would not be finite, or NaN; nothing has been changed.
         """
         update, t = self.update, self.updates + 1
-        _, sum_s, length, dual, primal, losses = self.scalar.tolist()
+        _, sum_s, length, dual, primal, losses = self.scalar
         gap, s = update.measure(self.arrays, self.kept, n, rho), update.scale(t)
         loss = max(0.0, gap.margin - s * gap.dot)
         c, alpha = update.step(t, gap.margin, gap.moved, gap.norm) if gap.norm else (0.0, 1.0)
@@ -188,7 +188,7 @@ class WeightTable:
         if not update.move(self.arrays, self.kept, n, c if fits else math.nan, sum_s):
             return math.nan
         sum_s += update.scale(t + 1)
-        self.scalar[:] = t, sum_s, length, dual, primal, losses + loss
+        self.scalar[:] = float(t), sum_s, length, dual, primal, losses + loss
         return loss
 
     def certificate(self) -> dict[str, float | None]:
@@ -198,7 +198,7 @@ class WeightTable:
         summed loss over the least regularised one. None for updates without a dual, and once weights
         were dropped.
         """
-        t, _, length, dual, primal, loss = self.scalar.tolist()
+        t, _, length, dual, primal, loss = self.scalar
         if not self.update.dual or self.dropped or not t:
             return certificate(self.updates, loss, primal, None)
         sigma = self.update.sigma
@@ -374,7 +374,7 @@ class WeightTable:
             "uses": a.uses[:n],
             "key": a.key[:blocks],
             "block": a.block[:blocks],
-            "scalar": self.scalar,
+            "scalar": np.array(self.scalar),
             **{name: column[:n] for name, column in self.kept.items()},
         }
         return header, arrays
@@ -391,7 +391,7 @@ class WeightTable:
         a.uses[:n], a.uses[n:] = arrays["uses"], 0
         a.key[:blocks] = arrays["key"]
         a.block[:blocks] = arrays["block"]
-        self.scalar[:] = arrays["scalar"]
+        self.scalar[:] = arrays["scalar"].tolist()
         for name, column in self.kept.items():
             column[:n], column[n:] = arrays[name], 0.0
         a.size[:] = n, blocks

@@ -24,7 +24,7 @@ from onlinesrl.mln.kernels import elimination, narrow, network, outcome, plans
 from onlinesrl.mln.kernels.plans import INFEASIBLE, OK
 from onlinesrl.mln.kernels.structure import structure_memory
 from onlinesrl.mln.kernels.weights import gap
-from onlinesrl.mln.outcomes import ELIMINATION, ILP, OVERFLOW, ROUTES, UNSOLVED, Taken
+from onlinesrl.mln.outcomes import ILP, OVERFLOW, ROUTES, UNSOLVED, Taken
 from onlinesrl.mln.weights import WeightTable
 
 GROWING = {
@@ -56,6 +56,7 @@ class Worlds:
         self.by = by
         self.margins = margins
         self.slowest = Slowest()
+        self.routes = [*ROUTES]
         self.allocate()
 
     def allocate(self, tables: int = 1 << 14, output: int = 1 << 12) -> None:
@@ -233,7 +234,7 @@ class Worlds:
         atoms = int(np.sum(net.fixed[: net.size[network.ATOMS]] == network.OPEN))
 
         def route() -> str:
-            return ROUTES[int(out.route[w])] if out.status[w] == OK else "unsolved"
+            return taken.routes[int(out.route[w])] if out.status[w] == OK else "unsolved"
 
         with self.slowest.timing(taken.worlds[w].example.id, atoms, route):
             if audit:
@@ -258,7 +259,9 @@ class Worlds:
             found = self._solve(taken, w, model, weight)
         self.state.predicted[: model.n_atoms] = found.state
         score = network.soft_score(self.grounder.net, self.state.predicted, ground)
-        self._record(taken, w, _NUMBER.get(found.route, ELIMINATION), score)
+        if found.route not in taken.routes:
+            taken.routes.append(found.route)
+        self._record(taken, w, taken.routes.index(found.route), score)
         if not found.certified:
             taken.unproven.add(w)
         elif self.margins:
@@ -327,7 +330,7 @@ class Worlds:
             ]
             for name, first, atoms in self.grounder.atoms(taken.batch, w)
         }
-        return Solution(state, 0.0, math.inf, "mcsat", certified=False)
+        return Solution(state, 0.0, math.inf, engine.route, certified=False)
 
     # audits ----------------------------------------------------------------------------------
 
@@ -350,9 +353,6 @@ class Worlds:
         else:
             if whole.certified:
                 taken.audits[w] = whole.score + constant
-
-
-_NUMBER = {name: number for number, name in ROUTES.items()}
 
 
 def _values(model: ClauseModel, probability: Floats) -> State:

@@ -298,7 +298,7 @@ def test_a_run_that_waits_for_brokers_stops_when_asked_to(  # noqa: PLR0917
         until(lambda: "trying again" in run.said)
     os.kill(process, signal.SIGTERM)
     assert wait(process) == 0, run.said
-    assert "for the next start" in run.said
+    assert "the next start repeats" in run.said
     own_broker.start() if fault == "kill" else own_broker.resume()
     assert run.run(*UNTIL_END) == 0, run.said
     file = job(citations[:40], "file")

@@ -142,7 +142,7 @@ def test_the_lazy_learner_is_the_dense_one(
 
 def contents(table: WeightTable) -> list[bytes]:
     """All that an update may change."""
-    arrays = (table.arrays.value, table.arrays.uses, table.scalar, *table.kept.values())
+    arrays = (table.arrays.value, table.arrays.uses, np.array(table.scalar), *table.kept.values())
     return [array.tobytes() for array in arrays]
 
 
@@ -170,7 +170,7 @@ def test_no_update_makes_a_weight_that_is_not_finite(
             assert after == before
         assert not arrays.delta.any()
         assert not arrays.mark.any()
-        for found in (arrays.value, table.scalar, current(table), table.averaged()):
+        for found in (arrays.value, np.array(table.scalar), current(table), table.averaged()):
             assert np.isfinite(found).all()
 
 

@@ -54,9 +54,13 @@ def true_atoms(line: bytes) -> set[tuple[str, int]]:
     return {(name, row[0]) for name in QUERY for row in truth[name]}
 
 
-@pytest.mark.parametrize("presolve", ["exact", "none"])
-def test_marginals_are_predicted_and_ranked(stream: Callable[..., Job], presolve: str) -> None:
-    run = stream(EASY, "mcsat", inference={"presolve": presolve})
+@pytest.mark.parametrize(
+    ("engine", "presolve"), [("mcsat", "exact"), ("mcsat", "none"), ("gibbs", "exact")]
+)
+def test_marginals_are_predicted_and_ranked(
+    stream: Callable[..., Job], engine: str, presolve: str
+) -> None:
+    run = stream(EASY, engine, inference={"presolve": presolve})
     assert run.run() == 0, run.said
     ranking = Ranking()
     for line, made in zip(EASY, run.lines("predictions.jsonl"), strict=True):
@@ -71,7 +75,7 @@ def test_marginals_are_predicted_and_ranked(stream: Callable[..., Job], presolve
     last = run.lines("metrics.jsonl")[-1]
     assert {name: last[name] for name in ranking.measures()} == ranking.measures()
     assert last["predicates"]["Smokes"]["auc"] is not None
-    assert last["routes"] == {"mcsat": len(EASY)}
+    assert last["routes"] == {engine: len(EASY)}
     assert last["updates"] == len(EASY)
     assert last["regret_bound"] is not None  # rivals are proven
 

@@ -72,6 +72,11 @@ class Marginals:
 class MarginalEngine(Protocol):
     """Anything that computes or estimates marginals; deterministic."""
 
+    @property
+    def route(self) -> str:
+        """What its predictions are counted under."""
+        ...
+
     def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
         """Return the marginals, ``weight`` as in ``MapEngine.solve``.
 

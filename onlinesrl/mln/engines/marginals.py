@@ -26,6 +26,8 @@ class Exact:
     Raises Wide where these would be too large as well.
     """
 
+    route = "exact"
+
     def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
         """As ``MarginalEngine.marginals``; ``log_z`` is that of ``w . f``."""
         try:
@@ -69,6 +71,11 @@ class Narrow:
     def __init__(self, core: MarginalEngine) -> None:
         self.core = core
         self.exact = Exact()
+
+    @property
+    def route(self) -> str:
+        """The core's."""
+        return self.core.route
 
     def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
         """As ``MarginalEngine.marginals``; ``log_z`` where all of it is exact."""

@@ -177,9 +177,11 @@ def encoded(layout: Layout) -> tuple[k.Plans, int]:
     A clause reserves a block for its own weight or those of its declared template constants, and with
     a template one more for what unseen constants have.
     """
-    plan, encoder, step_start = layout.plan, _Encoder(layout), [0]
-    literal, templates = _Literals(), _Templates()
-    for clause_plan in plan.clauses:
+    encoder = _Encoder(layout)
+    step_start = [0]
+    literal = _Literals()
+    templates = _Templates()
+    for clause_plan in layout.plan.clauses:
         slots = {name: n for n, name in enumerate(clause_plan.types)}
         for steps in (clause_plan.full, clause_plan.listed):
             for step in steps:
@@ -199,8 +201,8 @@ def encoded(layout: Layout) -> tuple[k.Plans, int]:
             _ints(encoder.code.index_type),
             _ints(step_start),
             *_steps(encoder.code),
-            np.asarray([p.clause.hard for p in plan.clauses], np.uint8),
-            _ints([p.clause.sign for p in plan.clauses]),
+            np.asarray([p.clause.hard for p in layout.plan.clauses], np.uint8),
+            _ints([p.clause.sign for p in layout.plan.clauses]),
             *literal.arrays(literal_start),
             *exists,
             found_query,

@@ -322,7 +322,7 @@ class KafkaSource(Source):
                 raise UnavailableError(
                     f"{of} unavailable for {away:.0f} s (source.patience): {error}"
                 ) from error
-            self._tell(f"{of}: unavailable; waiting")
+            self._tell(f"{of}: unavailable; waiting for it")
             return
         self._compare(self.identities, {topic: identity for topic, (identity, _) in found.items()})
         self._found = places_of(found)
@@ -335,7 +335,7 @@ class KafkaSource(Source):
         stalled = sorted(behind.items() & self._suspects.items())
         if stalled and self._chances >= CHANCES:
             names = ", ".join(name_of(place) for place, _ in stalled)
-            self.say(f"{names} has records but none arrive; reconnecting")
+            self.say(f"no records of {names} arrive, though there are some; reconnecting")
             self._reconnect()
             behind = {}
         self._suspects, self._chances = behind, 0

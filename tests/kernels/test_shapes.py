@@ -1,0 +1,60 @@
+"""Kernels that are compiled without what a plan has nothing of learn the same bits as whole ones."""
+
+from typing import Any
+
+import pytest
+from conftest import SHAPED
+
+from onlinesrl.core.background import Background
+from onlinesrl.core.example import Example, GroundAtom
+from onlinesrl.core.kernels.frames import Frame
+from onlinesrl.mln.ground.compile import compile_program
+from onlinesrl.mln.kernels.background import Facts
+from onlinesrl.mln.kernels.plans import Plans
+from onlinesrl.mln.lang import mln
+from tests.learn.learners import learn, online, state
+
+DECLARED = "E(t)\nR(t, t)\nQ(t)\n"
+PLAIN = "1 E(x) => Q(x)\n1 Q(x) ^ R(x, y) => Q(y)\n"
+RICH = PLAIN + "1 E(x) => (EXIST y (R(x, y) ^ Q(y)))\n1 Q(x) ^ E(y) ^ y = x + 1 => Q(y)\n"
+SHARED = [GroundAtom("R", ("1", "2"), True, 1), GroundAtom("R", ("2", "7"), True, 2)]
+
+
+def examples() -> list[Example]:
+    """Numbers in two relations; those that are even are Q."""
+    return [
+        Example(
+            id=n,
+            evidence={
+                "E": [[i] for i in range(n % 3, 6)],
+                "R": [[i, (i * n) % 5] for i in range(5)],
+            },
+            truth={"Q": [[i] for i in range(5) if (i + n) % 2 == 0]},
+        )
+        for n in range(12)
+    ]
+
+
+def learned(rules: str, facts: list[GroundAtom]) -> Any:
+    plan = compile_program(mln.parse(DECLARED + rules), ["Q"])
+    learner = online(plan, background=Background(facts))
+    return [learn(learner, examples()), state(learner)]
+
+
+@pytest.mark.parametrize(
+    ("rules", "facts"),
+    [
+        pytest.param(PLAIN, [], id="plain"),
+        pytest.param(RICH, [], id="rich"),
+        pytest.param(PLAIN, SHARED, id="plain with facts", marks=pytest.mark.soak),
+    ],
+)
+def test_a_shape_makes_no_difference(
+    rules: str, facts: list[GroundAtom], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Plans, "_without", Frame._without)
+    monkeypatch.setattr(Facts, "_without", Frame._without)
+    whole = learned(rules, facts)
+    monkeypatch.setattr(Plans, "_without", SHAPED[0])
+    monkeypatch.setattr(Facts, "_without", SHAPED[1])
+    assert learned(rules, facts) == whole
