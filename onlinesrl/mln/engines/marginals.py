@@ -42,7 +42,7 @@ def _by_clause(model: ClauseModel, weight: Floats) -> Marginals:
     memory = structured(net, model)
     unary, scratch = np.zeros(len(memory.unary)), np.zeros(len(memory.table))
     log_z = sumproduct.sum_product(net, memory, weight, unary, scratch)
-    if log_z == -np.inf or np.any(np.diff(model.start) == 0):
+    if log_z == -np.inf:
         raise Infeasible("no state satisfies the hard clauses and the groups")
     atoms = np.arange(model.n_atoms)
     probability = np.empty(model.n_atoms)

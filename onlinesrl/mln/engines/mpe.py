@@ -23,8 +23,6 @@ class Elimination:
 
     def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; ties go to the first value of each variable."""
-        if np.any((np.diff(model.start) == 0) & model.hard):  # an empty hard clause
-            raise Infeasible("no state satisfies the hard rules")
         net, order = network_of(model)
         memory = structured(net, model)
         bonus = np.zeros(model.n_atoms) if bonus is None else bonus
@@ -38,7 +36,10 @@ class Elimination:
 
 
 def structured(net: Network, model: ClauseModel) -> structure.Structure:
-    """Return the tables of an elimination. Raises Wide where they would be too large."""
+    """Return the tables of an elimination.
+
+    Raises Wide where they would be too large, Infeasible where a hard clause is empty.
+    """
     arcs, cells = 64 + 8 * len(model.literals), 4096
     while True:
         memory = structure.structure_memory(
@@ -47,6 +48,8 @@ def structured(net: Network, model: ClauseModel) -> structure.Structure:
         status = structure.structure(net, memory)
         if status == structure.SOLVED:
             return memory
+        if status == structure.CONTRADICTION:
+            raise Infeasible("no state satisfies the hard rules")
         if status == structure.WIDE:
             raise Wide("the induced width is too large for elimination")
         arcs, cells = 2 * arcs, 4 * cells

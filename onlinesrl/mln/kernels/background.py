@@ -10,9 +10,9 @@ the other by them.
 
 from typing import Any
 
-from onlinesrl.core.arrays import Bytes, Ints, Ints32
+from onlinesrl.core.arrays import Ints, Ints32
 from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel, kernel_of
+from onlinesrl.core.kernels.jit import kernel
 
 
 class Facts(Frame):
@@ -93,100 +93,3 @@ def shared_beside(own: Own, member_start: Ints, w: int, kind: int, number: int) 
         return shared if shared >= 0 else -1 - before
     early = own.early_start[w, kind]
     return _without(own.early, early, own.early_count[w, kind], number - before)
-
-
-@kernel_of("facts", -1)
-def match_fact(
-    facts: Facts,
-    own: Own,
-    member_start: Ints,
-    w: int,
-    slot: int,
-    indexed: bool,
-    cursor: int,
-    stop: int,
-    first_term: int,
-    last_term: int,
-    term: Ints32,
-    binds: Bytes,
-    variable: Ints,
-) -> int:
-    """Return the place behind the next fact that has a step's bound terms, and bind the others; or -1.
-
-    Facts are those from ``cursor`` to ``stop`` of an index, or of the relation.
-    """
-    for i in range(cursor, stop):
-        row = facts.row[i] if indexed else i
-        at = facts.start[slot] + row * (last_term - first_term) - first_term
-        fits, p = True, first_term
-        while fits and p < last_term:
-            value = facts.data[at + p]
-            kind = facts.column_type[facts.column_start[slot] + p - first_term]
-            if kind >= 0:
-                value = number_beside(own, member_start, w, kind, value)
-            if binds[p]:
-                variable[term[p]] = value
-            else:
-                fits = value == (variable[term[p]] if term[p] >= 0 else -1 - term[p])
-            p += 1
-        if fits:
-            return i + 1
-    return -1
-
-
-@kernel
-def _compare(
-    facts: Facts,
-    own: Own,
-    member_start: Ints,
-    w: int,
-    slot: int,
-    row: int,
-    data: Ints32,
-    at: int,
-    arity: int,
-) -> int:
-    """Compare a fact with a world's tuple of shared constants: below 0, 0 or above."""
-    fact = facts.start[slot] + row * arity
-    for k in range(arity):
-        kind, value = facts.column_type[facts.column_start[slot] + k], data[at + k]
-        if kind >= 0:
-            value = shared_beside(own, member_start, w, kind, value)
-        if facts.data[fact + k] != value:
-            return -1 if facts.data[fact + k] < value else 1
-    return 0
-
-
-@kernel_of("facts", 0)
-def without_facts(
-    facts: Facts,
-    own: Own,
-    member_start: Ints,
-    w: int,
-    slot: int,
-    data: Ints32,
-    start: int,
-    count: int,
-    arity: int,
-) -> int:
-    """Drop the tuples of a relation that facts have, too; returns how many stay."""
-    kept = 0
-    for i in range(count):
-        at = start + i * arity
-        low, high = 0, facts.count[slot]
-        while low < high:
-            middle = (low + high) // 2
-            row = facts.order[facts.order_start[slot] + middle]
-            if _compare(facts, own, member_start, w, slot, row, data, at, arity) < 0:
-                low = middle + 1
-            else:
-                high = middle
-        found = False
-        if low < facts.count[slot]:
-            row = facts.order[facts.order_start[slot] + low]
-            found = _compare(facts, own, member_start, w, slot, row, data, at, arity) == 0
-        if not found:
-            for k in range(arity):
-                data[start + kept * arity + k] = data[at + k]
-            kept += 1
-    return kept

@@ -2,7 +2,7 @@
 
 from onlinesrl.core.kernels.jit import kernel, kernel_of
 from onlinesrl.mln.kernels.atoms import find_atom
-from onlinesrl.mln.kernels.joins import advance, next_binding, open_step, term_value
+from onlinesrl.mln.kernels.joins import next_binding, term_value
 from onlinesrl.mln.kernels.network import (
     ATOMS,
     DEFINED,
@@ -140,28 +140,19 @@ def _each_binding(
 ) -> int:
     """Append an existential's bindings to a row, or define their atoms; OK, or what ended it."""
     variant = 2 * e + (batch.listed[w] != ALL)
-    first = plans.exist_step_start[variant]
-    steps = plans.exist_step_start[variant + 1] - first
-    depth, bindings = 0, 0
-    if steps > 0:
-        open_step(plans, batch, w, first, base, s)
-    while depth >= 0:
-        if steps > 0 and not advance(plans, batch, w, first + depth, base + depth, s):
-            depth -= 1
-        elif depth < steps - 1:
-            depth += 1
-            open_step(plans, batch, w, first + depth, base + depth, s)
+    first, stop = plans.exist_step_start[variant], plans.exist_step_start[variant + 1]
+    bindings = 0
+    while next_binding(plans, batch, w, first, stop, base, bindings > 0, s):
+        bindings += 1
+        net.size[GROUNDINGS] += bindings % LITERALS_EACH == 0
+        if net.size[GROUNDINGS] > limit:
+            return TOO_MANY_GROUNDINGS
+        if defining:
+            status = _define(plans, batch, w, c, e, net, s)
         else:
-            bindings += 1
-            net.size[GROUNDINGS] += bindings % LITERALS_EACH == 0
-            if net.size[GROUNDINGS] > limit:
-                return TOO_MANY_GROUNDINGS
-            if defining:
-                status = _define(plans, batch, w, c, e, net, s)
-            else:
-                status = _append_binding(plans, batch, w, e, net, s)
-            if status != OK or steps == 0:
-                return status
+            status = _append_binding(plans, batch, w, e, net, s)
+        if status != OK:
+            return status
     return OK
 
 

@@ -6,7 +6,7 @@ Work is proportional to the tuples read and the rows written.
 from onlinesrl.core.kernels.jit import kernel
 from onlinesrl.mln.kernels.atoms import find_atom, number_atoms
 from onlinesrl.mln.kernels.existentials import each_existential, undone
-from onlinesrl.mln.kernels.joins import advance, open_step, term_value
+from onlinesrl.mln.kernels.joins import next_binding, term_value
 from onlinesrl.mln.kernels.network import (
     ATOMS,
     GROUNDINGS,
@@ -162,26 +162,15 @@ def _ground_clause(
         steps -= 1
         run = plans.term[plans.term_start[first + steps]]
         length = batch.domain[w, plans.slot[first + steps]]
-    if steps == 0:
+    began = False
+    while next_binding(plans, batch, w, first, first + steps, 0, began, s):
+        began = True
         net.size[GROUNDINGS] += length
         if net.size[GROUNDINGS] > limit:
             return TOO_MANY_GROUNDINGS
-        return _emit(plans, batch, w, c, run, length, 0, net, s, limit)
-    depth = 0
-    open_step(plans, batch, w, first, 0, s)
-    while depth >= 0:
-        if not advance(plans, batch, w, first + depth, depth, s):
-            depth -= 1
-        elif depth < steps - 1:
-            depth += 1
-            open_step(plans, batch, w, first + depth, depth, s)
-        else:
-            net.size[GROUNDINGS] += length
-            if net.size[GROUNDINGS] > limit:
-                return TOO_MANY_GROUNDINGS
-            status = _emit(plans, batch, w, c, run, length, steps, net, s, limit)
-            if status != OK:
-                return status
+        status = _emit(plans, batch, w, c, run, length, steps, net, s, limit)
+        if status != OK:
+            return status
     return OK
 
 

@@ -1,7 +1,7 @@
 """Join plans, run step by step by backtracking."""
 
 from onlinesrl.core.kernels.jit import kernel, kernel_of
-from onlinesrl.mln.kernels.background import match_fact
+from onlinesrl.mln.kernels.background import number_beside
 from onlinesrl.mln.kernels.numbers import holds, shared_constant
 from onlinesrl.mln.kernels.plans import ABSENT, DOMAIN, EQUAL, LESS, SCAN, Batch, Plans, Scratch
 
@@ -64,25 +64,35 @@ def _matches(plans: Plans, batch: Batch, w: int, step: int, i: int, s: Scratch) 
     return True
 
 
+@kernel_of("facts", -1)
+def _next_fact(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> int:
+    """Return the place after the next fact that matches, binding the free terms; -1: there is none."""
+    facts, slot = batch.facts, plans.slot[step]
+    first, last = plans.term_start[step], plans.term_start[step + 1]
+    for i in range(s.cursor[depth], s.stop[depth]):
+        row = facts.row[i] if plans.probe[step] >= 0 else i
+        at = facts.start[slot] + row * (last - first) - first
+        fits, p = True, first
+        while fits and p < last:
+            value = facts.data[at + p]
+            kind = facts.column_type[facts.column_start[slot] + p - first]
+            if kind >= 0:
+                value = number_beside(batch.own, batch.member_start, w, kind, value)
+            if plans.binds[p]:
+                s.variable[plans.term[p]] = value
+            else:
+                fits = value == term_value(s, plans.term[p])
+            p += 1
+        if fits:
+            return i + 1
+    return -1
+
+
 @kernel
 def _next_match(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> bool:
     """Move to a relation's next tuple that matches, first among facts; False: there is none."""
     if s.own_cursor[depth] >= 0:
-        found = match_fact(
-            batch.facts,
-            batch.own,
-            batch.member_start,
-            w,
-            plans.slot[step],
-            plans.probe[step] >= 0,
-            s.cursor[depth],
-            s.stop[depth],
-            plans.term_start[step],
-            plans.term_start[step + 1],
-            plans.term,
-            plans.binds,
-            s.variable,
-        )
+        found = _next_fact(plans, batch, w, step, depth, s)
         if found >= 0:
             s.cursor[depth] = found
             return True

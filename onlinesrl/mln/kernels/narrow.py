@@ -9,7 +9,13 @@ from onlinesrl.mln.kernels.elimination import eliminate, set_bonus
 from onlinesrl.mln.kernels.network import ROWS, Network, soft_score
 from onlinesrl.mln.kernels.outcome import By, Output, State, record
 from onlinesrl.mln.kernels.plans import INFEASIBLE, OK, Batch, Plans, Scratch
-from onlinesrl.mln.kernels.structure import SOLVED, TABLES_FULL, Structure, structure
+from onlinesrl.mln.kernels.structure import (
+    CONTRADICTION,
+    SOLVED,
+    TABLES_FULL,
+    Structure,
+    structure,
+)
 from onlinesrl.mln.kernels.truth import ground_labelled
 from onlinesrl.mln.kernels.weights import Weights, effective, gap, number
 
@@ -45,6 +51,8 @@ def solve(p: Pass, cu: float, cv: float) -> tuple[int, float]:
     if net.clause_start[net.size[ROWS]] > len(p.weight):
         return GROW_CLAUSES, 0.0
     found = structure(net, p.structure)
+    if found == CONTRADICTION:
+        return INFEASIBLE, 0.0
     if found != SOLVED:
         return GROW_TABLES if found == TABLES_FULL else TOO_WIDE, 0.0
     set_bonus(net, state.truth, False, state.bonus)

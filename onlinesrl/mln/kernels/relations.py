@@ -3,8 +3,8 @@
 import numpy as np
 
 from onlinesrl.core.arrays import Ints32
-from onlinesrl.core.kernels.jit import kernel
-from onlinesrl.mln.kernels.background import without_facts
+from onlinesrl.core.kernels.jit import kernel, kernel_of
+from onlinesrl.mln.kernels.background import shared_beside
 from onlinesrl.mln.kernels.plans import GROW_INDEX, OK, SPARSE, Batch, Plans, Scratch
 
 
@@ -42,21 +42,56 @@ def deduplicate(batch: Batch, w: int, slot: int, arity: int, table: Ints32) -> N
 
 
 @kernel
+def _compare(batch: Batch, w: int, slot: int, row: int, at: int, arity: int) -> int:
+    """Compare a fact with a tuple of the world, both by shared numbers: below 0, 0 or above."""
+    facts = batch.facts
+    fact = facts.start[slot] + row * arity
+    for k in range(arity):
+        kind, value = facts.column_type[facts.column_start[slot] + k], batch.data[at + k]
+        if kind >= 0:
+            value = shared_beside(batch.own, batch.member_start, w, kind, value)
+        if facts.data[fact + k] != value:
+            return -1 if facts.data[fact + k] < value else 1
+    return 0
+
+
+@kernel
+def _is_fact(batch: Batch, w: int, slot: int, at: int, arity: int) -> bool:
+    """Tell whether a tuple of the world is a fact as well, by binary search."""
+    facts = batch.facts
+    low, high = 0, facts.count[slot]
+    while low < high:
+        middle = (low + high) // 2
+        row = facts.order[facts.order_start[slot] + middle]
+        if _compare(batch, w, slot, row, at, arity) < 0:
+            low = middle + 1
+        else:
+            high = middle
+    if low == facts.count[slot]:
+        return False
+    row = facts.order[facts.order_start[slot] + low]
+    return _compare(batch, w, slot, row, at, arity) == 0
+
+
+@kernel_of("facts", 0)
+def _without_facts(batch: Batch, w: int, slot: int, arity: int) -> int:
+    """Drop the tuples of a relation that are facts as well; returns how many stay."""
+    start, kept = batch.start[w, slot], 0
+    for i in range(batch.count[w, slot]):
+        at = start + i * arity
+        if not _is_fact(batch, w, slot, at, arity):
+            for k in range(arity):
+                batch.data[start + kept * arity + k] = batch.data[at + k]
+            kept += 1
+    return kept
+
+
+@kernel
 def index_relations(plans: Plans, batch: Batch, w: int, s: Scratch) -> int:
     """Make every relation a set and index the arguments that plans look up."""
     for slot in range(len(plans.arity)):
         if batch.facts.count[slot] > 0 and batch.count[w, slot] > 0:
-            batch.count[w, slot] = without_facts(
-                batch.facts,
-                batch.own,
-                batch.member_start,
-                w,
-                slot,
-                batch.data,
-                batch.start[w, slot],
-                batch.count[w, slot],
-                plans.arity[slot],
-            )
+            batch.count[w, slot] = _without_facts(batch, w, slot, plans.arity[slot])
         if batch.count[w, slot] > 1:
             if 4 * batch.count[w, slot] > len(s.table):
                 return GROW_INDEX

@@ -11,7 +11,8 @@ from onlinesrl.core.kernels.frames import Frame
 from onlinesrl.core.kernels.jit import kernel
 from onlinesrl.mln.kernels.network import ROWS, VARIABLES, Network
 
-SOLVED, WIDE, TABLES_FULL = 0, 1, 2
+SOLVED, WIDE, TABLES_FULL, CONTRADICTION = 0, 1, 2, 3
+"""What ``structure`` comes back with. CONTRADICTION: an empty hard clause, which no state satisfies."""
 MAX_DEGREE = 14
 MAX_TABLE = 1 << 16
 MAX_CELLS = 1 << 24
@@ -168,12 +169,12 @@ def _add_generic(st: Structure, row: int, k: int) -> bool:
 
 @kernel
 def _classify(net: Network, st: Structure, row: int) -> int:
-    """Say how a row enters the tables, and add its edges; SOLVED, WIDE or TABLES_FULL."""
+    """Say how a row enters the tables, and add its edges; returns a status."""
     start = net.lit_start[row]
     literals = net.lit_start[row + 1] - start
     last = net.row_len[row] - 1
-    if literals == 0:  # no state makes it true, which other engines tell
-        return WIDE
+    if literals == 0:
+        return CONTRADICTION if net.row_weight[row] < 0 else WIDE
     if literals == 1:
         st.row_kind[row] = UNARY
         return SOLVED
@@ -308,7 +309,10 @@ def _attach(net: Network, st: Structure) -> None:
 
 @kernel
 def structure(net: Network, st: Structure) -> int:
-    """Find an elimination order and lay out its tables: SOLVED, WIDE or TABLES_FULL (grow, call again)."""
+    """Find an elimination order and lay out its tables; returns a status.
+
+    TABLES_FULL: to be called again with more room. Where both hold, WIDE may hide CONTRADICTION.
+    """
     n = net.size[VARIABLES]
     st.size[:] = 0
     st.head[:n] = -1
