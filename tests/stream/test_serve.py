@@ -356,7 +356,7 @@ def test_no_room(job: Make, citations: list[bytes], module: Any, limit: str) -> 
         connection.request("POST", "/learn", citations[0], {"Content-Type": JSON})
         answer = connection.getresponse()
         assert (answer.status, answer.getheader("Retry-After")) == (503, "1")
-        assert answer.read().startswith(b'{"error":"nothing was taken')
+        assert answer.read().startswith(b'{"error":"not accepted')
     assert served.stop() == 0
     assert (served.job.output / "requests.jsonl").read_bytes() == b""
 
