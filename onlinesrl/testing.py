@@ -11,7 +11,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.mln.engines.brute import Brute, _scores
+from onlinesrl.mln.engines.brute import Brute, state_scores
 from onlinesrl.mln.engines.engine import MapEngine, MarginalEngine, Marginals, Solution, value
 from onlinesrl.mln.ground.model import ClauseModel
 from onlinesrl.psl.engines.admm import Admm
@@ -136,7 +136,7 @@ def check_hinge_engine(
 
 def marginals_by_enumeration(model: ClauseModel, weights: Floats) -> Marginals:
     """Return the marginals and log Z from every state of a small model; or raise Infeasible."""
-    scores = _scores(model, weights, None)
+    scores = state_scores(model, weights, None)
     top = float(scores.max())
     if top == -np.inf:
         raise Infeasible("no state satisfies the hard clauses and the groups")

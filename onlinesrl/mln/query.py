@@ -2,9 +2,9 @@
 
 Which atoms are open is as in Alchemy: those of query predicates; those of predicates without an atom in
 any database, unless these are closed (``--closed``); those of open predicates (``--open``); unknown
-(``?``) and soft ones. In some other dialects the predicates without a mark are open instead, or all. All other atoms
-are closed: false unless given as true. Softly given atoms are open and get a unit clause of weight
-log(p / (1 - p)).
+(``?``) and soft ones. In some other dialects the predicates without a mark are open instead, or all. All
+other atoms are closed: false unless given as true. Softly given atoms are open and get a unit clause of
+weight log(p / (1 - p)).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.logic.text import spell_atom
 from onlinesrl.mln import answers
 from onlinesrl.mln import query as inference
-from onlinesrl.mln.engines.brute import MAX_ATOMS, Brute, _scores
+from onlinesrl.mln.engines.brute import MAX_ATOMS, Brute, state_scores
 from tests.ground.naive import Atom, Soft, World, holds, model
 from tests.ground.programs import FOUND, Case, cases
 from tests.ground.soak import soaked
@@ -100,7 +100,7 @@ def answers_as_defined(question: tuple[Case, Database, tuple[str, ...]]) -> str:
     whole, numbers, atoms = model(world, weight)
     if whole.n_atoms > MAX_ATOMS - 7:
         return "too large for brute force"
-    scores = _scores(whole, numbers, None)
+    scores = state_scores(whole, numbers, None)
     if scores.max() == -np.inf:
         with pytest.raises(Infeasible):
             answers.infer(found, "mpe", 0)

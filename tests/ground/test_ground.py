@@ -453,7 +453,7 @@ def test_thousands_of_streams_are_learned_as_if_no_atom_were_closed(capsys):
 def learns_as_without_closing(case: Case) -> str:
     """The same predictions, words, counts and weights, but where two states are equally good."""
     own = learner(case, margins=True)
-    with patch("onlinesrl.mln.ground.encode.candidates", lambda plan: ()):
+    with patch("onlinesrl.mln.ground.layout.candidates", lambda plan: ()):
         other = learner(case, margins=True)
     if not own.layout.candidates:
         return "nothing is closed"

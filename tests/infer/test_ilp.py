@@ -13,7 +13,7 @@ from hypothesis import given
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.engines.brute import Brute
 from onlinesrl.mln.engines.engine import Solution, value
-from onlinesrl.mln.engines.ilp import Ilp, Unsolved, _Merged, _Program
+from onlinesrl.mln.engines.ilp import CompactProgram, Ilp, Merged, Unsolved
 from tests.infer.models import Problem, clause_model, instance, problems
 
 SOLVERS = ("highs", "cbc")
@@ -216,7 +216,7 @@ def test_the_program_is_compact():
         ],
         [(True, [0, 1]), (False, [2, 3])],
     )
-    problem = _Program(_Merged.of(model), weights).problem
+    problem = CompactProgram(Merged.of(model), weights).problem
     columns = [variable.name for variable in problem.variables()]
 
     assert columns == ["y0000000", "y0000001", "y0000002", "y0000003", "z0000000", "z0000002"]

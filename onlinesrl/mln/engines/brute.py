@@ -24,7 +24,7 @@ class Brute:
 
     def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``."""
-        best = _first_maximum(model, _scores(model, weight, bonus), weight, bonus)
+        best = _first_maximum(model, state_scores(model, weight, bonus), weight, bonus)
         if best is None:
             raise Infeasible("no state satisfies the hard clauses and the groups")
         return best
@@ -37,7 +37,7 @@ class Brute:
         bonus: Floats | None = None,
     ) -> Solution | None:
         """Find the best feasible state other than ``best_state``; None where there is no other."""
-        scores = _scores(model, weight, bonus)
+        scores = state_scores(model, weight, bonus)
         scores[_number(best_state)] = -np.inf
         return _first_maximum(model, scores, weight, bonus)
 
@@ -61,7 +61,7 @@ def _maxima(scores: Floats) -> NDArray[np.int64]:
     return np.flatnonzero(scores >= top - TIE * max(1.0, abs(top)))
 
 
-def _scores(model: ClauseModel, weight: Floats, bonus: Floats | None) -> Floats:
+def state_scores(model: ClauseModel, weight: Floats, bonus: Floats | None) -> Floats:
     """Score every state, float64[2 ** n_atoms] by state number; -inf where infeasible."""
     n = model.n_atoms
     if n > MAX_ATOMS:

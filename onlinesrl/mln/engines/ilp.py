@@ -49,14 +49,14 @@ class Ilp:
     ) -> None:
         self._solver = SOLVERS[solver](max_nodes, max_work)
         self._limits = f"max_nodes {max_nodes}, max_work {max_work}"
-        self._merged: _Merged | None = None
-        self._program: _Program | None = None
+        self._merged: Merged | None = None
+        self._program: CompactProgram | None = None
 
     def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
         merged = self._merge(model)
         if self._program is None or not self._program.fits(weight):
-            self._program = _Program(merged, weight)
+            self._program = CompactProgram(merged, weight)
         return self._optimise(self._program, weight, bonus)
 
     def second_best(
@@ -67,19 +67,19 @@ class Ilp:
         bonus: Floats | None = None,
     ) -> Solution | None:
         """Find the best feasible state other than ``best_state``; None where there is no other."""
-        program = _Program(self._merge(model), weight)
+        program = CompactProgram(self._merge(model), weight)
         program.forbid(best_state)
         try:
             return self._optimise(program, weight, bonus)
         except Infeasible:
             return None
 
-    def _merge(self, model: ClauseModel) -> _Merged:
+    def _merge(self, model: ClauseModel) -> Merged:
         if self._merged is None or self._merged.model is not model:
-            self._merged, self._program = _Merged.of(model), None
+            self._merged, self._program = Merged.of(model), None
         return self._merged
 
-    def _optimise(self, program: _Program, weight: Floats, bonus: Floats | None) -> Solution:
+    def _optimise(self, program: CompactProgram, weight: Floats, bonus: Floats | None) -> Solution:
         """Solve the program for these weights; the score is counted anew from the rounded state."""
         model, problem = program.merged.model, program.problem
         constant = program.set_objective(weight, bonus)
@@ -100,7 +100,7 @@ class Ilp:
 
 
 @dataclass(frozen=True, eq=False)
-class _Merged:
+class Merged:
     """A model's distinct clauses, as sorted literals; its clause ``c`` is ``clauses[where[c]]``."""
 
     model: ClauseModel
@@ -108,7 +108,8 @@ class _Merged:
     where: Ints
 
     @classmethod
-    def of(cls, model: ClauseModel) -> _Merged:
+    def of(cls, model: ClauseModel) -> Merged:
+        """Merge equal clauses."""
         literals = model.literals.tolist()
         index: dict[tuple[int, ...], int] = {}
         where = [
@@ -123,14 +124,14 @@ class _Merged:
         return total.astype(np.float64)
 
 
-class _Program:
+class CompactProgram:
     """The PuLP problem of a merged model, over ``y`` (one per atom) and ``z`` (one per long clause).
 
     Its rows depend on the signs of the merged weights of the long clauses, its objective on the
     weights and the bonus.
     """
 
-    def __init__(self, merged: _Merged, weight: Floats) -> None:
+    def __init__(self, merged: Merged, weight: Floats) -> None:
         self.merged = merged
         self.problem = pulp.LpProblem("mpe", pulp.LpMaximize)
         length = np.array([len(clause) for clause in merged.clauses], np.int64)

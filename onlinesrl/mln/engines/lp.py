@@ -11,7 +11,7 @@ import pulp
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.mln.engines.engine import Solution, value
-from onlinesrl.mln.engines.ilp import CERTIFIED, _Merged, _Program
+from onlinesrl.mln.engines.ilp import CERTIFIED, CompactProgram, Merged
 from onlinesrl.mln.engines.reduce import reduced
 from onlinesrl.mln.engines.solvers import Highs
 from onlinesrl.mln.engines.walksat import BACKTRACKS, completed
@@ -45,7 +45,7 @@ class Lp:
 
 def _relaxation(model: ClauseModel, weight: Floats, bonus: Floats | None) -> tuple[Floats, float]:
     """Return the atoms' values in an optimum of the relaxation, float64[n_atoms], and its value."""
-    program = _Program(_Merged.of(model), weight)
+    program = CompactProgram(Merged.of(model), weight)
     problem = program.problem
     constant = program.set_objective(weight, bonus)
     columns = problem.variables()
