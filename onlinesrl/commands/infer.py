@@ -18,7 +18,7 @@ from onlinesrl.core.errors import UsageError
 from onlinesrl.core.language import language_of
 
 if TYPE_CHECKING:
-    from onlinesrl.mln.query import Reading, World
+    from onlinesrl.mln.query import GroundWorld, Reading
 
 Model = Annotated[Path, typer.Option("--model", metavar="M.mln", help="The model.")]
 AnyModel = Annotated[
@@ -199,7 +199,7 @@ def _world(  # noqa: PLR0913, PLR0917 - the options of two commands
     reading: Reading,
     max_atoms: int,
     max_groundings: int | None,
-) -> World:
+) -> GroundWorld:
     """Load a world; warn of predicates that are open only because no database mentions them."""
     from dataclasses import replace
 
@@ -217,7 +217,7 @@ def _world(  # noqa: PLR0913, PLR0917 - the options of two commands
 
 
 def _infer_mln(  # noqa: PLR0913, PLR0917 - the options of the command
-    world: World,
+    world: GroundWorld,
     method: str,
     output: Path | None,
     seed: int,

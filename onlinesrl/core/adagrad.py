@@ -1,14 +1,15 @@
 """Coordinate dual ascent with a rate of its own for each weight (Duchi, Hazan & Singer 2011).
 
 The regulariser is sigma/2 ||w - base||_H^2 with the diagonal H = delta + sqrt(sum of Delta^2 over the steps
-so far), so that weights which have seldom moved move far. As CDA1 it is one dual multiplier alpha_t in [0, 1]
-an example, the one that raises the dual
+so far), so that weights which have rarely moved take large steps. As in CDA1 there is one dual multiplier
+alpha_t in [0, 1] per example, the one that raises the dual
 
     D = sum_t alpha_t (rho_t - <base, Delta_t>) - 1 / (2 sigma) ||sum_t alpha_t Delta_t||^2 in H^-1
 
 most, by H with its own Delta^2 in it: w_{t+1} - base = u = H^-1 sum_t alpha_t Delta_t / sigma. An example
-without a loss changes neither. By weak duality D, taken with the H of the end, is below the regularised loss
-of all fixed weights: the bound is on the excess of the summed loss over the least loss regularised so.
+without a loss changes neither u nor H. By weak duality D, taken with the H of the end, is below the
+regularised loss of all fixed weights: the bound is on the excess of the summed loss over the least
+regularised loss.
 """
 
 from __future__ import annotations

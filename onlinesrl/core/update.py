@@ -31,7 +31,7 @@ class Gap(NamedTuple):
     dot: float  # <u_t, Delta>
     norm: float  # ||Delta||^2, in the metric of the step
     moved: float  # <u, Delta>, in the metric of the step
-    rescaled: float = 0.0  # what that metric makes of ||u||^2, less what it was
+    rescaled: float = 0.0  # ||u||^2 in that metric less its old value
 
 
 class Update(Section, ABC):
@@ -88,8 +88,8 @@ class Update(Section, ABC):
         return kernels.move(weights, n, c, s)
 
     def metric(self, kept: Kept, delta: Floats) -> Floats | float:
-        """Return what each weight's step is divided by, once ``delta`` is taken."""
+        """Return the divisor of each weight's step, after a step along ``delta``: float64[weights], or 1."""
         return 1.0
 
     def keep(self, kept: Kept, delta: Floats) -> None:
-        """Take note of a step along ``delta``, float64[weights]."""
+        """Add a step along ``delta``, float64[weights], to the kept columns."""

@@ -78,7 +78,7 @@ class Perceptron(Update):
 
 
 AnyUpdate: TypeAlias = Annotated[
-    Cda1  # one line an update
+    Cda1  # one line per update
     | Cda2
     | Mira
     | Subgradient

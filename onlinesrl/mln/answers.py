@@ -22,7 +22,7 @@ from onlinesrl.mln.engines.marginals import marginals
 from onlinesrl.mln.engines.mpe import Mpe
 from onlinesrl.mln.engines.walksat import WalkSat
 from onlinesrl.mln.ground.model import State
-from onlinesrl.mln.query import QueryError, World, clauses, soft_clauses
+from onlinesrl.mln.query import GroundWorld, QueryError, clauses, soft_clauses
 
 SAMPLED = (
     "the network is too wide for exact marginals: those of its wide parts are estimates, by "
@@ -50,7 +50,7 @@ class MergedClause:
     weight: float | None
 
 
-def merged(world: World) -> list[MergedClause]:
+def merged(world: GroundWorld) -> list[MergedClause]:
     """Merge identical clauses: weights add up, a hard one wins, zero ones are dropped."""
     soft, written = soft_clauses(world.model, world.weight), clauses(world.model)
     hard = {written[c] for c in np.flatnonzero(world.model.hard).tolist()}
@@ -61,13 +61,13 @@ def merged(world: World) -> list[MergedClause]:
     ]
 
 
-def _names(world: World) -> list[str]:
+def _names(world: GroundWorld) -> list[str]:
     """Return the model's atoms as written; those that stand for conjunctions have no name of their own."""
     names = [spell_atom(*atom) for atom in world.atoms]
     return names + [f"Some_{n}" for n in range(1, world.model.n_atoms - len(names) + 1)]
 
 
-def network_lines(world: World) -> Iterator[str]:
+def network_lines(world: GroundWorld) -> Iterator[str]:
     """Yield the ground network: ``weight literal v literal``, hard clauses with a final period."""
     names = _names(world)
     for clause in merged(world):
@@ -79,7 +79,7 @@ def network_lines(world: World) -> Iterator[str]:
         yield from _group_lines(world, group, names)
 
 
-def _group_lines(world: World, group: int, names: Sequence[str]) -> Iterator[str]:
+def _group_lines(world: GroundWorld, group: int, names: Sequence[str]) -> Iterator[str]:
     """Yield the hard clauses that say how many atoms of a group are true."""
     members = np.flatnonzero(world.model.group == group).tolist()
     free = [names[atom] for atom in members if atom not in world.fixed]
@@ -92,7 +92,7 @@ def _group_lines(world: World, group: int, names: Sequence[str]) -> Iterator[str
 
 
 def infer(
-    world: World, method: str, seed: int, error: float | None = None
+    world: GroundWorld, method: str, seed: int, error: float | None = None
 ) -> tuple[list[str], dict[str, Any]]:
     """Answer a query; returns ``Atom(args) value`` lines, sorted, and statistics.
 
@@ -129,7 +129,7 @@ def _natural(atom: tuple[str, Sequence[Constant]]) -> tuple[Any, ...]:
     return name, *((0, a, "") if isinstance(a, int) else (1, 0, a) for a in args)
 
 
-def _map(world: World, method: str, seed: int) -> tuple[list[str], dict[str, Any]]:
+def _map(world: GroundWorld, method: str, seed: int) -> tuple[list[str], dict[str, Any]]:
     engines: dict[str, MapEngine] = {
         "mpe": Mpe(Ilp()),
         "lp": Lp(),
@@ -147,7 +147,7 @@ def _map(world: World, method: str, seed: int) -> tuple[list[str], dict[str, Any
     }
 
 
-def cost(world: World, state: Sequence[int] | State) -> float:
+def cost(world: GroundWorld, state: Sequence[int] | State) -> float:
     """Return the weight of the false positive and the true negative soft clauses.
 
     Those with an atom of an open predicate, that is, and no true literal of a closed one. What evidence gives
@@ -161,7 +161,7 @@ def cost(world: World, state: Sequence[int] | State) -> float:
 
 
 def _marginals(
-    world: World, method: str, seed: int, error: float | None
+    world: GroundWorld, method: str, seed: int, error: float | None
 ) -> tuple[list[str], dict[str, Any]]:
     found = marginals(world.model, world.weight, method, seed=seed, error=error)  # type: ignore[arg-type]
     values = [f"{p:.10f}" for p in found.probability]
@@ -175,7 +175,7 @@ def _marginals(
 
 
 def _figures(of: Diagnostics) -> dict[str, Any]:
-    """Return how far to trust the atom of which least is known."""
+    """Return the diagnostics of the least reliable atom."""
     return {
         "chains": of.chains,
         "r_hat": of.largest_r_hat,
@@ -184,8 +184,8 @@ def _figures(of: Diagnostics) -> dict[str, Any]:
     }
 
 
-def _doubts(world: World, method: str, found: Marginals, error: float | None) -> list[str]:
-    """Say where the marginals are not what was asked for, or not to be trusted."""
+def _doubts(world: GroundWorld, method: str, found: Marginals, error: float | None) -> list[str]:
+    """Return warnings: marginals that are not as asked for, or not reliable."""
     of = found.diagnostics
     if of is None:
         return []

@@ -9,13 +9,13 @@ from onlinesrl.core.errors import OnlinesrlError
 from onlinesrl.mln.engines.engine import MapEngine, MarginalEngine, RankingEngine
 from onlinesrl.mln.ground.grounder import LIMITS, Limits
 from onlinesrl.mln.kernels.plans import OK
-from onlinesrl.mln.outcomes import Taken
+from onlinesrl.mln.outcomes import Results
 
 AUDIT_TOLERANCE = 1e-6
 
 
 class AuditError(OnlinesrlError):
-    """Two exact engines disagree on the value of an example: a defect, never to be passed over."""
+    """Two exact engines disagree on the value of an example: a defect of the program."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Inference:
     ``whole`` is the engine for problems given to it whole (``presolve: none``, audits), ``exact`` the
     one for worlds that elimination finds too wide. Where a search of these ends at its limit without
     proof, the example is bad; or, with ``fallback``, it is predicted with the best state found, by this
-    engine where there was none, and learned from only if its rival is proven.
-    With ``marginals`` worlds are predicted by their atoms' probabilities; rivals are found as ever. Where
+    engine where there was none, and learned from only if its rival is proven optimal.
+    With ``marginals`` worlds are predicted by their atoms' probabilities; rivals are found as without. Where
     answers need not be ``proven``, those of ``exact``, any engine then, are taken as they are: the bound
     on the regret is none.
     """
@@ -46,13 +46,13 @@ class Inference:
         return self.presolve and self.marginals is None
 
 
-def check_audits(taken: Taken) -> None:
+def check_audits(results: Results) -> None:
     """Compare the values that the worlds got with those of the ILP. Raises AuditError."""
-    out = taken.out
-    for w, value in taken.audits.items():
+    out = results.out
+    for w, value in results.audits.items():
         found = float(out.score[w]) if out.status[w] == OK else -math.inf
         if not math.isclose(found, value, rel_tol=AUDIT_TOLERANCE, abs_tol=AUDIT_TOLERANCE):
             raise AuditError(
-                f"audit of example {taken.worlds[w].example.id}: {taken.routes[int(out.route[w])]} "
+                f"audit of example {results.worlds[w].example.id}: {results.routes[int(out.route[w])]} "
                 f"gives {found!r}, the whole ILP {value!r}"
             )

@@ -1,7 +1,7 @@
-"""The online learner: examples in, outcomes out, strictly one at a time.
+"""The online learner: each example is predicted, then learned from, strictly one at a time.
 
-An example is predicted with the averaged weights before its truth is looked at; then the update is
-made. Micro-batches only share the overhead of a call: every size gives the same bits.
+An example is predicted with the averaged weights before its truth is used; then the update is made.
+Micro-batches only share the overhead of a call: results are bit-equal for every batch size.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from onlinesrl.mln.ground.constants import NO_NEWS, News
 from onlinesrl.mln.ground.domains import undeclared
 from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.ground.layout import Layout
-from onlinesrl.mln.ground.pack import World
+from onlinesrl.mln.ground.pack import Packed
 from onlinesrl.mln.ground.plan import Plan
 from onlinesrl.mln.inference import Inference, check_audits
 from onlinesrl.mln.kernels import outcome
 from onlinesrl.mln.lang import weights as weight_files
-from onlinesrl.mln.outcomes import Taken, Teller
+from onlinesrl.mln.outcomes import Reporter, Results
 from onlinesrl.mln.weights import WeightTable
 from onlinesrl.mln.worlds import Worlds
 
 
 class OnlineLearner:
-    """Owns the weights; ``step`` takes a micro-batch, all of which have the facts of ``background``."""
+    """Owns the weights; ``step`` processes a micro-batch. All worlds have the facts of ``background``."""
 
     valued = False
 
@@ -63,7 +63,7 @@ class OnlineLearner:
         self.by = self._by(by)
         self.worlds = Worlds(self.grounder, self.weights, inference, self.by, margins)
         self.slowest = self.worlds.slowest
-        self.teller = Teller(self.grounder, self.by)
+        self.reporter = Reporter(self.grounder, self.by)
         self.together = Together()
         self.seen = 0
 
@@ -81,7 +81,7 @@ class OnlineLearner:
         return self.layout.plan.program.text
 
     def describe(self) -> str:
-        """Say how large the model is."""
+        """Return the size of the model in words."""
         plan = self.layout.plan
         return (
             f"{len(plan.program.rules)} rules, {len(plan.clauses)} clauses to ground, "
@@ -118,7 +118,7 @@ class OnlineLearner:
         return text.getvalue()
 
     def advice(self, examples: Sequence[Example]) -> list[str]:
-        """Say which types should be declared, and which rules have the most ground clauses."""
+        """Return advice: types to declare, and the rules with the most ground clauses."""
         sizes = []
         for example in examples:
             with suppress(ExampleError):
@@ -127,7 +127,7 @@ class OnlineLearner:
         return [*found, *largest(self.layout.plan, sizes)]
 
     def words(self, evidence: Atoms) -> dict[str, str]:
-        """Say what constants of query types stand for: by a relation to a type that only names things."""
+        """Return a word per constant of a query type, from a relation to a type that only names things."""
         plan = self.layout.plan
         queried = {t for q in plan.query for t in self.layout.arguments(q)}
         for name, atoms in evidence.items():
@@ -137,7 +137,7 @@ class OnlineLearner:
         return {}
 
     def predict(self, items: Sequence[Item]) -> list[Outcome]:
-        """Predict between two steps, with margins; learning goes on as if nothing had been asked."""
+        """Predict between two steps, with margins; nothing that learning depends on changes."""
         seen, margins = self.seen, self.worlds.margins
         self.worlds.margins = True
         try:
@@ -148,7 +148,7 @@ class OnlineLearner:
     # the step ------------------------------------------------------------------------------
 
     def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:
-        """As ``Learner.step``; an example that shows new constants of open types is a batch of its own."""
+        """See ``Learner.step``; an example with new constants of open types is a batch of its own."""
         if not self.layout.open:
             return self._step(items, learning)
         first, parts = 0, []
@@ -168,7 +168,7 @@ class OnlineLearner:
         return outcomes, reduce(add, (tally for _, tally in parts))
 
     def _news(self, item: Item) -> News | None:
-        """Return what an example shows for the first time; None: there is not the memory to tell."""
+        """Return an example's new constants of open types; None: out of memory."""
         if isinstance(item, ExampleError):
             return NO_NEWS
         try:
@@ -177,7 +177,7 @@ class OnlineLearner:
             return None
 
     def _met(self, item: Item, news: News | None, learning: bool) -> tuple[list[Outcome], Tally]:
-        """Take an example that shows new constants, or that takes too much memory to tell."""
+        """Process an example that has new constants, or is too large to look for them."""
         known, updates = self.packer.stream_sizes(), self.weights.updates
         if news is not None and not isinstance(item, ExampleError):
             try:
@@ -191,9 +191,9 @@ class OnlineLearner:
     def _first_sight(
         self, item: Example | Answered, news: News, learning: bool
     ) -> tuple[list[Outcome], Tally]:
-        """Take an example that shows new constants; if it is learned from, all later ones have them.
+        """Process an example with new constants; if it is learned from, later worlds have them as well.
 
-        Where only its truth shows them it is predicted without, then scored and learned from with them.
+        Where only its truth has them, it is predicted without, then scored and learned from with them.
         """
         if not news.hidden:
             outcomes, tally = self._step([item], learning)
@@ -215,7 +215,7 @@ class OnlineLearner:
     def _admit(
         self, item: Answered, news: News, learning: bool, predicted: Tally | None
     ) -> tuple[list[Outcome], Tally]:
-        """Score and learn from an example with its new constants, which stay if it was learned from."""
+        """Score and learn from an example with its new constants; they are kept if it was learned from."""
         shown, stay = self.packer.shown(), False
         self.packer.share(news.constants, learning)
         try:
@@ -229,7 +229,7 @@ class OnlineLearner:
                 self.packer.set_shown(shown)
 
     def _step(self, items: Sequence[Item], learning: bool) -> tuple[list[Outcome], Tally]:
-        """Take examples in turn, none of which shows constants that a later one is to have."""
+        """Process examples in turn, none of which has new constants that a later one needs."""
         tallies: list[Tally] = []
         outcomes = self.together.take(
             items, lambda some: self._attempt(some, learning, tallies), self.weights
@@ -239,30 +239,30 @@ class OnlineLearner:
     def _attempt(
         self, items: Sequence[Item], learning: bool, tallies: list[Tally]
     ) -> list[Outcome]:
-        """Take examples in turn, as far as memory allows; see ``Together``."""
+        """Process examples in turn, as far as memory allows; see ``Together``."""
         known, dropped = self.packer.stream_sizes(), self.weights.dropped
-        outcomes, bad, served = self._pack(items)
+        outcomes, bad, answered = self._pack(items)
         worlds = self.packer.worlds
-        taken = self._prepared(served, learning)
-        done, enough = (0, False) if taken is None else self._run(taken, learning)
-        if taken is None or not enough:
+        results = self._prepared(answered, learning)
+        done, enough = (0, False) if results is None else self._run(results, learning)
+        if results is None or not enough:
             self.grounder.allocate()
             self.worlds.allocate()
-            if taken is None or worlds[done].place == 0:
+            if results is None or worlds[done].place == 0:
                 self.packer.forget(known)
                 raise MemoryError
-        taken = taken.first(done)
-        check_audits(taken)
-        told = self.teller.outcomes(taken)
-        for world, outcome_ in zip(taken.worlds, told, strict=True):
+        results = results.first(done)
+        check_audits(results)
+        found = self.reporter.outcomes(results)
+        for world, outcome_ in zip(results.worlds, found, strict=True):
             outcomes[world.place] = outcome_
         end = worlds[done].place if done < len(worlds) else len(items)
         errors = [kind for place, kind in bad.items() if place < end]
-        tallies.append(self.teller.tally(taken, told, errors))
+        tallies.append(self.reporter.tally(results, found, errors))
         self.seen += done
         self.packer.clear()
         if not enough:
-            self._number_again(taken.worlds, known, learning)
+            self._number_again(results.worlds, known, learning)
         if self.weights.dropped > dropped:
             self._forget()
         return [outcome for outcome in outcomes[:end] if outcome is not None]
@@ -272,11 +272,12 @@ class OnlineLearner:
     ) -> tuple[list[Outcome | None], dict[int, str], dict[int, Prediction]]:
         """Pack the good examples.
 
-        Returns the outcomes of the bad ones, by place their kinds, and by world what was given out.
+        Returns the outcomes of the bad ones, their error kinds by place, and the predictions given
+        before by world.
         """
         outcomes = [Outcome(None, str(e)) if isinstance(e, ExampleError) else None for e in items]
         bad = {n: e.kind for n, e in enumerate(items) if isinstance(e, ExampleError)}
-        served: dict[int, Prediction] = {}
+        answered: dict[int, Prediction] = {}
         self.packer.clear()
         for place, item in enumerate(items):
             if isinstance(item, ExampleError):
@@ -288,29 +289,29 @@ class OnlineLearner:
                 bad[place] = error.kind
             else:
                 if isinstance(item, Answered):
-                    served[len(self.packer) - 1] = item.prediction
-        return outcomes, bad, served
+                    answered[len(self.packer) - 1] = item.prediction
+        return outcomes, bad, answered
 
-    def _prepared(self, served: dict[int, Prediction], learning: bool) -> Taken | None:
-        """Return the packed worlds, with room for what will be said of them; None: no memory."""
+    def _prepared(self, answered: dict[int, Prediction], learning: bool) -> Results | None:
+        """Return the packed worlds, with room for their results; None: out of memory."""
         try:
             batch = self.grounder.batch(learning)
             out = self.worlds.begin(batch)
         except MemoryError:
             return None
-        return Taken(batch, self.packer.worlds, out, self.worlds.routes, served)
+        return Results(batch, self.packer.worlds, out, self.worlds.routes, answered)
 
-    def _run(self, taken: Taken, learning: bool) -> tuple[int, bool]:
-        """Take worlds in turn; returns how many, and whether there was the memory for them.
+    def _run(self, results: Results, learning: bool) -> tuple[int, bool]:
+        """Process worlds in turn; returns how many, and False if memory ran out.
 
-        They are fewer where there was not, or where a signal asked to stop.
+        They are fewer than all where it did, or where a signal asked to stop.
         """
         most, every = self.update.max_weights, self.inference.audit_every
-        for w in range(len(taken.worlds)):
+        for w in range(len(results.worlds)):
             begun, updates = self.weights.arrays.size.tolist(), self.weights.updates
-            audit = every > 0 and (self.seen + 1 + w) % every == 0 and w not in taken.served
+            audit = every > 0 and (self.seen + 1 + w) % every == 0 and w not in results.answered
             try:
-                self.worlds.take(taken, w, learning, audit)
+                self.worlds.take(results, w, learning, audit)
             except Interrupted:
                 return w, True
             except MemoryError:
@@ -320,12 +321,12 @@ class OnlineLearner:
                 return w, False
             if most is not None and len(self.weights) > most:
                 self.weights.drop_least(most)
-        return len(taken.worlds), True
+        return len(results.worlds), True
 
     def _number_again(
-        self, worlds: Sequence[World], known: Mapping[str, int], learning: bool
+        self, worlds: Sequence[Packed], known: Mapping[str, int], learning: bool
     ) -> None:
-        """Let the stream have the constants of these worlds, and of none that were packed after them."""
+        """Add to the stream the constants of these worlds only, not of those packed after them."""
         self.packer.forget(known)
         for world in worlds:
             self.packer.add(world.example, world.place)
@@ -337,7 +338,7 @@ class OnlineLearner:
     def certificate(self) -> dict[str, float | None]:
         """Return the mean loss, the dual value D_T and the bound it gives on the regret.
 
-        Of rivals that need not be proven the loss is too low, so that there is no bound.
+        Where rivals need not be proven optimal the loss may be too low, so there is no bound.
         """
         found = self.weights.certificate()
         return found if self.inference.proven else {**found, "regret_bound": None}
@@ -349,7 +350,7 @@ class OnlineLearner:
         return {**header, "seen": self.seen, "shown": self.packer.shown()}, arrays
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """Go on from what ``save`` returned, bit for bit."""
+        """Restore the state that ``save`` returned, bit for bit."""
         self.weights.restore(header, arrays)
         self.packer.set_stream(self.weights.stream)
         self.packer.set_shown(header.get("shown", {}))
@@ -363,5 +364,5 @@ class OnlineLearner:
 
 
 def _predicted(outcomes: Sequence[Outcome]) -> Prediction | None:
-    """Return the prediction of the only example, if it was taken and is good."""
+    """Return the prediction of the only example; None: not processed, or bad."""
     return outcomes[0].prediction if outcomes else None

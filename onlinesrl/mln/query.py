@@ -1,10 +1,10 @@
-"""Inference on one world: a model, databases and a query in; atoms with values, or the ground network, out.
+"""Reading and grounding one world: a model, databases and a query give a ground network with names.
 
 Which atoms are open is as in Alchemy: those of query predicates; those of predicates without an atom in
-any database, unless these are said to be closed; those of predicates said to be open; unknown (``?``) and
-soft ones. In some other dialects the predicates without a mark are open instead, or all. All other atoms
-are closed: false unless given as true. Softly given atoms are open and get a unit clause of weight
-log(p / (1 - p)).
+any database, unless these are closed (``--closed``); those of open predicates (``--open``); unknown
+(``?``) and soft ones. In some other dialects the predicates without a mark are open instead, or all. All
+other atoms are closed: false unless given as true. Softly given atoms are open and get a unit clause of
+weight log(p / (1 - p)).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class QueryError(OnlinesrlError):
 
 
 @dataclass(frozen=True)
-class World:
+class GroundWorld:
     """A ground model with names: ``atoms`` are (predicate, arguments), ``shown`` those asked for.
 
     Behind them ``model`` has the atoms that stand for conjunctions an existential quantifier asks for.
@@ -86,7 +86,7 @@ def load_world(
     query: Sequence[str],
     reading: Reading = Reading(),
     limits: Limits = LIMITS,
-) -> World:
+) -> GroundWorld:
     """Read and ground a model with databases.
 
     Raises the located errors of the files, QueryError for names that are not the model's predicates or
@@ -122,12 +122,12 @@ def load_world(
 def _given(program: Program, evidence: Sequence[Path], dialect: Dialect) -> list[GroundAtom]:
     """Read the atoms of all databases; DatabaseError where one is given two values."""
     given: list[GroundAtom] = []
-    told: dict[tuple[str, tuple[str, ...]], tuple[Truth, str]] = {}
+    seen: dict[tuple[str, tuple[str, ...]], tuple[Truth, str]] = {}
     for path in evidence:
         atoms = load_db(path, program, dialect)
         for atom in atoms:
             here = (atom.value, f"{path}:{atom.line}")
-            before, place = told.setdefault((atom.predicate, atom.arguments), here)
+            before, place = seen.setdefault((atom.predicate, atom.arguments), here)
             if before != atom.value:
                 name = spell_atom(atom.predicate, atom.arguments)
                 message = f"{name} has another value in {place}"
@@ -162,7 +162,7 @@ def _check_asked(program: Program, query: Sequence[str], reading: Reading) -> No
 def _assumed(
     program: Program, given: Sequence[GroundAtom], query: Sequence[str], reading: Reading
 ) -> tuple[str, ...]:
-    """Return the predicates of which nothing is said, and whose atoms are open in the dialect."""
+    """Return the predicates that no option or database mentions and whose atoms the dialect opens."""
     closed: Set[str] = {*reading.closed, *query, *reading.opened, *program.functions}
     match reading.dialect.opened:
         case "unmentioned":
@@ -176,7 +176,7 @@ def _assumed(
 
 def _ground(
     program: Program, given: Sequence[GroundAtom], wholly: tuple[str, ...], limits: Limits
-) -> World:
+) -> GroundWorld:
     """Ground a program with all atoms of some predicates open, and the soft and unknown ones."""
     soft = {
         (a.predicate, a.arguments): float(a.value) if a.value is not None else 0.5
@@ -202,7 +202,7 @@ def _ground(
     model, place = clause_model(net)
     model, weight = _with_units(model, clause_weights(model, place, of_ground), units)
     fixed = {n: v == TRUE for n, v in enumerate(values) if v in {FALSE, TRUE}}
-    return World(model, weight, atoms, fixed, total, [], (), {})
+    return GroundWorld(model, weight, atoms, fixed, total, [], (), {})
 
 
 def _with_constants(program: Program, atoms: Iterable[tuple[str, tuple[str, ...]]]) -> Program:

@@ -1,4 +1,4 @@
-"""The weights of a run: sparse, scaled, averaged, growing; the one large mutable thing.
+"""The weights of a run, which grow with the constants of templates: updates, averages, names.
 
 ``kernels.weights`` says how they and their averages are kept, and ``updates`` how they are moved. Template
 instances are found by a hash table from (clause, constants) to a block of weights. Here are growth,
@@ -118,7 +118,7 @@ class WeightTable:
         k.rehash(self.arrays)
 
     def cut(self, weights: int, blocks: int) -> None:
-        """Forget all weights and blocks but the first; nothing has been learned of the others."""
+        """Remove all weights and blocks but the first so many; none of the others has been updated."""
         a = self.arrays
         if a.size[1] > blocks:
             for array in (a.value, *self.kept.values()):
@@ -152,16 +152,16 @@ class WeightTable:
             self.grow()
 
     def room(self, net: Network) -> Floats:
-        """Return room for the weights of a network's ground clauses; it is used again."""
+        """Return a reused buffer for the weights of a network's ground clauses, float64[>= clauses]."""
         clauses = int(net.clause_start[net.size[ROWS]])
         if clauses > len(self.weight):
             self.weight = np.zeros(2 * clauses)
         return self.weight
 
     def of(self, net: Network, averaged: bool) -> Floats:
-        """Return what each ground clause of a numbered network adds to the score, [ground clause].
+        """Return what each true ground clause of a numbered network adds to the score, float64[clause].
 
-        By the averaged weights, or by the current ones. The next call writes over it.
+        By the averaged or the current weights. The next call overwrites it.
         """
         weight = self.room(net)
         cu, cv = self.mean() if averaged else (self.update.scale(self.updates + 1), 0.0)
@@ -171,7 +171,7 @@ class WeightTable:
     def learn(self, n: int, rho: float) -> float:
         """Make one update along a gap (``kernels.weights.gap``); returns the loss g_t(w_t).
 
-        NaN: some number would not be finite, or NaN; nothing has been changed.
+        NaN: some number would not be finite; nothing has been changed.
         """
         update, t = self.update, self.updates + 1
         _, sum_s, length, dual, primal, losses = self.scalar
@@ -208,10 +208,10 @@ class WeightTable:
     def drop_least(self, most: int) -> int:
         """Drop the least influential blocks until at most 0.9 ``most`` weights are left.
 
-        Influence is how far the averaged weight is from what a constant never seen has, times the
+        Influence is how far the averaged weight is from what an unseen constant has, times the
         number of updates it took part in (starting weights: 1); a block has that of its strongest
         weight. The weights of rules without template constants are never dropped. Returns how many
-        weights went.
+        weights were dropped.
         """
         a, n, blocks = self.arrays, len(self), int(self.arrays.size[1])
         clause = a.key[:blocks, 0]
@@ -248,7 +248,7 @@ class WeightTable:
     # constants -----------------------------------------------------------------------------
 
     def forget_constants(self, shown: Mapping[str, Sequence[Constant]]) -> None:
-        """Forget the constants that have no weight; number the others in the order of the weights.
+        """Drop the constants that have no weight; number the others in the order of the weights.
 
         The declared ones and those of open types that the stream has ``shown`` stay before them.
         """
@@ -380,7 +380,7 @@ class WeightTable:
         return header, arrays
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """Take over the state that ``save`` returned, exactly."""
+        """Restore the state that ``save`` returned, bit for bit."""
         self.stream = {t: Domain(names) for t, names in header["constants"].items()}
         self.dropped = header["dropped"]
         n, blocks = len(arrays["uses"]), len(arrays["block"])

@@ -1,4 +1,4 @@
-"""One world of a batch: ground, predicted with the averaged weights, told, then learned from."""
+"""One world of a batch: ground, predicted with the averaged weights, recorded, then learned from."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from onlinesrl.mln.kernels import elimination, narrow, network, outcome, plans
 from onlinesrl.mln.kernels.plans import INFEASIBLE, OK
 from onlinesrl.mln.kernels.structure import structure_memory
 from onlinesrl.mln.kernels.weights import gap
-from onlinesrl.mln.outcomes import ILP, OVERFLOW, ROUTES, UNSOLVED, Taken
+from onlinesrl.mln.outcomes import ILP, OVERFLOW, ROUTES, UNSOLVED, Results
 from onlinesrl.mln.weights import WeightTable
 
 GROWING = {
@@ -37,9 +37,10 @@ GROWING = {
 
 
 class Worlds:
-    """Takes worlds one by one; memory for their states and tables is used again, and grows.
+    """Processes worlds one by one, in memory for states and tables that is reused and grows.
 
-    ``margins``: how far ahead of every other state a prediction is, is said where nothing is learned.
+    With ``margins``, where nothing is learned, the results have each prediction's margin: its score less
+    that of the best other state.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Worlds:
         self.allocate()
 
     def allocate(self, tables: int = 1 << 14, output: int = 1 << 12) -> None:
-        """Begin, also once more, with so many cells of tables and so many atoms to tell of."""
+        """Allocate, or reallocate, room for so many table cells and recorded atoms."""
         self.room = {"tables": tables, "output": output}
         self._make_states()
 
@@ -74,7 +75,7 @@ class Worlds:
         )
 
     def begin(self, batch: plans.Batch) -> outcome.Output:
-        """Return room for what will be said of the worlds of a batch, which is taken next."""
+        """Return room for the results of a batch, which is processed next."""
         room, worlds = self.room["output"], len(batch.listed)
         classes = np.zeros(worlds + 1, np.int64)
         if self.by.query >= 0:
@@ -103,7 +104,7 @@ class Worlds:
         return self.out
 
     def _set_pass(self) -> None:
-        """Have the kernels use the memory that there is now."""
+        """Point the kernels to the present memory."""
         grounder, weights, limits = self.grounder, self.weights, self.inference.limits
         self.memory = narrow.Pass(
             grounder.layout.plans,
@@ -120,8 +121,8 @@ class Worlds:
             limits.groundings,
         )
 
-    def _grow(self, status: int, taken: Taken) -> None:
-        """Make room for what a kernel stopped at."""
+    def _grow(self, status: int, results: Results) -> None:
+        """Make room for what a kernel had no room for."""
         if status in ROOM:
             self.grounder.grow(status)
             self._make_states()
@@ -129,7 +130,7 @@ class Worlds:
             self.room["tables"] *= 2
             self._make_states()
         elif status == narrow.GROW_OUTPUT:
-            taken.out = self.out = self._with_room(self.out)
+            results.out = self.out = self._with_room(self.out)
         elif status == narrow.GROW_CLAUSES:
             self.weights.room(self.grounder.net)
         else:
@@ -137,7 +138,7 @@ class Worlds:
         self._set_pass()
 
     def _with_room(self, out: outcome.Output) -> outcome.Output:
-        """Return the same with twice the room for atoms."""
+        """Return a copy with twice the room for atoms."""
         pad = np.zeros(len(out.true_key), np.int64)
         self.room["output"] = 2 * len(pad)
         return replace(
@@ -148,7 +149,7 @@ class Worlds:
         )
 
     def compile(self) -> None:
-        """Compile the kernels that the worlds take, or load them from the cache."""
+        """Compile the kernels, or load them from the cache."""
         batch = self.grounder.batch(learning=True)
         self.begin(batch)
         self.weights.compile()
@@ -160,40 +161,40 @@ class Worlds:
 
     # one world -----------------------------------------------------------------------------
 
-    def take(self, taken: Taken, w: int, learning: bool, audit: bool = False) -> None:
-        """Take a world, writing what is said of it. Raises Interrupted, and nothing has been learned.
+    def take(self, results: Results, w: int, learning: bool, audit: bool = False) -> None:
+        """Process world ``w`` and write its results; with ``audit`` the ILP solves it as well.
 
-        With ``audit`` the ILP solves it whole as well.
+        Raises Interrupted, before anything has been learned from the world.
         """
-        taken.out.true_start[w + 1] = taken.out.true_start[w]
-        status, detail = self._predict(taken, w, learning)
-        learning = learning and bool(taken.batch.labelled[w])
+        results.out.true_start[w + 1] = results.out.true_start[w]
+        status, detail = self._predict(results, w, learning)
+        learning = learning and bool(results.batch.labelled[w])
         try:
             if status == narrow.TOO_WIDE:
-                self._take_wide(taken, w, learning, audit)
+                self._take_wide(results, w, learning, audit)
             elif audit and status in {OK, INFEASIBLE}:
-                self._audit(taken, w)
+                self._audit(results, w)
             if status == OK and learning:
                 cu = self.weights.update.scale(self.weights.updates + 1)
                 n, rho = narrow.find_gap(self.memory, cu, self.weights.update.loss == "ml")
                 interrupt.check()
-                self._learn(taken, w, n, rho)
+                self._learn(results, w, n, rho)
             elif status != narrow.TOO_WIDE:
-                taken.out.status[w], taken.out.detail[w] = status, detail
+                results.out.status[w], results.out.detail[w] = status, detail
         except Infeasible:
-            taken.out.status[w] = INFEASIBLE
+            results.out.status[w] = INFEASIBLE
         except Unsolved:
-            taken.out.status[w] = UNSOLVED
+            results.out.status[w] = UNSOLVED
 
-    def _predict(self, taken: Taken, w: int, learning: bool) -> tuple[int, int]:
+    def _predict(self, results: Results, w: int, learning: bool) -> tuple[int, int]:
         """Ground a world and predict it, if it is narrow; see ``kernels.narrow.predict``."""
         if not self.inference.eliminates:
-            status, detail = self.grounder.ground(taken.batch, w)
+            status, detail = self.grounder.ground(results.batch, w)
             if status != OK:
                 return status, detail
             if self.state.truth is not self.grounder.truth:
                 self._make_states()
-            self.weights.number(self.grounder.net, learning and bool(taken.batch.labelled[w]))
+            self.weights.number(self.grounder.net, learning and bool(results.batch.labelled[w]))
             return narrow.TOO_WIDE, -1
         cu, cv = self.weights.mean()
         while True:
@@ -201,95 +202,98 @@ class Worlds:
             interrupt.check()
             if status not in GROWING:
                 break
-            self._grow(status, taken)
+            self._grow(status, results)
         if status == OK and self.margins and not learning:
-            state, score = self.state, float(taken.out.score[w])
+            state, score = self.state, float(results.out.score[w])
             net, weight, best = self.grounder.net, self.weights.weight, state.predicted
-            taken.out.margin[w] = elimination.margin(
+            results.out.margin[w] = elimination.margin(
                 net, self.tables, weight, best, score, state.bonus, state.rival
             )
             interrupt.check()
         return status, detail
 
-    def _record(self, taken: Taken, w: int, route: int, score: float) -> None:
-        """Write what is said of the prediction and its score."""
+    def _record(self, results: Results, w: int, route: int, score: float) -> None:
+        """Write the prediction, its counts and its score to the results."""
         net, state, code = self.grounder.net, self.state, self.grounder.layout.plans
         while not outcome.record(
-            code, taken.batch, w, net, state, self.by, route, score, taken.out
+            code, results.batch, w, net, state, self.by, route, score, results.out
         ):
-            self._grow(narrow.GROW_OUTPUT, taken)
+            self._grow(narrow.GROW_OUTPUT, results)
 
-    def _learn(self, taken: Taken, w: int, n: int, rho: float) -> None:
-        """Make the update along a gap."""
+    def _learn(self, results: Results, w: int, n: int, rho: float) -> None:
+        """Update the weights along a gap; the status is OVERFLOW where that is out of range."""
         loss = self.weights.learn(n, rho)
-        taken.out.loss[w] = loss
+        results.out.loss[w] = loss
         if math.isnan(loss):
-            taken.out.status[w] = OVERFLOW
+            results.out.status[w] = OVERFLOW
 
     # by engines ------------------------------------------------------------------------------
 
-    def _take_wide(self, taken: Taken, w: int, learning: bool, audit: bool) -> None:
-        """Take a world by the engines."""
-        net, out = self.grounder.net, taken.out
+    def _take_wide(self, results: Results, w: int, learning: bool, audit: bool) -> None:
+        """Process a world that is too wide for elimination, by the engines."""
+        net, out = self.grounder.net, results.out
         atoms = int(np.sum(net.fixed[: net.size[network.ATOMS]] == network.OPEN))
 
         def route() -> str:
-            return taken.routes[int(out.route[w])] if out.status[w] == OK else "unsolved"
+            return results.routes[int(out.route[w])] if out.status[w] == OK else "unsolved"
 
-        with self.slowest.timing(taken.worlds[w].example.id, atoms, route):
+        with self.slowest.timing(results.worlds[w].example.id, atoms, route):
             if audit:
-                self._audit(taken, w)
+                self._audit(results, w)
             with leavable():
                 model, place = clause_model(net)
-            if w not in taken.served:
-                self._predict_wide(taken, w, model, place)
+            if w not in results.answered:
+                self._predict_wide(results, w, model, place)
             else:
                 self.state.predicted[: model.n_atoms] = 0
-                self._record(taken, w, ILP, 0.0)
+                self._record(results, w, ILP, 0.0)
             if learning:
-                self._find_rival(taken, w, model, place)
+                self._find_rival(results, w, model, place)
 
-    def _predict_wide(self, taken: Taken, w: int, model: ClauseModel, place: Ints) -> None:
-        """Predict a world and say so. Raises Unsolved, Infeasible."""
+    def _predict_wide(self, results: Results, w: int, model: ClauseModel, place: Ints) -> None:
+        """Predict a world and record it. Raises Unsolved, Infeasible."""
         ground = self.weights.of(self.grounder.net, averaged=True)
         weight = clause_weights(model, place, ground)
         if self.inference.marginals is not None:
-            found = self._likeliest(taken, w, model, weight, self.inference.marginals)
+            found = self._likeliest(results, w, model, weight, self.inference.marginals)
         else:
-            found = self._solve(taken, w, model, weight)
+            found = self._solve(results, w, model, weight)
         self.state.predicted[: model.n_atoms] = found.state
         score = network.soft_score(self.grounder.net, self.state.predicted, ground)
-        if found.route not in taken.routes:
-            taken.routes.append(found.route)
-        self._record(taken, w, taken.routes.index(found.route), score)
+        if found.route not in results.routes:
+            results.routes.append(found.route)
+        self._record(results, w, results.routes.index(found.route), score)
         if not found.certified:
-            taken.unproven.add(w)
+            results.unproven.add(w)
         elif self.margins:
             with suppress(Unsolved), leavable():
                 second = self.inference.whole.second_best(model, weight, found.state)
                 if second is not None:
-                    taken.out.margin[w] = found.score - second.score
+                    results.out.margin[w] = found.score - second.score
 
-    def _find_rival(self, taken: Taken, w: int, model: ClauseModel, place: Ints) -> None:
-        """Learn from a world, if its rival is proven or need not be. Raises Unsolved, Infeasible."""
+    def _find_rival(self, results: Results, w: int, model: ClauseModel, place: Ints) -> None:
+        """Learn from a world, if its rival is proven optimal or need not be.
+
+        Raises Unsolved, Infeasible.
+        """
         net, state, update = self.grounder.net, self.state, self.weights.update
         elimination.set_bonus(net, state.truth, update.loss == "ml", state.bonus)
         weight = clause_weights(model, place, self.weights.of(net, averaged=False))
         bonus = state.bonus[: model.n_atoms].copy()
-        rival = self._solve(taken, w, model, weight, bonus)
+        rival = self._solve(results, w, model, weight, bonus)
         if rival.certified or not self.inference.proven:
             state.rival[: model.n_atoms] = rival.state
-            self._learn(taken, w, *gap(net, self.weights.arrays, state.truth, state.rival))
+            self._learn(results, w, *gap(net, self.weights.arrays, state.truth, state.rival))
 
     def _solve(
         self,
-        taken: Taken,
+        results: Results,
         w: int,
         model: ClauseModel,
         weight: Floats,
         bonus: Floats | None = None,
     ) -> Solution:
-        """Solve a world, or fall back. Raises Unsolved where it is left, Infeasible."""
+        """Solve a world, or fall back. Raises Infeasible, and Unsolved where there is no fallback."""
         inference = self.inference
         engine = inference.exact if inference.presolve or not inference.proven else inference.whole
         found = None
@@ -300,41 +304,44 @@ class Worlds:
                 return found
         except Unsolved:
             pass
-        taken.unsolved.add(w)
+        results.unsolved.add(w)
         if inference.fallback is None:
             raise Unsolved("the search ended at its limit")
         with leavable():
             return found or inference.fallback.solve(model, weight, bonus=bonus)
 
     def _likeliest(
-        self, taken: Taken, w: int, model: ClauseModel, weight: Floats, engine: MarginalEngine
+        self, results: Results, w: int, model: ClauseModel, weight: Floats, engine: MarginalEngine
     ) -> Solution:
-        """Predict each atom, or group, by its likeliest value. Raises Unsolved: none to start from."""
+        """Predict each atom, or group, by its most probable value.
+
+        Raises Unsolved where no feasible state to start from was found.
+        """
         try:
             with leavable():
                 marginals = engine.marginals(model, weight)
         except Unsolved:
-            taken.unsolved.add(w)
+            results.unsolved.add(w)
             raise
         net = self.grounder.net
         state = _values(model, marginals.probability)
         network.define(net, state)
         values = np.round(marginals.probability, 6).tolist()
         if marginals.diagnostics is not None:
-            taken.diagnostics[w] = marginals.diagnostics
-        taken.marginals[w] = {
+            results.diagnostics[w] = marginals.diagnostics
+        results.marginals[w] = {
             name: [
                 ValuedAtom(args, values[n])
                 for n, args in enumerate(atoms, first)
                 if net.fixed[n] == network.OPEN
             ]
-            for name, first, atoms in self.grounder.atoms(taken.batch, w)
+            for name, first, atoms in self.grounder.atoms(results.batch, w)
         }
         return Solution(state, 0.0, math.inf, engine.route, certified=False)
 
     # audits ----------------------------------------------------------------------------------
 
-    def _audit(self, taken: Taken, w: int) -> None:
+    def _audit(self, results: Results, w: int) -> None:
         """Solve a world whole by the ILP, with the averaged weights; see ``check_audits``."""
         net = self.grounder.net
         with leavable():
@@ -347,16 +354,16 @@ class Worlds:
             with leavable():
                 whole = self.inference.whole.solve(model, weight)
         except Infeasible:
-            taken.audits[w] = -math.inf
+            results.audits[w] = -math.inf
         except Unsolved:
             return
         else:
             if whole.certified:
-                taken.audits[w] = whole.score + constant
+                results.audits[w] = whole.score + constant
 
 
 def _values(model: ClauseModel, probability: Floats) -> State:
-    """Return the likeliest value of each group, which may be none of its atoms, and of other atoms."""
+    """Return the most probable value of each group (which may be no atom of it) and other atom."""
     state = (probability > 0.5).astype(np.uint8)
     for group, exactly in enumerate(model.exactly.tolist()):
         members = np.flatnonzero(model.group == group)

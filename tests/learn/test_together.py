@@ -199,7 +199,7 @@ def test_what_was_learned_and_cannot_be_told_ends_the_process(
     def untold(*args: Any) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr(learner.teller, "outcomes", untold)
+    monkeypatch.setattr(learner.reporter, "outcomes", untold)
     with pytest.raises(MemoryError):
         learner.step(learners.examples(5))
     assert learner.weights.updates == 5

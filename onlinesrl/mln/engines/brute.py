@@ -23,7 +23,7 @@ class Brute:
     """
 
     def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
-        """As ``MapEngine.solve``."""
+        """See ``MapEngine.solve``."""
         best = _first_maximum(model, state_scores(model, weight, bonus), weight, bonus)
         if best is None:
             raise Infeasible("no state satisfies the hard clauses and the groups")

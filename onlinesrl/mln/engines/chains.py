@@ -1,4 +1,4 @@
-"""Several Markov chains from states far apart, and what they tell of each other."""
+"""Several Markov chains from overdispersed starts, and diagnostics from comparing them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Chains(ABC):
         """Return what draws samples of a problem."""
 
     def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
-        """As ``MarginalEngine.marginals``; Unsolved where no first state is found."""
+        """See ``MarginalEngine.marginals``; Unsolved where no first state is found."""
         problem = reduced(model, weight)
         found = starts(problem, self.seed, self.record)
         draw = self._sampler(problem, blocks(problem, found.annealed))

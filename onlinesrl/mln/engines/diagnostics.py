@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BATCHES = 10
 """Of each chain, an even number: five are half a chain."""
 AGREED, DISAGREE = 1.05, 1.1
-"""R-hat below which chains count as agreed, and above which they are said to disagree."""
+"""R-hat below which chains count as agreed, and above which they are reported to disagree."""
 LEAST_VARIANCE = 1e-6
 """Chains within 0.001 of each other agree, however little each of them varies."""
 
@@ -57,11 +57,11 @@ class Diagnostics:
 
     @property
     def agree(self) -> bool:
-        """Whether no atom's R-hat says that the chains disagree."""
+        """Whether every atom's R-hat is low enough."""
         return self.largest_r_hat <= DISAGREE
 
     def reach(self, error: float) -> bool:
-        """Tell whether no standard error is above this one, and the chains agree."""
+        """Return whether no standard error exceeds ``error`` and the chains agree."""
         return self.largest_error <= error and self.largest_r_hat <= AGREED
 
     def of(self, stands_for: Ints, samples: int) -> Diagnostics:
@@ -112,7 +112,7 @@ class Tally:
         self.filled = BATCHES
 
     def halve(self) -> None:
-        """Make one batch of every two, which leaves room for as many draws again."""
+        """Merge every two batches into one, which makes room for as many draws again."""
         self.length, self.filled = 2 * self.length, BATCHES // 2
         self._sum[:, : self.filled] = self._sum[:, ::2] + self._sum[:, 1::2]
         self._sum[:, self.filled :] = 0.0
@@ -123,7 +123,7 @@ class Tally:
         return mean
 
     def diagnostics(self) -> Diagnostics:
-        """Return what the draws tell of the estimates, all batches filled."""
+        """Return the diagnostics of the estimates, once all batches are filled."""
         chains, _, atoms = self._sum.shape
         batches = self._sum.reshape(chains * BATCHES, atoms) / self.length
         halves = batches.reshape(2 * chains, BATCHES // 2, atoms).mean(1)

@@ -53,7 +53,7 @@ class Ilp:
         self._program: CompactProgram | None = None
 
     def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
-        """As ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
+        """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
         merged = self._merge(model)
         if self._program is None or not self._program.fits(weight):
             self._program = CompactProgram(merged, weight)
@@ -125,7 +125,7 @@ class Merged:
 
 
 class CompactProgram:
-    """The PuLP problem of a merged model, over ``y`` (one an atom) and ``z`` (one a long clause).
+    """The PuLP problem of a merged model, over ``y`` (one per atom) and ``z`` (one per long clause).
 
     Its rows depend on the signs of the merged weights of the long clauses, its objective on the
     weights and the bonus.

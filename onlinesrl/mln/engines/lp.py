@@ -26,12 +26,12 @@ class Lp:
     """The optimum of the relaxation as the bound, and a feasible state rounded from it.
 
     An integral optimum is the MPE, and certified. Otherwise the answer is as good as rounding makes
-    it: never take it for an MPE. Raises Unsolved where rounding meets its limit of backtracking
+    it: not to be taken for an MPE. Raises Unsolved where rounding meets its limit of backtracking
     before a feasible state.
     """
 
     def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
-        """As ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
+        """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
         truth, optimum = _relaxation(model, weight, bonus)
         integral = bool(np.all(np.abs(truth - np.rint(truth)) < INTEGRAL))
         state = np.rint(truth).astype(np.uint8)

@@ -29,7 +29,7 @@ class Exact:
     route = "exact"
 
     def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
-        """As ``MarginalEngine.marginals``; ``log_z`` is that of ``w . f``."""
+        """See ``MarginalEngine.marginals``; ``log_z`` is that of ``w . f``."""
         try:
             return _by_clause(model, weight)
         except Wide:
@@ -78,7 +78,7 @@ class Narrow:
         return self.core.route
 
     def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
-        """As ``MarginalEngine.marginals``; ``log_z`` where all of it is exact."""
+        """See ``MarginalEngine.marginals``; ``log_z`` where all of it is exact."""
         live = model.hard | (weight != 0)
         probability = np.empty(model.n_atoms)
         places, parts = [], []

@@ -57,13 +57,13 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
             self._highs.cbMipInterrupt += self._look
 
     def _look(self, event: highspy.HighsCallbackEvent) -> None:
-        """Take note that HiGHS asks whether to go on, as it does at each step of its search."""
+        """Count HiGHS's callbacks, one per step of its search; interrupt it past the limit."""
         self._looks += 1
         if self._looks > self._most_looks:
             event.interrupt()
 
     def available(self) -> bool:
-        """Say yes: highspy is a dependency."""
+        """Return True: highspy is a dependency."""
         return True
 
     def actualSolve(self, lp: Any) -> int:
@@ -152,7 +152,7 @@ _KIND = {
 class Cbc(pulp.COIN_CMD):  # type: ignore[misc]
     """The CBC program that PuLP carries, in a process of its own; serial, as is its default.
 
-    It counts nodes only, and may take minutes for a few: ``max_work`` says nothing to it.
+    It counts nodes only, and may take minutes for a few: ``max_work`` has no effect.
     """
 
     def __init__(self, max_nodes: int | None, max_work: int | None = None) -> None:

@@ -33,25 +33,27 @@ A table's axes are a variable and these neighbours.
 
 
 class Tables:
-    """Sum-product elimination on one table a clique. Raises Wide where they would be too large."""
+    """Sum-product elimination with one table per clique. Raises Wide where they would be too large."""
 
     def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
-        """As ``MarginalEngine.marginals``; ``log_z`` is that of ``w . f``."""
-        world = _World(model)
+        """See ``MarginalEngine.marginals``; ``log_z`` is that of ``w . f``."""
+        variables = _Variables(model)
         atoms = [(atom,) for atom in range(1, model.n_atoms + 1)]
-        cliques = _cliques(world.sizes, map(world.scope, [*world.clauses, *atoms]))
-        tables = {v: np.zeros([world.sizes[u] for u in (v, *rest)]) for v, rest in cliques.items()}
+        cliques = _cliques(variables.sizes, map(variables.scope, [*variables.clauses, *atoms]))
+        tables = {
+            v: np.zeros([variables.sizes[u] for u in (v, *rest)]) for v, rest in cliques.items()
+        }
         place = {v: number for number, v in enumerate(cliques)}
 
         def clique(literals: Literals) -> tuple[int, ...]:
             """Return the axes of the first table with all that the literals hang on."""
-            first = min(world.scope(literals), key=place.__getitem__, default=None)
+            first = min(variables.scope(literals), key=place.__getitem__, default=None)
             return () if first is None else (first, *cliques[first])
 
         constant = 0.0
-        for clause, gain in zip(world.clauses, _gains(model, weight), strict=True):
+        for clause, gain in zip(variables.clauses, _gains(model, weight), strict=True):
             axes = clique(clause)
-            score = np.where(world.true(clause, axes), *gain)
+            score = np.where(variables.true(clause, axes), *gain)
             if axes:
                 tables[axes[0]] += score
             else:
@@ -60,9 +62,9 @@ class Tables:
         if log_z == -np.inf:
             raise Infeasible("no state satisfies the hard clauses and the groups")
         probability = [
-            (tables[axes[0]] * world.true(atom, axes)).sum()
+            (tables[axes[0]] * variables.true(atom, axes)).sum()
             if axes
-            else float(world.true(atom, ()))
+            else float(variables.true(atom, ()))
             for atom, axes in ((atom, clique(atom)) for atom in atoms)
         ]
         return Marginals(np.clip(np.array(probability), 0.0, 1.0), log_z, "exact", 0)
@@ -74,7 +76,7 @@ def _gains(model: ClauseModel, weight: Floats) -> Iterable[tuple[float, float]]:
         yield (0.0, -np.inf) if hard else (gain, 0.0)
 
 
-class _World:
+class _Variables:
     """A model's variables: groups, and atoms on their own that no hard clauses define."""
 
     def __init__(self, model: ClauseModel) -> None:

@@ -41,7 +41,7 @@ class WalkSat:
     record: int = 0
 
     def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
-        """As ``MapEngine.solve``; never certified, the bound is infinite."""
+        """See ``MapEngine.solve``; never certified, the bound is infinite."""
         problem = reduced(model, weight, bonus)
         state = problem.expand(self._search(problem))
         if not model.feasible(state):

@@ -14,7 +14,10 @@ MANY = 10_000
 
 
 def largest(plan: Plan, each: Sequence[Ints]) -> list[str]:
-    """Say which rule has most ground clauses, of each example int64[rules], and of many what helps."""
+    """Return the rules with the most ground clauses, and how to have fewer where they are many.
+
+    ``sizes`` has the numbers of ground clauses per rule of each example, int64[rules].
+    """
     sizes = np.array(each, np.int64).reshape(len(each), len(plan.program.rules))
     total = int(sizes.sum())
     if not total:
@@ -31,7 +34,7 @@ def largest(plan: Plan, each: Sequence[Ints]) -> list[str]:
 
 
 def _advice(plan: Plan, number: int) -> str:
-    """Say what would make a rule's ground clauses fewer."""
+    """Return what would reduce a rule's ground clauses."""
     steps = [step for p in plan.clauses if p.clause.rule == number for step in p.full]
     free = dict.fromkeys(step.variable for step in steps if isinstance(step, Domain))
     names = [name for name in free if name.isidentifier()]

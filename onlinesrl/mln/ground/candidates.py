@@ -1,4 +1,4 @@
-"""Which query atoms hard rules leave open, compiled: the others are false, and are never made.
+"""Which query atoms hard rules leave open, compiled: the others are false and are not created.
 
 A hard clause whose only query literal is negative, such as ``AdvisedBy(s, p) => Professor(p).``, makes
 an atom false where evidence does not satisfy the rest of some grounding. So the open atoms of a world
@@ -156,5 +156,5 @@ def _exclusion(decider: _Decider, arguments: Mapping[str, str]) -> Exclusion:
 
 
 def joins_found(found: Candidates) -> bool:
-    """Tell whether atoms are joined with that were found before."""
+    """Return whether atoms are joined with that were found before."""
     return any(isinstance(step, Scan) and step.opened for step in found.steps)

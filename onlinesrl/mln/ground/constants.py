@@ -123,7 +123,7 @@ class Constants:
             self.unshared |= {name: showing} if showing else {}
 
     def _tables(self) -> tuple[Ints32, Ints, Ints32, Ints]:
-        """Return what a batch says of the shared constants: how many, where, and their numbers."""
+        """Return a batch's columns of shared constants: how many, where, and their numbers."""
         more = [[self.constants.names[c] for c in each] for each in self.facts.constants]
         self.names_shared = [
             [*d.names, *new] for d, new in zip(self.shared.values(), more, strict=True)
@@ -187,8 +187,8 @@ class Constants:
             }
         plain = dict.fromkeys(self._unshared(evidence))
         plain.update(dict.fromkeys(self._unshared(example.query or {})))
-        told = dict.fromkeys(self._unshared(example.truth or {}))
-        return News([*(plain | told)], not told.keys() <= plain.keys())
+        of_truth = dict.fromkeys(self._unshared(example.truth or {}))
+        return News([*(plain | of_truth)], not of_truth.keys() <= plain.keys())
 
     def _unshared(self, atoms_of: Atoms) -> Iterator[tuple[str, str]]:
         for name, opened in self.layout.open.items():
@@ -199,7 +199,7 @@ class Constants:
                         yield kind, str(args[j])
 
     def share(self, constants: Iterable[tuple[str, str]], learning: bool) -> None:
-        """Let all further worlds have these constants; ``learning`` adds them to the stream."""
+        """Add these constants to all later worlds; ``learning`` adds them to the stream as well."""
         for kind, name in constants:
             self.shared[kind][name]
             if learning and kind in self.stream:
@@ -216,7 +216,7 @@ class Constants:
         }
 
     def set_shown(self, shown: Mapping[str, Sequence[Constant]]) -> None:
-        """Let all further worlds have, of open types, the declared constants and these."""
+        """Set the constants of open types in all later worlds: the declared ones and these."""
         for kind in self.shown():
             self.shared[kind] = Domain([*self.layout.constants[kind], *shown.get(kind, ())])
         self.begin()
@@ -236,7 +236,7 @@ class Constants:
         self.begin()
 
     def join_strange(self) -> None:
-        """Let the stream have the constants of facts."""
+        """Add the constants of facts to the stream."""
         if self.strange:
             for kind, constant in self.strange:
                 self.stream[kind][constant]
@@ -300,7 +300,9 @@ class Constants:
         own = batch.member[first : first + batch.domain.item(w, kind) - len(shared)]
         return [*shared, *map(self.constants.names.__getitem__, own.tolist())]
 
-    def told(self, batch: Batch, slot: int, w: int, row: int) -> list[tuple[Constant, str | None]]:
+    def truth_constants(
+        self, batch: Batch, slot: int, w: int, row: int
+    ) -> list[tuple[Constant, str | None]]:
         """Return the constants of an atom of the truth; of one that the world has not, its type."""
         name = self.layout.slot_predicates()[slot]
         types = self.layout.arguments(name)

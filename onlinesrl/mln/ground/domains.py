@@ -13,7 +13,7 @@ SHOWN = 5
 
 
 def undeclared(layout: Layout, examples: Iterable[Example], background: Background) -> list[str]:
-    """Say of each type what to do where constants stand only in the truth of examples.
+    """Return, for each type with constants that only the truth of examples has, what to do about it.
 
     Those of the background, declared constants, those of open types and of examples with a ``query``
     are none of them.

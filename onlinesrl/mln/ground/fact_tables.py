@@ -126,7 +126,7 @@ class FactTables:
         return np.array(starts, np.int64), *found
 
     def own(self, worlds: int, cells: int) -> Own:
-        """Return room for what worlds with so many cells of data have of their own."""
+        """Return room for the worlds' own constants, where their tuples have so many cells of data."""
         types, room = len(self.layout.types), cells if self.rows else 0
         return Own(
             np.zeros((worlds, types), np.int32),
@@ -140,7 +140,7 @@ class FactTables:
 
 
 class NamesBeside(Sequence[Constant]):
-    """The constants of a type in a world with facts, by their number there; made as they are asked for."""
+    """The constants of a type in a world with facts, by their number there; looked up on access."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a world is made of
         self,

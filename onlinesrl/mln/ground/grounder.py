@@ -1,4 +1,4 @@
-"""The grounder of Markov logic: examples in, ground networks out, one at a time, whatever the weights."""
+"""The grounder of Markov logic: examples to ground networks, one at a time, without weights."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from onlinesrl.mln.kernels import candidates, network, plans, truth
 
 @dataclass(frozen=True)
 class Limits:
-    """The most open atoms and ground clauses that a world may have, and what they are set by."""
+    """The most open atoms and ground clauses of a world, and the options that set them."""
 
     atoms: int = 1_000_000
     groundings: int = 1_000_000
@@ -31,13 +31,13 @@ class Limits:
 
 LIMITS = Limits()
 ROOM = {plans.GROW_ATOMS: "atoms", plans.GROW_ROWS: "rows", plans.GROW_INDEX: "index"}
-"""What a kernel that stopped for want of room needs more of."""
+"""By status, the memory that a kernel ran out of."""
 
 
 class Grounder:
     """Grounds the worlds of a batch; ``net`` and ``truth`` are those of the last one.
 
-    They are memory that is used again, and grows where a kernel stops for want of room. ``stream`` has the
+    Their memory is reused, and grows where a kernel runs out of room. ``stream`` has the
     constants that weights are known by, by type. Where a method raises MemoryError all is as it was.
     """
 
@@ -59,7 +59,7 @@ class Grounder:
     # memory --------------------------------------------------------------------------------------
 
     def allocate(self, atoms: int = 1 << 10, rows: int = 1 << 13, index: int = 1 << 12) -> None:
-        """Begin, also once more, with so much room for a world's atoms, rows and indexes."""
+        """Allocate, or reallocate, memory for so many atoms, rows and index cells of a world."""
         layout, code = self.layout, self.layout.plans
         keys = max((len(p.clause.template) for p in layout.plan.clauses), default=0)
         queries, arguments = len(layout.plan.query), len(code.query_type)
@@ -83,7 +83,7 @@ class Grounder:
         return max(map(len, types), default=0)
 
     def grow(self, status: int) -> None:
-        """Make twice the room for what a kernel stopped at."""
+        """Double the memory that a kernel ran out of."""
         self.allocate(**{**self.room, ROOM[status]: 2 * self.room[ROOM[status]]})
 
     def compile(self, batch: plans.Batch) -> None:
@@ -112,7 +112,7 @@ class Grounder:
         return replace(batch, listed=np.where(found, np.uint8(plans.FOUND), batch.listed))
 
     def ground(self, batch: plans.Batch, w: int) -> tuple[int, int]:
-        """Ground a world of a batch; returns a status and what it is about, see ``reasons``."""
+        """Ground a world of a batch; returns a status and its detail, see ``reasons``."""
         while True:
             status, detail = truth.ground_labelled(
                 self.layout.plans,
@@ -155,7 +155,7 @@ class Grounder:
     def rule_sizes(self, example: Example) -> Ints:
         """Return how many ground clauses each rule has in an example, int64[rules].
 
-        Of one beyond a limit, so many as have been made. Raises ExampleError where none can be.
+        Where a limit ends grounding, those made until then. Raises ExampleError for a bad example.
         """
         self.packer.clear()
         self.packer.add(example, 0)

@@ -23,7 +23,7 @@ from onlinesrl.mln.kernels.plans import Batch
 KEPT_NAMES = 1 << 16
 
 
-class World(NamedTuple):
+class Packed(NamedTuple):
     """A packed example and its place among those given."""
 
     example: Example
@@ -31,7 +31,7 @@ class World(NamedTuple):
 
 
 class LimitKeys(NamedTuple):
-    """What the user sets the limits of a world by."""
+    """The names of the options that set a world's limits, for messages."""
 
     atoms: str = "limits.max_atoms"
     groundings: str = "inference.max_groundings"
@@ -65,7 +65,7 @@ class Packer(Constants):
 
     def clear(self) -> None:
         """Forget the packed worlds."""
-        self.worlds: list[World] = []
+        self.worlds: list[Packed] = []
         self.data: list[int] = []
         self.start: list[int] = []
         self.count: list[int] = []
@@ -75,7 +75,7 @@ class Packer(Constants):
             self.begin()
 
     def forget(self, known: Mapping[str, int]) -> None:
-        """Forget the packed worlds, and what constants the stream has more than were ``known``."""
+        """Forget the packed worlds, and the stream's constants beyond the first ``known`` of each type."""
         self.drop_stream(known)
         self.clear()
 
@@ -83,7 +83,7 @@ class Packer(Constants):
         return len(self.worlds)
 
     def add(self, example: Example, place: int) -> None:
-        """Pack one example. Raises ExampleError, and then nothing of it stays."""
+        """Pack one example. Raises ExampleError, and packs nothing then."""
         example = self.background.beside(example, self.layout.plan.query)
         at = len(self.data)
         start, count = [0] * self.layout.slots, [0] * self.layout.slots
@@ -101,7 +101,7 @@ class Packer(Constants):
         self.count += count
         self.listed.append(example.query is not None)
         self.labelled.append(example.truth is not None)
-        self.worlds.append(World(example, place))
+        self.worlds.append(Packed(example, place))
 
     def _opened(self, listed: Atoms, evidence: Atoms) -> Atoms:
         """Return the listed open atoms with those that evidence fixes: joins must find both."""
@@ -144,7 +144,7 @@ class Packer(Constants):
         return f"unknown {what} {name}; the model has {', '.join(sorted(known))}"
 
     def _wrong(self, name: str, atoms: Sequence[list[Constant] | ValuedAtom], where: str) -> str:
-        """Say which atom has the wrong number of arguments, or that there are too many."""
+        """Return which atom has the wrong number of arguments, or that there are too many atoms."""
         arity = self.arity[name]
         for atom in atoms:
             args = arguments(atom)

@@ -1,4 +1,4 @@
-"""Why an example cannot be ground, or its truth is none, in words."""
+"""Messages: why an example cannot be ground, or why its truth is not a state of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS = {
 
 
 class Reasons:
-    """Puts a status in words; the most atoms and ground clauses are those that a world may have."""
+    """Turns a status into a message; ``most_atoms`` and ``most_groundings`` are the limits in force."""
 
     def __init__(self, packer: Packer, most_atoms: int, most_groundings: int):
         self.packer = packer
@@ -32,7 +32,7 @@ class Reasons:
         self.most_groundings = most_groundings
 
     def of(self, batch: plans.Batch, w: int, status: int, detail: int) -> str:
-        """Say why a world is bad."""
+        """Return why an example is bad; ``detail`` is what the kernel returned with the status."""
         reasons: dict[int, Callable[[], str]] = {
             plans.TRUTH_NOT_OPEN: lambda: self._not_open(batch, w, detail),
             plans.TRUTH_BREAKS_GROUP: lambda: (
@@ -53,7 +53,7 @@ class Reasons:
         return reasons[status]()
 
     def _too_many(self, clause: Clause) -> str:
-        """Say which rule has too many ground clauses, and what to do."""
+        """Return which rule has too many ground clauses, and what to do about it."""
         keys, most = self.packer.keys, self.most_groundings
         line = self.layout.plan.program.rules[clause.rule].position.line
         long = f", where {plans.LITERALS_EACH} literals more count as another one"
@@ -65,10 +65,13 @@ class Reasons:
 
     def _not_open(self, batch: plans.Batch, w: int, detail: int) -> str:
         slot, row = detail >> 32, detail & 0xFFFFFFFF
-        name, told = self.layout.slot_predicates()[slot], self.packer.told(batch, slot, w, row)
-        atom = show_ground_atom(name, [constant for constant, _ in told])
+        name, named = (
+            self.layout.slot_predicates()[slot],
+            self.packer.truth_constants(batch, slot, w, row),
+        )
+        atom = show_ground_atom(name, [constant for constant, _ in named])
         said = f"truth atom {atom} is not an open atom of the example: "
-        unknown = [(constant, kind) for constant, kind in told if kind is not None]
+        unknown = [(constant, kind) for constant, kind in named if kind is not None]
         listed = batch.listed[w] == plans.LISTED
         if not unknown or listed:
             return (

@@ -36,7 +36,7 @@ class Facts(Frame):
 
 
 class Own(Frame):
-    """What worlds add to the types that facts have constants of."""
+    """The constants of worlds, of types that facts have constants of, beside those of facts."""
 
     count: Ints32  # [world, type] own constants
     number: Ints  # [member] their numbers in the world, ascending

@@ -16,12 +16,12 @@ from onlinesrl.mln.kernels.plans import (
 from onlinesrl.mln.kernels.relations import deduplicate, index_relations
 
 TRIES = 100
-"""So many bindings are tried for each atom that a world may have."""
+"""The most bindings tried per atom that a world may have."""
 
 
 @kernel
 def _excluded(plans: Plans, batch: Batch, w: int, k: int, base: int, s: Scratch) -> bool:
-    """Tell whether a hard clause makes the bound atom of candidates k false."""
+    """Return whether a hard clause makes the bound atom of candidates k false."""
     part = plans.found_part[k] + 1
     while part < plans.found_part[k + 1]:
         first, stop = plans.part_step_start[part], plans.part_step_start[part + 1]
@@ -98,7 +98,7 @@ def find_open(
 ) -> tuple[int, int, int]:
     """List the open atoms of the worlds that list none, from ``data[at]`` on; mark them in ``found``.
 
-    A world with too many is left as it is. Returns OK or a GROW status, the world to go on with, and
+    A world with too many is left as it is. Returns OK or a GROW status, the world to resume with, and
     where its atoms begin.
     """
     for w in range(first, len(found)):

@@ -76,7 +76,7 @@ def fix_literal(t: Trail, literal: int) -> bool:
 
 @kernel
 def _settle_group(cl: Clauses, t: Trail, atom: int) -> bool:
-    """Fix what the atom, just fixed, says of the others of its variable."""
+    """Propagate a newly fixed atom to the other atoms of its variable."""
     v = cl.var_of[atom]
     first, last = cl.var_start[v], cl.var_start[v + 1]
     if t.fixed[atom] == TRUE:
@@ -108,7 +108,7 @@ def _settle_clause(cl: Clauses, t: Trail, c: int) -> bool:
 
 @kernel
 def propagate(cl: Clauses, t: Trail, required: Floats) -> bool:
-    """Fix all that follows from what is fixed; False: a contradiction does."""
+    """Propagate all fixed atoms; False: a contradiction follows."""
     consistent = True
     while consistent and t.size[PROPAGATED] < t.size[FIXED]:
         atom = t.atom[t.size[PROPAGATED]]

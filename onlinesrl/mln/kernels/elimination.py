@@ -254,7 +254,7 @@ def eliminate(
 
 @kernel
 def set_bonus(net: Network, truth: Bytes, augmented: bool, bonus: Floats) -> None:
-    """Make the Hamming loss, up to its constant, a bonus of each atom; or no bonus."""
+    """Write each atom's bonus: the Hamming loss up to its constant if ``augmented``, else 0."""
     for a in range(net.size[ATOMS]):
         bonus[a] = 0.0
         if augmented and net.fixed[a] == OPEN:

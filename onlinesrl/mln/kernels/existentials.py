@@ -1,4 +1,4 @@
-"""Existential quantifiers in ground clauses: a literal a binding, or an atom that stands for several."""
+"""Existential quantifiers in ground clauses: one literal per binding, or an atom defined as a conjunction."""
 
 from onlinesrl.core.kernels.jit import kernel, kernel_of
 from onlinesrl.mln.kernels.atoms import find_atom
@@ -178,7 +178,7 @@ def each_existential(
 
 @kernel_of("existentials", False)
 def _some_binding(plans: Plans, batch: Batch, w: int, c: int, depth: int, s: Scratch) -> bool:
-    """Tell whether an existential of a clause has a binding, and query literals."""
+    """Return whether an existential of a clause has a binding, and query literals."""
     for e in range(plans.exist_start[c], plans.exist_start[c + 1]):
         if plans.exist_literal_start[e] < plans.exist_literal_start[e + 1]:
             first, stop = plans.exist_step_start[2 * e], plans.exist_step_start[2 * e + 1]
@@ -189,7 +189,7 @@ def _some_binding(plans: Plans, batch: Batch, w: int, c: int, depth: int, s: Scr
 
 @kernel
 def undone(plans: Plans, batch: Batch, w: int, c: int, depth: int, s: Scratch) -> bool:
-    """Tell whether a clause without a literal has lost it to hard rules: they contradict each other."""
+    """Return whether hard rules removed a clause's literals, so that they contradict each other."""
     if batch.listed[w] != FOUND:
         return False
     lost = plans.literal_start[c] < plans.literal_start[c + 1]

@@ -136,7 +136,7 @@ def _emit(
 
 @kernel
 def _may_run(plans: Plans, batch: Batch, w: int, c: int, step: int) -> bool:
-    """Tell whether the last DOMAIN step may become a run: a template one only over declared constants."""
+    """Return whether the last DOMAIN step may become a run: a template one only over declared constants."""
     if not plans.run[step]:
         return False
     variable = plans.term[plans.term_start[step]]

@@ -33,7 +33,7 @@ def open_step(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scra
 
 @kernel_of("facts", None)
 def _open_facts(plans: Plans, batch: Batch, w: int, step: int, depth: int, s: Scratch) -> None:
-    """Let the candidates among facts come before those of the world's own tuples."""
+    """Put the candidates among facts before those of the world's own tuples."""
     x, facts = plans.probe[step], batch.facts
     first, stop = 0, int(facts.count[plans.slot[step]])
     if x >= 0:

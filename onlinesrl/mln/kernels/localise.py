@@ -22,9 +22,7 @@ class Numbered(Frame):
     shared: (
         Ints32  # the numbers of those that all worlds have, else -1; for early packed numbers only
     )
-    stamp: (
-        Ints  # the last world that each was met in; never cleared, as a world's is its number ever
-    )
+    stamp: Ints  # the last world that each was met in; never cleared: worlds are numbered for good
     place: Ints32  # its number in that world
     stream: Ints32  # its number in the stream, negative: none
     next: Ints  # the stream's next number, and what it was before

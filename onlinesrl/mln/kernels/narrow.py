@@ -1,4 +1,4 @@
-"""A world that is narrow enough for elimination: ground, predicted and told, and its gap, in two calls."""
+"""A world that is narrow enough for elimination: ground, predicted and recorded, and its gap."""
 
 import numpy as np
 
@@ -64,9 +64,9 @@ def solve(p: Pass, cu: float, cv: float) -> tuple[int, float]:
 
 @kernel
 def predict(p: Pass, w: int, cu: float, cv: float, learning: bool) -> tuple[int, int]:
-    """Ground a world, predict it by the weights base + cu u + cv v, and write what is said of it.
+    """Ground a world, predict it by the weights base + cu u + cv v, and write its results.
 
-    Returns a status and what it is about: GROW_*, more room is needed; TOO_WIDE, the world is ground, its
+    Returns a status and its detail: GROW_*, more room is needed; TOO_WIDE, the world is ground, its
     weights have their numbers, and another engine is to predict it.
     """
     net, state = p.net, p.state

@@ -88,7 +88,7 @@ def network(
 
 @kernel
 def clause_true(net: Network, row: int, k: int, state: Bytes) -> bool:
-    """Tell whether clause ``k`` of a row holds in a state."""
+    """Return whether clause ``k`` of a row holds in a state."""
     for p in range(net.lit_start[row], net.lit_start[row + 1]):
         if state[net.lit_atom[p] + k * net.lit_step[p]] == net.lit_positive[p]:
             return True

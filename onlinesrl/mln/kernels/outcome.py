@@ -1,4 +1,4 @@
-"""What is said of a world's prediction: its atoms beside the true ones, and counts."""
+"""Results of a world's prediction: its predicted and true atoms, and counts."""
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.kernels.frames import Frame
@@ -26,7 +26,7 @@ class By(Frame):
 
 
 class Output(Frame):
-    """What is said of each world."""
+    """The results of each world."""
 
     status: Ints32  # [world]
     detail: Ints  # [world] clause, variable or tuple that the status is about
@@ -144,7 +144,7 @@ def record(
     score: float,
     out: Output,
 ) -> bool:
-    """Write what is said of a world's prediction, before any update; False: no room."""
+    """Write the results of a world's prediction, before any update; False: no room."""
     if not _record_atoms(plans, batch, w, net, state, by, out):
         return False
     out.status[w] = OK

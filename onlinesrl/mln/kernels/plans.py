@@ -13,7 +13,7 @@ from onlinesrl.core.arrays import Bytes, Ints, Ints32
 from onlinesrl.core.kernels.frames import Frame
 from onlinesrl.mln.kernels.background import Facts, Own
 
-# What a world can come back with.
+# The statuses of a world.
 OK = 0
 GROW_ATOMS, GROW_ROWS, GROW_INDEX = 1, 2, 3
 GROW_DATA = 7
@@ -30,7 +30,7 @@ NO_GROUP, AT_MOST_ONE, EXACTLY_ONE = 0, 1, 2
 ALL, LISTED, FOUND = 0, 1, 2
 """Which atoms of a world are open: all; those that it lists; those that hard rules leave."""
 LITERALS_EACH = 8
-"""So many literals, and bindings of existentials, count as one more ground clause against the limit."""
+"""Each so many literals, and bindings of existentials, count as one ground clause more."""
 
 
 class Plans(Frame):
@@ -46,7 +46,7 @@ class Plans(Frame):
     query_listed: Ints32  # [query] slot of its listed atoms, the observed among them
     query_false: Ints32  # [query] slot of its atoms false by evidence
     query_truth: Ints32  # [query] slot of its true atoms
-    query_denied: Ints32  # [query] slot of the atoms that its truth says are false
+    query_denied: Ints32  # [query] slot of the atoms that its truth lists as false
     # relations
     arity: Ints32  # [slot]
     index_slot: Ints32  # [index]

@@ -57,7 +57,7 @@ def _compare(batch: Batch, w: int, slot: int, row: int, at: int, arity: int) -> 
 
 @kernel
 def _is_fact(batch: Batch, w: int, slot: int, at: int, arity: int) -> bool:
-    """Tell whether a tuple of the world is a fact as well, by binary search."""
+    """Return whether a tuple of the world is a fact as well, by binary search."""
     facts = batch.facts
     low, high = 0, facts.count[slot]
     while low < high:

@@ -52,7 +52,7 @@ def _slice(cl: Clauses, s: Search, t: Trail, rng: Generator) -> None:
 
 @kernel
 def _tied(cl: Clauses, s: Search, t: Trail, v: int) -> int:
-    """Say how free propagation left a variable: 0 fixed, 1 free of every clause, 2 neither."""
+    """Return how propagation left a variable: 0 fixed, 1 in no open clause, 2 neither."""
     open_ = False
     for atom in range(cl.var_start[v], cl.var_start[v + 1]):
         open_ = open_ or t.fixed[atom] == OPEN

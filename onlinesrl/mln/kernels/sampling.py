@@ -162,7 +162,7 @@ def connect(cl: Clauses, differs: Bytes, parent: Ints32) -> None:
 
 @kernel
 def _in_groups(cl: Clauses, s: Search, blocks: Blocks, k: int) -> bool:
-    """Tell whether the variables of a block have as many true atoms as they may."""
+    """Return whether the variables of a block have as many true atoms as they may."""
     for p in range(blocks.start[k], blocks.start[k + 1]):
         v = cl.var_of[blocks.atom[p]]
         n_true = 0
@@ -241,7 +241,7 @@ def mcsat(
 ) -> int:
     """Run MC-SAT (Poon & Domingos 2006) from ``s.state``, feasible; adds up each sample's draw.
 
-    A sample: slice; propagate; go on from the last sample or, with probability ``jump``, from what
+    A sample: slice; propagate; continue from the last sample or, with probability ``jump``, from what
     SampleSAT finds from a random state (the last sample where it finds nothing); then ``sweeps``
     Gibbs sweeps among the solutions, which leave the uniform distribution as it is and undo the
     bias of the search. At its end are blocks and a sweep of Gibbs sampling itself, whose draw it

@@ -169,7 +169,7 @@ def _add_generic(st: Structure, row: int, k: int) -> bool:
 
 @kernel
 def _classify(net: Network, st: Structure, row: int) -> int:
-    """Say how a row enters the tables, and add its edges; returns a status."""
+    """Decide how a row enters the tables, and add its edges; returns a status."""
     start = net.lit_start[row]
     literals = net.lit_start[row + 1] - start
     last = net.row_len[row] - 1

@@ -64,7 +64,7 @@ def search(cl: Clauses, stop: Bytes | None = None) -> Search:
 
 @kernel
 def literal_true(s: Search, literal: int) -> bool:
-    """Tell whether a literal is true in the state."""
+    """Return whether a literal is true in the state."""
     return s.state[literal >> 1] != (literal & 1)
 
 

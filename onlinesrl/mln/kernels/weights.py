@@ -1,4 +1,4 @@
-"""The weights of Markov logic: found by template constants, read for ground clauses, told apart by gaps."""
+"""The weights of Markov logic: found by template constants, read for ground clauses; gaps."""
 
 import numpy as np
 

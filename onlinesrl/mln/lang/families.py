@@ -175,7 +175,7 @@ def _misfits(parsed: Iterable[Statement], families: Iterable[Family]) -> set[str
 
 
 def _fits(first: Statement | None, family: Family) -> bool:
-    """Tell whether a family's holes are the constants of its first line, and vary in its atoms."""
+    """Return whether a family's holes are the constants of its first line, and vary in its atoms."""
     if not isinstance(first, Sentence) or first.weight is None or first.hard:
         return False
     if first.definite or first.star is not None or plus_variables(first.formula):

@@ -105,7 +105,7 @@ class Names:
         return compound and variable.name not in names and self._owns(term)
 
     def _owns(self, term: Term) -> bool:
-        """Tell whether a term is named here, and not in the clause around."""
+        """Return whether a term is named here, and not in the clause around."""
         names = {leaf.name for leaf in leaves(term) if isinstance(leaf, Variable)}
         return self._outer is None or not names.isdisjoint(self._bound)
 

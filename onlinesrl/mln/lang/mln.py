@@ -170,7 +170,7 @@ class _File:
             self._reader.occurs(statement.name, constant, place)
 
     def _declares(self, sentence: Sentence) -> bool:
-        """Tell whether a sentence declares its predicate.
+        """Return whether a sentence declares its predicate.
 
         It does if it is a bare atom of a new predicate. One whose arguments are names of types is
         taken for a declaration that comes twice.

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.core.confusion import Confusion, pairs
-from onlinesrl.mln.marks import Marks
+from onlinesrl.mln.positives import Positives
 
 MODEL = """
 cls = {"news", "sport", "mail"}
@@ -44,7 +44,7 @@ def test_marks_of_random_atoms(data: st.DataObject) -> None:
             digits = [f"{w}.{d}" for d in np.unravel_index(key, sizes[w])]
             atoms.append((tuple(digits), mark >= 2, mark % 2 == 1))
         expected.add(pairs(atoms, argument))
-    marks = Marks(*np.array(found, np.int64).reshape(-1, 4).T)
+    marks = Positives(*np.array(found, np.int64).reshape(-1, 4).T)
     said = marks.pairs(sizes, argument, lambda w: [f"{w}.{n}" for n in range(4)], False)
     assert said == expected.counts
     together = Confusion()

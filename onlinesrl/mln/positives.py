@@ -1,4 +1,4 @@
-"""Counts of the atoms that are true or predicted: by query predicate, and which class for which."""
+"""The atoms that are true or predicted, counted by query predicate and as a confusion matrix."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 from onlinesrl.core.arrays import Ints
 from onlinesrl.core.confusion import Pair
 
-SAID, TRUE = 1, 2
-"""The marks of an atom, which add up."""
-_OUTCOMES = [SAID | TRUE, SAID, TRUE]
+PREDICTED, TRUE = 1, 2
+"""The bits of an atom's mark."""
+_OUTCOMES = [PREDICTED | TRUE, PREDICTED, TRUE]
 """The marks of hits, false alarms and misses."""
 
 
-class Marks(NamedTuple):
+class Positives(NamedTuple):
     """The atoms of worlds that are true or predicted, world by world, [atom]."""
 
     world: Ints
@@ -25,9 +25,9 @@ class Marks(NamedTuple):
     key: Ints  # the number among the groundings of the query predicate
     mark: Ints
 
-    def of(self, chosen: Ints) -> Marks:
-        """Return the chosen ones."""
-        return Marks(*(column[chosen] for column in self))
+    def of(self, chosen: Ints) -> Positives:
+        """Return those that ``chosen``, bool[atom] or indices, picks."""
+        return Positives(*(column[chosen] for column in self))
 
     def by_query(self, queries: int) -> Ints:
         """Return hits, false alarms and misses of each query predicate, int64[queries, 3]."""
@@ -35,7 +35,7 @@ class Marks(NamedTuple):
         return found.reshape(queries, 4)[:, _OUTCOMES]
 
     def classes(self, sizes: Ints, argument: int) -> tuple[Ints, Ints]:
-        """Return the class of each atom, by the chosen argument, and its unit, by the others.
+        """Return the class of each atom (the chosen argument's value) and its unit (the other arguments).
 
         ``sizes`` int64[world, arguments] are the numbers of constants of the key's digits; all atoms are
         of one query predicate.
@@ -64,7 +64,7 @@ class Marks(NamedTuple):
         np.not_equal(unit[1:], unit[:-1], out=begins[1:])
         group = np.cumsum(begins) - 1
         columns = np.zeros((2, int(begins.sum())), np.int64)
-        for column, wanted in zip(columns, (TRUE, SAID), strict=True):
+        for column, wanted in zip(columns, (TRUE, PREDICTED), strict=True):
             marked = np.flatnonzero(mark & wanted)
             column[group[marked]] = number[marked]
             if np.count_nonzero(column) < len(marked):
