@@ -208,6 +208,13 @@ def test_wide_graphs_are_told():
     assert status_of(grid(20, 4), 80) == structure.SOLVED
 
 
+def test_an_empty_hard_clause_is_a_contradiction():
+    model, _ = model_of(2, [(None, [1]), (None, []), (1.0, [1, 2])])
+    net, _ = network_of(model)
+
+    assert structure.structure(net, memory(net)) == structure.CONTRADICTION
+
+
 def test_a_pair_of_very_large_groups_is_wide_before_it_takes_room():
     size = structure.MAX_TABLE // 100
     atoms = [list(range(size)), list(range(size, 2 * size))]
