@@ -25,9 +25,9 @@ from onlinesrl.core.example import Example, ValuedAtom, decode
 from onlinesrl.core.learner import Learner
 from onlinesrl.core.metrics import Metrics
 from onlinesrl.psl.lang import psl
-from onlinesrl.run.config import load
-from onlinesrl.run.schema import Config
-from onlinesrl.run.session import make_learner
+from onlinesrl.runs.config import load
+from onlinesrl.runs.schema import Config
+from onlinesrl.runs.session import make_learner
 
 SIGMAS = (0.01, 0.1, 1.0, 10.0, 100.0)
 NO_SIGMA = (1.0,)

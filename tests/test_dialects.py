@@ -24,7 +24,7 @@ from onlinesrl.mln.lang import mln
 from onlinesrl.mln.lang.given import with_weights
 from onlinesrl.mln.lang.normal import rule_clauses
 from onlinesrl.mln.lang.weights import alchemy_text
-from onlinesrl.run.schema import DialectName
+from onlinesrl.runs.schema import DialectName
 
 PEERS = Path(__file__).parents[2] / "shared" / "peers" / "mln" / "friends_smokers"
 

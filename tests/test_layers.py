@@ -13,7 +13,8 @@ LAYERS = [
     {"logic"},
     {"mln", "psl"},
     {"stream"},
-    {"run"},
+    {"runs"},
+    {"library"},
     {"commands", "testing"},
     {"cli"},
 ]

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from onlinesrl.cli import app
 from onlinesrl.core.errors import ModelError, OnlinesrlError, UsageError
-from onlinesrl.run.progress import Status
+from onlinesrl.runs.progress import Status
 
 README = Path(__file__).parents[1] / "README.md"
 RULES = "2: Knows(A, B) & Likes(A, X) & A != B -> Likes(B, X) ^2\n1: !Likes(A, X) ^2\n"

@@ -17,9 +17,9 @@ from conftest import Job, command, tiers, wait
 from onlinesrl.core.errors import ConfigError, OnlinesrlError
 from onlinesrl.psl.engines.admm import Admm
 from onlinesrl.psl.lang import psl
-from onlinesrl.run import exporter, inspect, session
-from onlinesrl.run.config import Config, load
-from onlinesrl.run.held_out import check, evaluate
+from onlinesrl.runs import exporter, inspect, session
+from onlinesrl.runs.config import Config, load
+from onlinesrl.runs.held_out import check, evaluate
 from tests.learn.trust import MODEL, examples
 from tests.stream.test_kill import LEARNERS, Killer
 from tests.stream.test_pipe import Piped

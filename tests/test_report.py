@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.run.report import ExampleRow, WeightRow, write_report
-from onlinesrl.run.report.chart import Series, line_chart, linear_ticks, log_ticks, thin
+from onlinesrl.runs.report import ExampleRow, WeightRow, write_report
+from onlinesrl.runs.report.chart import Series, line_chart, linear_ticks, log_ticks, thin
 
 VOID = {"meta", "path"}
 EVIL = "</style></td><script>alert('x')</script>\"'&<img src=x onerror=alert(1)>\x00\x1b\ud800"

@@ -266,7 +266,7 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
 ) -> dict[str, Any]:
     from onlinesrl.psl import query as inference
     from onlinesrl.psl.ground.grounder import MOST
-    from onlinesrl.run.progress import Status
+    from onlinesrl.runs.progress import Status
 
     most = max_groundings or MOST
     with _interruptible(), closing(Status(sys.stderr)) as status:

@@ -177,6 +177,8 @@ class Learner(Protocol):
 
     update: Update
     slowest: Slowest
+    seen: int
+    """How many examples have been processed, good or bad; audits go by it."""
     valued: ClassVar[bool]
     """Whether predictions are values in [0, 1]."""
 
@@ -206,8 +208,11 @@ class Learner(Protocol):
         """
         ...
 
-    def predict(self, items: Sequence[Item]) -> list[Outcome]:
-        """Predict between two steps, without any effect on learning."""
+    def predict(self, items: Sequence[Item], marginals: bool = False) -> list[Outcome]:
+        """Predict between two steps, without any effect on learning.
+
+        ``marginals``: each atom by its probability. Raises UsageError where there are none (PSL).
+        """
         ...
 
     def certificate(self) -> dict[str, float | None]:

@@ -153,14 +153,14 @@ def load_db(
     text = source(read_text(path), str(path), DatabaseError)
     atoms = parse_db(text.text, text.file, dialect)
     for atom in atoms:
-        complaint = _complaint(atom, program)
+        complaint = complaint_of(atom, program)
         if complaint is not None:
             column = text.text.split("\n")[atom.line - 1].index(atom.predicate) + 1
             raise text.error(complaint[0], Position(atom.line, column), complaint[1])
     return atoms
 
 
-def _complaint(atom: GroundAtom, program: Declarations) -> tuple[str, str] | None:
+def complaint_of(atom: GroundAtom, program: Declarations) -> tuple[str, str] | None:
     """Return the message and the hint for an atom that a program does not have."""
     name, known = atom.predicate, program.predicates
     if name not in known:

@@ -95,12 +95,26 @@ def load_world(
     """
     clock = time.perf_counter()
     program = mln.load(model, reading.dialect)
-    given = _given(program, evidence, reading.dialect)
+    given = read_evidence(program, evidence, reading.dialect)
+    return world_of(program, given, query, reading, limits, clock)
+
+
+def world_of(  # noqa: PLR0913, PLR0917 - as ``load_world``
+    program: Program,
+    given: Sequence[GroundAtom],
+    query: Sequence[str],
+    reading: Reading = Reading(),
+    limits: Limits = LIMITS,
+    clock: float | None = None,
+) -> GroundWorld:
+    """Ground a program with atoms of its predicates, as ``load_world``; ``clock`` is when that began."""
+    clock = time.perf_counter() if clock is None else clock
     program = with_weights(program, given)
     unweighted = [r for r in program.rules if r.weight is None and not r.hard]
     if unweighted:
         rule = unweighted[0]
-        raise QueryError(f"{model}:{rule.position.line}: a rule without a weight: {rule.text}")
+        place = f"{program.file}:{rule.position.line}"
+        raise QueryError(f"{place}: a rule without a weight: {rule.text}")
     _check_asked(program, query, reading)
     assumed = _assumed(program, given, query, reading)
     loaded = time.perf_counter()
@@ -119,7 +133,7 @@ def load_world(
     )
 
 
-def _given(program: Program, evidence: Sequence[Path], dialect: Dialect) -> list[GroundAtom]:
+def read_evidence(program: Program, evidence: Sequence[Path], dialect: Dialect) -> list[GroundAtom]:
     """Read the atoms of all databases; DatabaseError where one is given two values."""
     given: list[GroundAtom] = []
     seen: dict[tuple[str, tuple[str, ...]], tuple[Truth, str]] = {}

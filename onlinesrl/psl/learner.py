@@ -20,7 +20,7 @@ import numpy as np
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.background import Background
 from onlinesrl.core.counts import BEYOND_RANGE
-from onlinesrl.core.errors import ExampleError, Infeasible, ModelError
+from onlinesrl.core.errors import ExampleError, Infeasible, ModelError, UsageError
 from onlinesrl.core.example import Atoms, Example, show_ground_atom
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally
 from onlinesrl.core.slowest import Slowest
@@ -109,6 +109,7 @@ class PslLearner:
         self.packer = PslPacker(program.predicates, query, inference.max_atoms, background)
         self.grounder = Grounder(program, most=inference.max_groundings, skip=inference.skip)
         self.together = Together()
+        self.seen = 0
 
     @property
     def model_text(self) -> str:
@@ -149,8 +150,10 @@ class PslLearner:
         self._measured(_ONE_HINGE, np.ones(1))
         return time.perf_counter() - started
 
-    def predict(self, items: Sequence[Item]) -> list[Outcome]:
+    def predict(self, items: Sequence[Item], marginals: bool = False) -> list[Outcome]:
         """Predict between two steps; this does not change what is learned."""
+        if marginals:
+            raise UsageError("PSL predicts truth values, and has no marginal probabilities")
         return self.step(items, learning=False)[0]
 
     # the step ------------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ from typing import NamedTuple
 from onlinesrl.core.example import Example, decode
 from onlinesrl.core.metrics import Metrics
 from onlinesrl.mln.learner import OnlineLearner
-from onlinesrl.run.config import load
-from onlinesrl.run.session import make_learner
+from onlinesrl.runs.config import load
+from onlinesrl.runs.session import make_learner
 
 CONFIG = Path(__file__).parents[2] / "configs" / "citeseer.yaml"
 BATCH = 64

@@ -16,8 +16,8 @@ from onlinesrl.psl.engines.admm import Admm
 from onlinesrl.psl.engines.tron import Tron
 from onlinesrl.psl.ground.hinges import AT_MOST, validate
 from onlinesrl.psl.lang import psl
-from onlinesrl.run.config import load
-from onlinesrl.run.session import make_learner
+from onlinesrl.runs.config import load
+from onlinesrl.runs.session import make_learner
 from tests.streams.programs import REPO, STREAMS, generator, ground
 
 STREAM = STREAMS / "search"

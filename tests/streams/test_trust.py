@@ -15,8 +15,8 @@ from onlinesrl.psl.ground.hinges import validate
 from onlinesrl.psl.lang import psl
 from onlinesrl.psl.lang.normal import normal_rules
 from onlinesrl.psl.learner import PslLearner
-from onlinesrl.run.config import load
-from onlinesrl.run.session import make_learner
+from onlinesrl.runs.config import load
+from onlinesrl.runs.session import make_learner
 from tests.lang import psl_grounding
 from tests.streams.programs import REPO, STREAMS, generator, ground
 

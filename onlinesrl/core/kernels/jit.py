@@ -116,7 +116,7 @@ def _returning(value: Any, function: Callable[..., Any]) -> Callable[..., Any]:
 class _Once(event.Listener):
     """Tells of the first compilation."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    def __init__(self, tell: Callable[[str], object]) -> None:
         self.tell = tell
         self.told = False
 
@@ -131,7 +131,7 @@ class _Once(event.Listener):
 
 
 @contextmanager
-def told_of_compiling(tell: Callable[[str], None]) -> Iterator[None]:
+def told_of_compiling(tell: Callable[[str], object]) -> Iterator[None]:
     """Tell, once, when a function is compiled here: not when it is loaded from the cache."""
     with event.install_listener("numba:compile", _Once(tell)):
         yield

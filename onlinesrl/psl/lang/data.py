@@ -48,7 +48,7 @@ class Relation:
     def target_truth(self) -> Floats:
         """Return the true value of every target, NaN where none is given, float64[targets]."""
         n = len(self.targets)
-        first = _first(np.concatenate((self.targets.columns, self.truth.columns), axis=1))[n:]
+        first = first_rows(np.concatenate((self.targets.columns, self.truth.columns), axis=1))[n:]
         values = np.full(n, np.nan)
         of_target = first < n
         values[first[of_target]] = self.truth.values[of_target]
@@ -143,14 +143,14 @@ def _read(
         names = cells[index::width]
         if "" in names:
             raise _error(text, numbers[names.index("")], index, "this constant is empty")
-        columns[index] = _interned(names, constants)
+        columns[index] = interned(names, constants)
     values = np.full(len(lines), missing)
     if width > arity:
         values[:] = _values(cells[arity::width], missing, text, numbers, arity)
     return _FileRows(text, columns, values, np.array(numbers, np.int64))
 
 
-def _interned(names: Sequence[str], constants: dict[str, int]) -> Ints32:
+def interned(names: Sequence[str], constants: dict[str, int]) -> Ints32:
     """Return the numbers of constants, new ones for new constants in order of occurrence."""
     for name in dict.fromkeys(names):
         constants.setdefault(name, len(constants))
@@ -199,7 +199,7 @@ def _united(files: Sequence[_FileRows], arity: int) -> AtomTable:
         return AtomTable(np.empty((arity, 0), np.int32), np.empty(0))
     columns = np.concatenate([each.columns for each in files], axis=1)
     values = np.concatenate([each.values for each in files])
-    first = _first(columns)
+    first = first_rows(columns)
     again = np.flatnonzero(first != np.arange(len(first)))
     if not len(again):
         return AtomTable(columns, values)
@@ -214,7 +214,7 @@ def _united(files: Sequence[_FileRows], arity: int) -> AtomTable:
     return AtomTable(columns[:, kept], values[kept])
 
 
-def _first(columns: Ints32) -> Ints:
+def first_rows(columns: Ints32) -> Ints:
     """Return for each row the index of the first row that is equal."""
     order = np.lexsort(columns)
     ordered = columns[:, order]
@@ -231,7 +231,7 @@ def _check_disjoint(
     """Refuse a target that is observed."""
     files = [*observed, *targets]
     count = sum(len(each.values) for each in observed)
-    first = _first(np.concatenate([each.columns for each in files], axis=1))
+    first = first_rows(np.concatenate([each.columns for each in files], axis=1))
     both = np.flatnonzero(first[count:] < count)
     if len(both):
         row = count + int(both[0])

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from onlinesrl.run.report.markup import Markup, tag
+from onlinesrl.runs.report.markup import Markup, tag
 
 Figures = Mapping[str, Any]
 

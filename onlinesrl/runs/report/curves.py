@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from onlinesrl.run.report.chart import Point, Series, line_chart, thin
-from onlinesrl.run.report.markup import Markup, tag
-from onlinesrl.run.report.words import (
+from onlinesrl.runs.report.chart import Point, Series, line_chart, thin
+from onlinesrl.runs.report.markup import Markup, tag
+from onlinesrl.runs.report.words import (
     Figures,
     count,
     figure,

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from onlinesrl.run.fingerprint import leaves
-from onlinesrl.run.report.curves import learning_curve, regret_bound
-from onlinesrl.run.report.examples import ExampleRow, examples_section
-from onlinesrl.run.report.markup import Markup, join, tag
-from onlinesrl.run.report.scores import by_predicate, by_value, confusion
-from onlinesrl.run.report.weights import WeightRow, weights_section
-from onlinesrl.run.report.words import (
+from onlinesrl.runs.fingerprint import leaves
+from onlinesrl.runs.report.curves import learning_curve, regret_bound
+from onlinesrl.runs.report.examples import ExampleRow, examples_section
+from onlinesrl.runs.report.markup import Markup, join, tag
+from onlinesrl.runs.report.scores import by_predicate, by_value, confusion
+from onlinesrl.runs.report.weights import WeightRow, weights_section
+from onlinesrl.runs.report.words import (
     Figures,
     count,
     figure,
@@ -69,7 +69,7 @@ def write_report(  # noqa: PLR0913 - what a report says
 
 
 def _page(title: str, body: Markup) -> str:
-    style = files("onlinesrl.run.report").joinpath("style.css").read_text(encoding="utf-8")
+    style = files("onlinesrl.runs.report").joinpath("style.css").read_text(encoding="utf-8")
     head = tag(
         "head",
         tag("meta", charset="utf-8"),

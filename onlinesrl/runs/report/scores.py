@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from onlinesrl.core.confusion import NONE
-from onlinesrl.run.report.markup import Markup, tag
-from onlinesrl.run.report.words import (
+from onlinesrl.runs.report.markup import Markup, tag
+from onlinesrl.runs.report.words import (
     Figures,
     count,
     figure,

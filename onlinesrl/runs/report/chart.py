@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from onlinesrl.run.report.markup import Markup, join, tag
+from onlinesrl.runs.report.markup import Markup, join, tag
 
 Point = tuple[float, float]
 
