@@ -21,7 +21,7 @@ _NUMBER = r"[+\-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+\-]?[0-9]+)?"
 _SEPARATOR = re.compile(r"^[ \t]*---[ \t]*$", re.MULTILINE)
 
 
-class Declarations(Protocol):
+class Signature(Protocol):
     """The declarations of a program of either language; for PSL's predicates, the arity."""
 
     @property
@@ -142,9 +142,7 @@ def separate(text: str) -> list[str]:
     return ["\n" * text.count("\n", 0, a) + text[a:b] for a, b in parts if text[a:b].strip()]
 
 
-def load_db(
-    path: str | Path, program: Declarations, dialect: Dialect = ALCHEMY
-) -> list[GroundAtom]:
+def load_db(path: str | Path, program: Signature, dialect: Dialect = ALCHEMY) -> list[GroundAtom]:
     """Read a file of ground atoms of a program's predicates and functions.
 
     Raises DatabaseError as `parse_db`, and for an atom that is none of the program's; StorageError where the
@@ -160,7 +158,7 @@ def load_db(
     return atoms
 
 
-def _complaint(atom: GroundAtom, program: Declarations) -> tuple[str, str] | None:
+def _complaint(atom: GroundAtom, program: Signature) -> tuple[str, str] | None:
     """Return the message and the hint for an atom that a program does not have."""
     name, known = atom.predicate, program.predicates
     if name not in known:

@@ -24,9 +24,9 @@ from onlinesrl.logic.ast import Atom, Constant, Term, Variable
 from onlinesrl.logic.cnf import Compared, Literal
 from onlinesrl.psl.ground.plan import Check, RulePlan
 from onlinesrl.psl.ground.rows import (
+    GroundingFailure,
     Joined,
     Listing,
-    Problem,
     constant_orders,
     missing,
     needs_bindings,
@@ -40,7 +40,7 @@ ORDER = "%"
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class SqlPlan:
     """A plan in SQL. ``atoms`` are the numbers of its atoms, in the order of the form's terms.
 
     ``bindings`` are the constants of the plan's variables, ``unlisted`` says that the atom of an open
@@ -65,12 +65,12 @@ class Query:
         return f"SELECT {columns}\n{self.body}\n  AND ({self.unlisted})\nLIMIT 1"
 
 
-def write_query(plan: RulePlan, opened: Collection[str], number: Mapping[str, int]) -> Query:
+def write_sql(plan: RulePlan, opened: Collection[str], number: Mapping[str, int]) -> SqlPlan:
     """Return a plan in SQL; ``opened`` are the predicates with targets, ``number`` that of constants."""
-    return _Writer(plan, opened, number).query()
+    return _SqlWriter(plan, opened, number).query()
 
 
-class _Writer:
+class _SqlWriter:
     def __init__(self, plan: RulePlan, opened: Collection[str], number: Mapping[str, int]) -> None:
         self.plan = plan
         self.opened = opened
@@ -80,7 +80,7 @@ class _Writer:
         self.where: list[str] = []
         self.orders: dict[str, str] = {}
 
-    def query(self) -> Query:
+    def query(self) -> SqlPlan:
         plan, form = self.plan, self.plan.form
         self.where += map(self.check, plan.first)
         for step in plan.steps:
@@ -104,7 +104,7 @@ class _Writer:
         targets += [f"coalesce({alias}.variable, 0) >= 0" for alias in missed]
         if form.weight is not None and not form.summations:
             self.where.append(f"({' OR '.join(targets) or 'false'})")
-        return Query(
+        return SqlPlan(
             tuple(f"t{n}.atom" for n in range(first))
             + tuple(f"coalesce({alias}.atom, -1)" for alias in looked_up),
             tuple(self.place[name] for name in plan.variables),
@@ -266,7 +266,7 @@ class DuckDbJoins:
         most: int,
         skip: bool = False,
     ) -> None:
-        self.problems: dict[int, Problem] = {}
+        self.failures: dict[int, GroundingFailure] = {}
         self._engine = engine
         self._plans = plans
         self._opened = listing.opened
@@ -295,17 +295,17 @@ class DuckDbJoins:
 
     def join(self, number: int) -> Iterator[Joined]:
         """Yield the rows of a plan, given by its number; nothing where it has none."""
-        if self.problems:
+        if self.failures:
             return
         plan = self._plans[number]
-        query = write_query(plan, self._opened, self._number)
+        query = write_sql(plan, self._opened, self._number)
         with closing(self._engine.stream(query.rows(needs_bindings(plan)))) as found:
             for rows in _whole_groups(plan, found) if plan.form.summations else found:
                 atoms, bindings = rows[: len(query.atoms)], rows[len(query.atoms) :]
                 n = rows.shape[1]
                 self._rows += n
                 if self._rows > self._most:
-                    self.problems[0] = too_many(plan.form, self._most)
+                    self.failures[0] = too_many(plan.form, self._most)
                     return
                 if not self._skip and self._any_missing(plan, atoms):
                     break
@@ -313,7 +313,7 @@ class DuckDbJoins:
                     yield Joined(atoms, bindings, np.zeros(n, np.int32))
             else:
                 return
-        self.problems[0] = self._missing(plan, query)
+        self.failures[0] = self._missing(plan, query)
 
     def _any_missing(self, plan: RulePlan, atoms: Ints32) -> bool:
         """Tell whether an atom of an open predicate is not listed."""
@@ -324,7 +324,7 @@ class DuckDbJoins:
             if term.atom.predicate in self._opened
         )
 
-    def _missing(self, plan: RulePlan, query: Query) -> Problem:
+    def _missing(self, plan: RulePlan, query: SqlPlan) -> GroundingFailure:
         ((row,),) = (each.T.tolist() for each in self._engine.stream(query.first_unlisted()))
         bound = {
             name: self._names[constant] for name, constant in zip(plan.variables, row, strict=False)

@@ -11,15 +11,15 @@ import numpy as np
 
 from onlinesrl.core.arrays import Ints
 from onlinesrl.core.errors import ModelError
-from onlinesrl.psl.ground.array_joins import ArrayJoins, Loop, compile_plan
+from onlinesrl.psl.ground.array_joins import ArrayJoins, CompiledPlan, compile_plan
 from onlinesrl.psl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE, HingeModel, Micrographs
 from onlinesrl.psl.ground.plan import RulePlan, plan_program
 from onlinesrl.psl.ground.rows import (
     Assembled,
     Assembler,
+    GroundingFailure,
     Joined,
     Listing,
-    Problem,
     RuleError,
     broken,
     listed,
@@ -34,9 +34,9 @@ MOST = 50_000_000
 
 
 class Executor(Protocol):
-    """Runs join plans; ``problems`` has those found so far, by world."""
+    """Runs join plans; ``failures`` has those found so far, by world."""
 
-    problems: dict[int, Problem]
+    failures: dict[int, GroundingFailure]
 
     def join(self, number: int) -> Iterator[Joined]:
         """Yield the rows of a plan, given by its number; nothing where it has none."""
@@ -49,15 +49,15 @@ class JoinEngine(Protocol):
     def run(self, plans: Sequence[RulePlan], listing: Listing, most: int, skip: bool) -> Executor:
         """Return what runs plans over a listing of one world, for at most ``most`` rows of them.
 
-        ``skip``: an unlisted atom of a predicate that has targets is no problem, and -1.
+        ``skip``: an unlisted atom of a predicate that has targets is no failure, and -1.
         """
         ...
 
 
 class _InMemory:
     def run(self, plans: Sequence[RulePlan], listing: Listing, most: int, skip: bool) -> Executor:
-        loops = [compile_plan(plan, with_worlds=False) for plan in plans]
-        return ArrayJoins(loops, listing, False, most, skip)
+        compiled = [compile_plan(plan, with_worlds=False) for plan in plans]
+        return ArrayJoins(compiled, listing, False, most, skip)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,14 +67,14 @@ class Grounded:
     The weight index of a row is the number of its rule in the program. ``inactive`` int64[rules] counts
     the ground rules that are not in the model because they are never active: their form is at most
     0 whatever values the targets have, ``skipped`` int64[worlds] those left out because they reach an
-    atom that is neither observed nor a target. ``problems`` says of worlds why they cannot be grounded; such
+    atom that is neither observed nor a target. ``failures`` says of worlds why they cannot be grounded; such
     a world's model is of no use.
     """
 
     graphs: Micrographs
     inactive: Ints
     skipped: Ints
-    problems: Mapping[int, Problem]
+    failures: Mapping[int, GroundingFailure]
 
 
 class Grounder:
@@ -102,7 +102,7 @@ class Grounder:
         self._skip = skip
 
     @cached_property
-    def _loops(self) -> list[Loop]:
+    def _compiled(self) -> list[CompiledPlan]:
         """The plans for many worlds, whose sizes are unknown; a single world is planned by its sizes."""
         return [compile_plan(plan, with_worlds=True) for plan in plan_program(self._program)]
 
@@ -136,12 +136,12 @@ class Grounder:
         skipped = np.zeros(1, np.int64) if skipped is None else skipped
         executor = (engine or _InMemory()).run(plans, listing, self._most, self._skip)
         for plan, piece in self._pieces(plans, executor, listing, skipped):
-            for problem in executor.problems.values():
-                raise self._error(problem)
+            for failure in executor.failures.values():
+                raise self._error(failure)
             inactive[plan.form.rule] += piece.inactive.sum()
             yield _model(listing.n_variables, plan, piece.forms)
-        for problem in executor.problems.values():
-            raise self._error(problem)
+        for failure in executor.failures.values():
+            raise self._error(failure)
 
     def ground_worlds(
         self, database: Database, worlds: int, opened: Collection[str], together: int | None = None
@@ -154,10 +154,10 @@ class Grounder:
         """
         listing = Listing(database, worlds, opened)
         room = together if worlds > 1 else None
-        executor = ArrayJoins(self._loops, listing, True, self._most, self._skip, room)
+        executor = ArrayJoins(self._compiled, listing, True, self._most, self._skip, room)
         inactive, skipped = np.zeros(len(self._program.rules), np.int64), np.zeros(worlds, np.int64)
         models, of_rows = [], [np.empty(0, np.int32)]
-        plans = [loop.plan for loop in self._loops]
+        plans = [each.plan for each in self._compiled]
         for plan, piece in self._pieces(plans, executor, listing, skipped):
             inactive[plan.form.rule] += piece.inactive.sum()
             models.append(_model(listing.n_variables, plan, piece.forms))
@@ -168,7 +168,7 @@ class Grounder:
             model = _reordered(model, np.argsort(world, kind="stable"))
         first = np.concatenate(([0], np.cumsum(np.bincount(world, minlength=worlds))))
         graphs = Micrographs(model, listing.first_variable, first)
-        return Grounded(graphs, inactive, skipped, executor.problems)
+        return Grounded(graphs, inactive, skipped, executor.failures)
 
     def _pieces(
         self,
@@ -188,20 +188,20 @@ class Grounder:
                 try:
                     piece = assembler.assemble(plan, kept)
                 except RuleError as error:
-                    raise self._error(error.problem) from None
+                    raise self._error(error.failure) from None
                 for world in np.flatnonzero(piece.broken).tolist():
-                    executor.problems.setdefault(world, broken(plan.form))
+                    executor.failures.setdefault(world, broken(plan.form))
                 yield plan, piece
 
-    def _error(self, problem: Problem) -> ModelError:
-        rule = self._program.rules[problem.rule]
+    def _error(self, failure: GroundingFailure) -> ModelError:
+        rule = self._program.rules[failure.rule]
         return ModelError(
-            problem.message,
+            failure.message,
             file=self._program.file,
             line=rule.position.line,
             column=rule.position.column,
             source_line=rule.text,
-            hint=self._advice if problem.kind == "limit" else problem.hint,
+            hint=self._advice if failure.kind == "limit" else failure.hint,
         )
 
 

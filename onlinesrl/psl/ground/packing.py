@@ -18,7 +18,7 @@ from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Constant, Example, ValuedAtom, show_ground_atom
 from onlinesrl.psl.lang.data import AtomTable, Database, Relation
 
-Atoms = dict[tuple[str, ...], float]
+AtomValues = dict[tuple[str, ...], float]
 """The values of the atoms of one predicate, by their constants."""
 
 
@@ -31,7 +31,7 @@ class CheckedExample:
     """
 
     example: Example
-    observed: Mapping[str, Atoms]
+    observed: Mapping[str, AtomValues]
     targets: Mapping[str, dict[tuple[str, ...], list[Constant]]]
     truth: Floats | None
 
@@ -97,7 +97,7 @@ class PslPacker:
     # one example ---------------------------------------------------------------------------------
 
     def _targets(
-        self, name: str, example: Example, observed: Mapping[str, Atoms]
+        self, name: str, example: Example, observed: Mapping[str, AtomValues]
     ) -> dict[tuple[str, ...], list[Constant]]:
         """Return the targets of a predicate without repeats, in the order of the example."""
         listed = (example.query or {}).get(name, [])
@@ -133,14 +133,14 @@ class PslPacker:
         rows: Sequence[list[Constant] | ValuedAtom],
         where: str,
         known: Collection[str],
-    ) -> Atoms:
+    ) -> AtomValues:
         """Return the atoms of a predicate with their values, without repeats."""
         self._known(name, where, known)
         plain = [row for row in rows if isinstance(row, list)]
         if len(plain) == len(rows):
             return dict.fromkeys(self._keys(name, plain, where), 1.0)
         valued = [row if isinstance(row, ValuedAtom) else ValuedAtom(row) for row in rows]
-        found: Atoms = {}
+        found: AtomValues = {}
         keys = self._keys(name, [row.args for row in valued], where)
         for key, row in zip(keys, valued, strict=True):
             if not 0.0 <= row.value <= 1.0:

@@ -125,7 +125,7 @@ class Joined:
 
 
 @dataclass(frozen=True)
-class Problem:
+class GroundingFailure:
     """Why a world cannot be grounded: a rule's number and what is wrong with it.
 
     ``kind`` is that of the ExampleError that it makes of an example.
@@ -144,13 +144,13 @@ class TooManyRows(Exception):
 class RuleError(Exception):
     """A rule cannot be grounded in any world."""
 
-    def __init__(self, problem: Problem):
-        super().__init__(problem)
-        self.problem = problem
+    def __init__(self, failure: GroundingFailure):
+        super().__init__(failure)
+        self.failure = failure
 
 
-def missing(form: NormalRule, atom: Atom, bound: Mapping[str, str]) -> Problem:
-    """Return the problem of an atom that must be listed; ``bound`` are the constants of variables."""
+def missing(form: NormalRule, atom: Atom, bound: Mapping[str, str]) -> GroundingFailure:
+    """Return the failure of an atom that must be listed; ``bound`` are the constants of variables."""
     constants = (
         Constant(bound[each.name]) if isinstance(each, Variable) else each for each in atom.terms
     )
@@ -160,7 +160,7 @@ def missing(form: NormalRule, atom: Atom, bound: Mapping[str, str]) -> Problem:
         f"{atom.predicate} has targets, so each of its atoms that a rule comes to must be listed; "
         "inference.targets: skip (infer: --targets skip) leaves such ground rules out"
     )
-    return Problem(form.rule, "not_open", message, hint)
+    return GroundingFailure(form.rule, "not_open", message, hint)
 
 
 def listed(plan: RulePlan, joined: Joined, opened: Collection[str]) -> Joined:
@@ -177,16 +177,16 @@ def listed(plan: RulePlan, joined: Joined, opened: Collection[str]) -> Joined:
     return Joined(joined.atoms[:, kept], joined.bindings[:, kept], joined.worlds[kept])
 
 
-def too_many(form: NormalRule, most: int) -> Problem:
+def too_many(form: NormalRule, most: int) -> GroundingFailure:
     """Return the problem of a world whose joins have more rows than allowed."""
     message = f"more than {most} rows to make ground rules of, reached in this rule"
-    return Problem(form.rule, "limit", message)
+    return GroundingFailure(form.rule, "limit", message)
 
 
-def broken(form: NormalRule) -> Problem:
+def broken(form: NormalRule) -> GroundingFailure:
     """Return the problem of a hard rule that no values of targets can satisfy."""
     message = "what is observed breaks this hard rule, whatever the targets are"
-    return Problem(form.rule, "hard_rule", message)
+    return GroundingFailure(form.rule, "hard_rule", message)
 
 
 def needs_bindings(plan: RulePlan) -> bool:
@@ -273,7 +273,7 @@ class Assembler:
             if not 0.0 <= values[k] <= 1.0:
                 shown = f"{term.atom.predicate}({', '.join(arguments)})"
                 message = f"{shown} is {values[k]:g}, not a value from 0 to 1"
-                raise RuleError(Problem(plan.form.rule, "schema", message))
+                raise RuleError(GroundingFailure(plan.form.rule, "schema", message))
         return place.reshape(n), values
 
     def _grouped(self, plan: RulePlan, joined: Joined, atoms: Ints32) -> kernel.GroundRows:
@@ -348,7 +348,7 @@ def _value(plan: RulePlan, coefficient: Coefficient, counts: Mapping[str, float]
             return value
         fault = f"is beyond {LARGEST:g}"
     message = f"{show_coefficient(coefficient)} {fault} in a ground rule"
-    raise RuleError(Problem(plan.form.rule, "schema", message))
+    raise RuleError(GroundingFailure(plan.form.rule, "schema", message))
 
 
 def _ranked(keys: Sequence[Ints32]) -> tuple[Ints, Ints]:

@@ -64,7 +64,7 @@ class Database:
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class DataFiles:
     """Where the data of one predicate are; a value is 1 where a file has none."""
 
     arity: int
@@ -73,7 +73,7 @@ class Files:
     truth: tuple[Path, ...] = ()
 
 
-def read_database(predicates: Mapping[str, Files]) -> Database:
+def read_database(predicates: Mapping[str, DataFiles]) -> Database:
     """Read the data of predicates by name.
 
     Raises DatabaseError for a line that has the wrong number of fields or a value outside [0, 1],
@@ -85,7 +85,7 @@ def read_database(predicates: Mapping[str, Files]) -> Database:
     return Database(tuple(constants), relations)
 
 
-def _relation(name: str, files: Files, constants: dict[str, int]) -> Relation:
+def _relation(name: str, files: DataFiles, constants: dict[str, int]) -> Relation:
     observed, targets, truth = (
         [_read(path, name, files.arity, missing, constants) for path in paths]
         for paths, missing in (

@@ -1,6 +1,6 @@
 """PSL's models: rules with the files of their data, as one JSON file or as rules and a .data file.
 
-What both say about data comes down to `Files` for each predicate and split.
+What both say about data comes down to `DataFiles` for each predicate and split.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from onlinesrl.core.yamltree import Place, Tree
 from onlinesrl.logic.ast import Position
 from onlinesrl.logic.source import Source, read_text, source
 from onlinesrl.psl.lang.ast import PslProgram
-from onlinesrl.psl.lang.data import Database, Files, read_database
+from onlinesrl.psl.lang.data import Database, DataFiles, read_database
 from onlinesrl.psl.lang.psl import PslReader
 from onlinesrl.psl.lang.syntax import COMMENT
 
@@ -45,7 +45,7 @@ class PslModel:
     """
 
     program: PslProgram
-    files: Mapping[Split, Mapping[str, Files]]
+    files: Mapping[Split, Mapping[str, DataFiles]]
     functions: Functions = field(default_factory=dict)
     options: Mapping[str, object] = field(default_factory=dict)
 
@@ -204,7 +204,7 @@ class _Reader:
         return reader.program()
 
     def model(self, program: PslProgram, options: Mapping[str, object]) -> PslModel:
-        splits: dict[Split, dict[str, Files]] = {
+        splits: dict[Split, dict[str, DataFiles]] = {
             "infer": self._split("infer", program),
             "learn": self._split("learn", program),
         }
@@ -212,7 +212,7 @@ class _Reader:
         functions = {spelling[name.upper()]: each for name, each in self._functions.items()}
         return PslModel(program, splits, functions, options)
 
-    def _split(self, split: Split, program: PslProgram) -> dict[str, Files]:
+    def _split(self, split: Split, program: PslProgram) -> dict[str, DataFiles]:
         files = {}
         for name, arity in self._arities.items():
             data = self._files.get(name, {})
@@ -220,7 +220,7 @@ class _Reader:
                 kind: (*data[kind].get("all", ()), *data[kind].get(split, ())) for kind in data
             }
             if name not in program.functions:
-                files[name] = Files(arity, **paths)
+                files[name] = DataFiles(arity, **paths)
         return files
 
 

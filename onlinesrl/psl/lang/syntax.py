@@ -69,7 +69,7 @@ class Mention:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedRule:
     """A rule, its atoms in their order, and where each variable stands first.
 
     ``filtered`` are the positions of the filters.
@@ -81,7 +81,7 @@ class Reading:
     filtered: tuple[Position, ...]
 
 
-def readings(code: str, source: Source, spell: Callable[[str], str]) -> list[Reading]:
+def parsed_rules(code: str, source: Source, spell: Callable[[str], str]) -> list[ParsedRule]:
     """Parse the code of a source; ``spell`` gives a predicate's name its one spelling.
 
     Raises the source's error at the first place that is not PSL's syntax.
@@ -103,7 +103,7 @@ class _Converter:
         self._mentions: list[Mention] = []
         self._places: dict[str, Position] = {}
 
-    def rule(self, node: Tree[Token], code: str) -> Reading:
+    def rule(self, node: Tree[Token], code: str) -> ParsedRule:
         parts = {each.data: each for each in trees(node) if each.data in {"weight", "power"}}
         hard = any(isinstance(each, str) for each in node.children)
         weight = self._weight(node, parts.get("weight"), hard)
@@ -134,7 +134,7 @@ class _Converter:
         else:
             rule = LogicalRule(self._formula(body), weight, power, where, text)
         places = tuple(map(position, filters))
-        return Reading(rule, tuple(self._mentions), self._places, places)
+        return ParsedRule(rule, tuple(self._mentions), self._places, places)
 
     def _weight(self, node: Tree[Token], weight: Tree[Token] | None, hard: bool) -> float | None:
         if (weight is None) != hard:
