@@ -144,7 +144,7 @@ def test_too_many_ground_rules(folder):
     program = parse("1: A(X) & A(Y) -> T(X)", "rules.psl")
     data = database(a=[((n,), 1.0) for n in range(3)], targets=[(0,), (1,), (2,)])
     assert ground(program, data, folder, most=9)[0].n_rows == 9
-    with pytest.raises(ModelError, match="more than 8 rows to make ground rules of"):
+    with pytest.raises(ModelError, match="more than 8 joined rows"):
         ground(program, data, folder, most=8)
 
 

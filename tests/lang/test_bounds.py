@@ -111,8 +111,8 @@ def test_what_cannot_be_included(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "circle").symlink_to(tmp_path / "circle")
     known = {
-        "/dev/zero": "it is a device or a pipe, and no file",
-        "fifo": "it is a device or a pipe, and no file",
+        "/dev/zero": "it is a device or a pipe, not a file",
+        "fifo": "it is a device or a pipe, not a file",
         ".": "Is a directory",
         "no.mln": "No such file or directory",
         "a" * 5_000: "File name too long",
@@ -126,7 +126,7 @@ def test_what_cannot_be_included(tmp_path: Path) -> None:
 
 
 def test_a_device_without_an_end_is_not_read_to_its_end() -> None:
-    with pytest.raises(StorageError, match="/dev/zero: it is no file, and gives more than"):
+    with pytest.raises(StorageError, match="/dev/zero: it is not a file, and has more than"):
         read_text("/dev/zero")
     assert read_text("/dev/null") == ""
 

@@ -62,8 +62,8 @@ def test_an_atom_listed_again_counts_once(tmp_path):
 @pytest.mark.parametrize(
     ("text", "line", "column", "message"),
     [
-        ("a\tb\na\n", 2, 1, "a line for P has 2 constants and maybe a value"),
-        ("a\tb\n\na\tb\tc\td\n", 3, 1, "a line for P has 2 constants and maybe a value"),
+        ("a\tb\na\n", 2, 1, "a line for P has 2 constants and optionally a value"),
+        ("a\tb\n\na\tb\tc\td\n", 3, 1, "a line for P has 2 constants and optionally a value"),
         ("a\tb\nab\tc\t1.5\n", 2, 6, "a truth value is a number from 0 to 1, not 1.5"),
         ("a\tb\nab\tc\thigh\n", 2, 6, "a truth value is a number from 0 to 1, not high"),
         ("a\tb\tnan\n", 1, 5, "a truth value is a number from 0 to 1, not nan"),
@@ -164,7 +164,7 @@ def test_a_function_has_the_name_that_the_model_gives_it(tmp_path):
         ({"rules": "1: A(X)"}, "expected a list of rules"),
         ({"rules": ["1: Knows(A, B) -> Knows(B, A) 1: Likes(A, B)"]}, "nothing binds|expected one"),
         ({"rules": ["// nothing"]}, "expected one rule, not 0"),
-        ({"predicates": {"Knows": {}}}, "Knows is no predicate with its arity"),
+        ({"predicates": {"Knows": {}}}, "Knows is not a predicate with its arity"),
         ({"predicates": {"Knows/2": {}, "KNOWS/1": {}}}, "the predicate Knows is declared twice"),
         ({"predicates": {"Knows/2": {"target": []}}}, "the key target is unknown"),
         ({"predicates": {"Knows/2": {"targets": [1]}}}, "expected the path of a file"),

@@ -48,7 +48,7 @@ def test_the_stream_is_what_its_generator_makes() -> None:
 def test_it_is_as_large_as_its_readme_says(examples: list[dict[str, Any]]) -> None:
     readme = (STREAM / "README.md").read_text(encoding="utf-8")
     assert f"{len(examples)} simulated searches" in readme
-    assert f"{sum(len(e['evidence']['Similar']) for e in examples):,} in all" in readme
+    assert f"{sum(len(e['evidence']['Similar']) for e in examples):,} atoms" in readme
     assert f"3,000, of which {sum(len(e['truth']['Mismatch']) for e in examples):,}" in readme
     assert f"the {sum('StrongTMC' in e['evidence'] for e in examples)} queries" in readme
 

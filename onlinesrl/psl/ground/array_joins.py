@@ -1,4 +1,4 @@
-"""PSL's join plans run in memory: the kernel's nested loops over hash indexes of the relations."""
+"""In-memory execution of PSL's join plans: nested-loop joins over hash indexes."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from onlinesrl.psl.kernels import join as kernel
 from onlinesrl.psl.lang.normal import Condition
 
 FIRST, ROOM = 1 << 10, 1 << 16
-"""Rows of a plan in the first chunk, and the most in one; a plan with summations has one chunk."""
+"""The rows of a plan's first chunk, and of the largest; a plan with summations yields one chunk."""
 
 WORLD = ""
-"""The name of the worlds' relation, and of the variable that all atoms have first where there are worlds."""
+"""The name of the relation of worlds, and of the world variable, the first of every atom."""
 
 _Index = tuple[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
 class CompiledPlan:
-    """A plan as the kernel reads it, but for what depends on the data.
+    """A plan as arrays for the kernel, independent of the data.
 
-    ``indexes`` are the relations with key columns that it needs, ``constants`` the names of its
-    constants, ``looked_up`` the predicates of its lookups.
+    ``indexes`` are its indexes (relation, key columns), ``constants`` the names of its constants,
+    ``looked_up`` the predicates of its lookups.
     """
 
     plan: RulePlan
@@ -52,14 +52,14 @@ class CompiledPlan:
 
 
 class ArrayJoins:
-    """Joins the rows of one listing, plan after plan; rows come world by world.
+    """Runs plans over one listing; rows come world by world.
 
-    A world with a problem, which ``failures`` then has, gets no more rows; those that it already has are
-    of no use. ``skip``: an unlisted atom of a predicate that has targets is no problem, and -1. More rows
-    of all worlds than ``together`` raise TooManyRows.
+    A world that fails is in ``failures`` and gets no more rows; ignore those it already has. With
+    ``skip``, an unlisted atom of a predicate with targets is -1, not a failure. Raises TooManyRows if
+    all worlds together have more than ``together`` rows.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what it joins, and how much of it
+    def __init__(  # noqa: PLR0913, PLR0917 - plans, data, limits
         self,
         plans: Sequence[CompiledPlan],
         listing: Listing,
@@ -123,7 +123,7 @@ class ArrayJoins:
         )
 
     def join(self, number: int) -> Iterator[Joined]:
-        """Yield the rows of a plan, given by its number; nothing where it has none."""
+        """Yield the rows of the plan of this number."""
         compiled = self._plans[number]
         plan, loops, code = compiled.plan, self._begin(compiled), self._code(compiled)
         constant = np.array([self._constant_of[name] for name in compiled.constants], np.int32)
@@ -153,7 +153,7 @@ class ArrayJoins:
             self.failures[world] = self._failure(compiled, loops, world)
 
     def _code(self, compiled: CompiledPlan) -> kernel.Code:
-        """Return a plan as the kernel reads it, for this listing."""
+        """Bind a compiled plan to this listing."""
         index = np.array([self._index_of[each] for each in compiled.indexes], np.int32)
         opened = np.array([name in self._listing.opened for name in compiled.looked_up], np.uint8)
         return replace(
@@ -164,7 +164,7 @@ class ArrayJoins:
         )
 
     def _begin(self, compiled: CompiledPlan) -> kernel.Loops:
-        """Return a plan's nested loops before their first row."""
+        """Return the initial state of a plan's nested loops."""
         steps, worlds = len(compiled.code.step_probe), self._listing.worlds
         return kernel.Loops(
             np.array([0, 1], np.int32),
@@ -179,7 +179,7 @@ class ArrayJoins:
         )
 
     def _joined(self, plan: RulePlan, atoms: Ints32, bindings: Ints32) -> Joined:
-        """Return the kernel's rows with their terms in the form's order."""
+        """Return rows with their terms in the order of the form."""
         terms = [each.term for each in plan.steps]
         order = [terms.index(n) for n in range(len(terms))]
         order += range(len(terms), len(atoms))
@@ -201,7 +201,7 @@ def _has_order(compiled: CompiledPlan) -> bool:
 
 
 class _PlanCompiler:
-    """Collects a plan's probes, and the constants that it names."""
+    """Collects the probes and constants of a plan."""
 
     def __init__(self, plan: RulePlan, with_worlds: bool):
         self.slot = {name: 1 + n for n, name in enumerate(plan.variables)}
@@ -218,7 +218,7 @@ class _PlanCompiler:
         return -1 - self.constants.setdefault(term.name, len(self.constants))
 
     def probe(self, atom: Atom, columns: Sequence[int]) -> int:
-        """Add the probe of an atom by some of its columns; return its number."""
+        """Add a probe of an atom by key columns; return its number."""
         world = [(0, 0)] if self.with_worlds else []
         keys = world + [(c + len(world), self.argument(atom.terms[c])) for c in columns]
         return self.add((atom.predicate, tuple(column for column, _ in keys)), keys)
@@ -230,7 +230,7 @@ class _PlanCompiler:
 
 
 def compile_plan(plan: RulePlan, with_worlds: bool) -> CompiledPlan:
-    """Return a plan as the kernel reads it."""
+    """Compile a plan to arrays."""
     writer = _PlanCompiler(plan, with_worlds)
     steps, binds = [writer.add((WORLD, ()), [])], [[(0, 0)]]
     for step in plan.steps:

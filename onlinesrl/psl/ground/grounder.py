@@ -30,26 +30,26 @@ from onlinesrl.psl.lang.data import Database
 from onlinesrl.psl.lang.model import Functions
 
 MOST = 50_000_000
-"""The default of the most rows that the joins of a world may have."""
+"""The default limit on the rows of a world's joins."""
 
 
 class Executor(Protocol):
-    """Runs join plans; ``failures`` has those found so far, by world."""
+    """Runs join plans; ``failures`` are those so far, by world."""
 
     failures: dict[int, GroundingFailure]
 
     def join(self, number: int) -> Iterator[Joined]:
-        """Yield the rows of a plan, given by its number; nothing where it has none."""
+        """Yield the rows of the plan of this number."""
         ...
 
 
 class JoinEngine(Protocol):
-    """Makes executors."""
+    """Creates executors."""
 
     def run(self, plans: Sequence[RulePlan], listing: Listing, most: int, skip: bool) -> Executor:
-        """Return what runs plans over a listing of one world, for at most ``most`` rows of them.
+        """Return an executor of plans over a listing of one world, for at most ``most`` rows.
 
-        ``skip``: an unlisted atom of a predicate that has targets is no failure, and -1.
+        With ``skip``, an unlisted atom of a predicate with targets is -1, not a failure.
         """
         ...
 
@@ -65,10 +65,9 @@ class Grounded:
     """The ground models of worlds, side by side.
 
     The weight index of a row is the number of its rule in the program. ``inactive`` int64[rules] counts
-    the ground rules that are not in the model because they are never active: their form is at most
-    0 whatever values the targets have, ``skipped`` int64[worlds] those left out because they reach an
-    atom that is neither observed nor a target. ``failures`` says of worlds why they cannot be grounded; such
-    a world's model is of no use.
+    the ground rules left out because their form is never above 0; ``skipped`` int64[worlds] those left
+    out because an atom is neither observed nor a target. ``failures`` are the worlds that cannot be
+    grounded; ignore their models.
     """
 
     graphs: Micrographs
@@ -78,13 +77,13 @@ class Grounded:
 
 
 class Grounder:
-    """Grounds one program; ``most`` is how many rows the joins of a world may have.
+    """Grounds one program, with at most ``most`` joined rows per world.
 
-    ``advice`` is what can be done where there are more. ``skip`` leaves out the ground rules that reach
-    an atom, of a predicate with targets, that is neither observed nor a target; else they are an error.
+    ``advice`` is the hint of the error for more rows. With ``skip``, ground rules with an unlisted atom
+    of a predicate with targets are left out; otherwise they are an error.
 
-    Every method raises ModelError, with the place of a rule, where a coefficient divides by 0 or a
-    function gives no value in [0, 1].
+    Every method raises ModelError at a rule whose coefficient divides by 0 or whose function returns a
+    value outside [0, 1].
     """
 
     def __init__(
@@ -103,14 +102,14 @@ class Grounder:
 
     @cached_property
     def _compiled(self) -> list[CompiledPlan]:
-        """The plans for many worlds, whose sizes are unknown; a single world is planned by its sizes."""
+        """The plans for many worlds, made without knowing the sizes of relations."""
         return [compile_plan(plan, with_worlds=True) for plan in plan_program(self._program)]
 
     def ground(self, database: Database) -> Grounded:
-        """Ground one world; the order of the joins depends on the sizes of its relations.
+        """Ground one world; the join order depends on the sizes of its relations.
 
-        Raises ModelError, too, where an atom is missing, the observed values alone break a hard rule, or
-        the ground rules are too many.
+        Raises ModelError also if an atom is missing, if the observed values break a hard rule, or if
+        there are too many ground rules.
         """
         listing = Listing(database)
         inactive, skipped = np.zeros(len(self._program.rules), np.int64), np.zeros(1, np.int64)
@@ -126,11 +125,10 @@ class Grounder:
         engine: JoinEngine | None = None,
         skipped: Ints | None = None,
     ) -> Iterator[HingeModel]:
-        """Ground one world in pieces: models of some rows each, over all variables.
+        """Ground one world in chunks: models of some rows each, over all variables.
 
-        ``inactive`` int64[rules] and ``skipped`` int64[1] are added to. ``engine`` runs the plans where
-        not arrays in memory do.
-        Errors as in `ground`, and the engine's.
+        Adds to ``inactive`` int64[rules] and ``skipped`` int64[1]. ``engine`` runs the plans, by default
+        in memory. Errors as in `ground`, and the engine's.
         """
         plans = plan_program(self._program, listing.sizes())
         skipped = np.zeros(1, np.int64) if skipped is None else skipped
@@ -146,11 +144,11 @@ class Grounder:
     def ground_worlds(
         self, database: Database, worlds: int, opened: Collection[str], together: int | None = None
     ) -> Grounded:
-        """Ground many small worlds, whose number is the first column of every table, ascending.
+        """Ground many small worlds; the first column of every table is the world, ascending.
 
-        ``opened`` are the predicates that may have targets. What else is ground makes no difference
-        to a world's rows and their order. Raises TooManyRows where the joins of several worlds have
-        more than ``together``.
+        ``opened`` are the predicates that may have targets. The rows of a world and their order do not
+        depend on the others. Raises TooManyRows if the joins of several worlds have more than
+        ``together`` rows.
         """
         listing = Listing(database, worlds, opened)
         room = together if worlds > 1 else None
@@ -177,7 +175,7 @@ class Grounder:
         listing: Listing,
         skipped: Ints,
     ) -> Iterator[tuple[RulePlan, Assembled]]:
-        """Yield every plan's forms, and note which worlds break a hard rule, and what is skipped."""
+        """Yield the forms of every plan; record worlds that break a hard rule, and count skipped rows."""
         assembler = Assembler(listing, self._functions)
         for number, plan in enumerate(plans):
             for joined in executor.join(number):
@@ -223,7 +221,7 @@ def _model(n_variables: int, plan: RulePlan, forms: linear.Forms) -> HingeModel:
 
 
 def _united(n_variables: int, models: Sequence[HingeModel]) -> HingeModel:
-    """Return the rows of models over the same variables as one model."""
+    """Concatenate the rows of models over the same variables."""
     lengths = [np.diff(each.start) for each in models]
 
     def joined(name: str, kind: type[np.generic]) -> Any:
@@ -242,7 +240,7 @@ def _united(n_variables: int, models: Sequence[HingeModel]) -> HingeModel:
 
 
 def _reordered(model: HingeModel, order: Ints) -> HingeModel:
-    """Return a model with its rows in another order."""
+    """Permute the rows of a model."""
     lengths = np.diff(model.start)[order]
     start = np.concatenate(([0], np.cumsum(lengths)))
     entries = np.repeat(model.start[:-1][order] - start[:-1], lengths) + np.arange(start[-1])

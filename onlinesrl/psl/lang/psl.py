@@ -1,9 +1,8 @@
-"""Reading PSL's rules: text to a program whose predicates, variables and weights are checked.
+"""Reading of PSL's rules: text to a checked program.
 
-What is written is PSL's language (Bach et al., 2017) with four differences: a logical rule may be
-any formula of its connectives (see `onlinesrl.psl.lang.normal`), it may have no variables, a weight
-is not negative, and ``|X|`` always counts the constants of one ground rule. Every weighted rule can
-be learned.
+The language is PSL (Bach et al., 2017) with four differences: a logical rule may be any formula (see
+`onlinesrl.psl.lang.normal`), it may have no variables, weights are not negative, and ``|X|`` always
+counts the constants of one ground rule.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from onlinesrl.psl.lang.syntax import COMMENT, Mention, ParsedRule, parsed_rules
 
 
 def load(path: str | Path, functions: Collection[str] = ()) -> PslProgram:
-    """Read a file of rules: `parse` of its text; StorageError where it cannot be read."""
+    """Read a file of rules; see `parse`. Raises also StorageError."""
     return parse(read_text(path), str(path), functions=functions)
 
 
@@ -42,10 +41,9 @@ def parse(
 ) -> PslProgram:
     """Read rules in PSL's syntax; ``file`` names them in errors.
 
-    ``declared`` gives the predicates that there are, with their arities; without it each is
-    declared by its first use. The values of the predicates in ``functions`` are computed from
-    constants. As in PSL the case of a predicate's name does not matter: it is spelled as it is
-    declared. Raises ModelError at the first mistake.
+    ``declared`` are the predicates with their arities; without it, first uses declare them.
+    ``functions`` are the predicates whose values are computed. As in PSL, predicates are
+    case-insensitive, and spelled as declared. Raises ModelError at the first mistake.
     """
     whole = source(text, file)
     reader = PslReader(file, declared, functions)
@@ -54,9 +52,9 @@ def parse(
 
 
 class PslReader:
-    """A program in the making; the arguments are those of `parse`.
+    """Reads a program in parts; arguments as in `parse`.
 
-    ``opened`` are predicates that are known to have targets.
+    ``opened`` are predicates known to have targets.
     """
 
     def __init__(
@@ -80,7 +78,7 @@ class PslReader:
         return PslProgram(self._file, dict(self._arities), rules, self._functions)
 
     def read(self, whole: Source, code: str) -> int:
-        """Add the rules of ``code``, a text whose places are those of a source; return how many."""
+        """Add the rules of ``code``, whose positions are those of a source; return their number."""
         found = parsed_rules(code, whole, self._spell)
         for parsed in found:
             if not parsed.mentions:
@@ -117,7 +115,7 @@ class PslReader:
             raise whole.error(message, mention.position)
 
     def _check_filters(self, parsed: ParsedRule, rule: ArithmeticRule, whole: Source) -> None:
-        """Refuse atoms in filters that are to be inferred."""
+        """Raise an error for atoms in filters whose predicates have targets."""
         filtering = {x for each in rule.filters for x in atoms(each.condition)}
         for mention in parsed.mentions:
             name = mention.atom.predicate
@@ -127,7 +125,7 @@ class PslReader:
 
 
 def _check_no_sums(parsed: ParsedRule, whole: Source) -> None:
-    """Refuse summation variables in a logical rule."""
+    """Raise an error for summation variables in a logical rule."""
     for mention in parsed.mentions:
         if summed(mention.atom):
             message = "a summation variable belongs in an arithmetic rule"
@@ -157,7 +155,7 @@ def _check_sums(
 def _summation_variables(
     parsed: ParsedRule, summands: list[Summand], functions: Collection[str], whole: Source
 ) -> set[str]:
-    """Return the summation variables; each stands once in an atom that data lists."""
+    """Return the summation variables, after checking that each occurs once, in a listed atom."""
     found: set[str] = set()
     linear = {each.atom for each in summands}
     leaves = (leaf for atom in linear if atom for leaf in terms(atom))
@@ -168,17 +166,17 @@ def _summation_variables(
             message = "an atom of a filter has no summation variables"
             raise whole.error(message, mention.position, "leave out the `+`")
         if names and mention.atom.predicate in functions:
-            message = f"{mention.atom.predicate} is a function, and nothing lists what to sum over"
+            message = f"{mention.atom.predicate} is a function: it lists no atoms to sum over"
             raise whole.error(message, mention.position)
         if (found | alone) & {*names} or len(set(names)) < len(names):
-            message = "a summation variable stands in one place only"
+            message = "a summation variable occurs only once"
             raise whole.error(message, mention.position, "give the other one its own name")
         found |= {*names}
     return found
 
 
 def _check_bound(parsed: ParsedRule, functions: Collection[str], whole: Source) -> None:
-    """Refuse variables that no atom binds."""
+    """Raise an error for variables that no atom binds."""
     for form in normal_forms(parsed.rule, 0, functions):
         for name in unbound(form):
             raise _unbound(name, parsed, bool(form.joins), whole)
@@ -188,11 +186,11 @@ def _unbound(name: str, parsed: ParsedRule, joined: bool, whole: Source) -> Loca
     if isinstance(parsed.rule, LogicalRule):
         message = f"nothing binds the variable {name}"
         hint = (
-            "each variable stands in a positive atom of the body that is no function"
+            "each variable needs a positive atom of the body that is not a function"
             if joined
-            else "a rule that is no implication can be written like `1.0: P(X) = 1 ^2`"
+            else "a rule without a body can be written like `1.0: P(X) = 1 ^2`"
         )
     else:
-        message = f"the variable {name} is in no atom of the rule on its own"
+        message = f"the variable {name} is in no atom of the rule without `+`"
         hint = "a filter names its own variable and those that are not summed; |X| needs +X"
     return whole.error(message, parsed.places[name], hint)
