@@ -56,7 +56,7 @@ def test_a_rule_beyond_the_bounds_is_refused_with_its_place(name: str) -> None:
 PSL_RULES = {
     "5,000 negations": ("!" * 5_000 + "P(X)", DEEP),
     "maxima of maxima": (f"{'@Max[1, ' * 500}1{']' * 500} * P(X) <= 1", DEEP),
-    "500 cardinalities": (f"P(+X) <= {' + '.join(['|X|'] * 500)}", "at most 100 cardinalities"),
+    "500 cardinalities": (f"P(+X) <= {' + '.join(['|X|'] * 500)}", "at most 100 summands"),
     "24 conjunctions": (" | ".join(f"(P(X{n}) & Q(X{n}))" for n in range(24)), LARGE),
     "a filter of 24": (
         f"P(+X) <= 1 {{X: {' & '.join(f'(Q(X) | R{n}(X))' for n in range(24))}}}",
