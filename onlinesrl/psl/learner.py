@@ -45,7 +45,7 @@ ROWS_TOGETHER = 1 << 19
 
 UNSOLVED = "inference ended after its last round without a proven answer (inference.unsolved)"
 KEYS = {"limit": "inference.max_groundings", "not_open": "inference.targets"}
-"""The setting that decides what is done about a kind of problem."""
+"""The configuration key that controls a kind of failure."""
 _ONE_HINGE = HingeModel(
     1,
     np.array([0, 1]),

@@ -79,7 +79,7 @@ def grounded(weights: Sequence[float], queries: Sequence[Example]) -> tuple[Micr
     packer = PslPacker(whole.predicates, ("Mismatch", "StrongMismatch"), 1000)
     worlds = [packer.world(query) for query in queries]
     found = Grounder(program).ground_worlds(packer.database(worlds), len(worlds), packer.query)
-    assert not found.problems
+    assert not found.failures
     return found.graphs, np.array([weight for weight in weights if weight], np.float64)
 
 

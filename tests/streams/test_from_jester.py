@@ -157,7 +157,7 @@ def test_the_model_grounds_what_the_converter_writes(tmp_path: Path) -> None:
     assert convert(source, tmp_path / "out").returncode == 0
     examples = [decode(line) for line in (tmp_path / "out").read_bytes().splitlines()]
     found = ground(STREAM / "jester.psl", ["Rating"], examples)
-    assert not found.problems
+    assert not found.failures
     validate(found.graphs.model)
     weights = np.array([rule.weight for rule in psl.load(STREAM / "jester.psl").rules])
     assert np.all(weights == 0.01)
@@ -189,7 +189,7 @@ def test_the_real_ratings(tmp_path: Path) -> None:
     assert hidden == 100_000
     some = [decode(line) for line in lines[::100]]
     found = ground(STREAM / "jester.psl", ["Rating"], some)
-    assert not found.problems
+    assert not found.failures
     assert np.diff(found.graphs.first_variable).tolist() == [len(e.query["Rating"]) for e in some]
 
 

@@ -107,7 +107,7 @@ def test_every_query_can_be_ground_and_no_rule_reaches_beyond_its_query(
     examples = [decode(line) for line in lines]
     found = ground(STREAM / "search.psl", OPEN, examples)
     graphs = found.graphs
-    assert not found.problems
+    assert not found.failures
     validate(graphs.model)
     assert not np.any(graphs.model.kind >= AT_MOST)
     sizes = [sum(map(len, e.query.values())) for e in examples]
