@@ -55,7 +55,7 @@ def load_json(path: str | Path, functions: Functions | None = None) -> PslModel:
 
     Raises ModelError at the first mistake, StorageError if a file cannot be read.
     """
-    reader = _Reader(Path(path), functions or {})
+    reader = _ModelReader(Path(path), functions or {})
     reader.check_keys((), ("rules", "predicates", "options"))
     for name, _ in reader.section(("predicates",)).items():
         key = ("predicates", name)
@@ -76,7 +76,7 @@ def load_psl(rules: str | Path, data: str | Path, functions: Functions | None = 
     ``predicates`` declares predicates, like ``Knows/2: open``; ``observations``, ``targets`` and
     ``truth`` give a path or list of paths for each. Errors as in `load_json`.
     """
-    reader = _Reader(Path(data), functions or {})
+    reader = _ModelReader(Path(data), functions or {})
     reader.check_keys((), ("predicates", *_SECTIONS))
     kinds = {}
     for name, kind in reader.section(("predicates",)).items():
@@ -98,7 +98,7 @@ def _plain(name: str) -> str:
     return name.partition("/")[0]
 
 
-class _Reader:
+class _ModelReader:
     """Reads a JSON or YAML file with the data of predicates."""
 
     def __init__(self, path: Path, functions: Functions) -> None:
