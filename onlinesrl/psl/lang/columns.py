@@ -91,4 +91,6 @@ def _check_disjoint(relation: Relation, name: str) -> None:
     both = np.flatnonzero(first[len(observed) :] < len(observed))
     if len(both):
         row, place = int(both[0]), int(first[len(observed) + both[0]])
-        raise DataError(f"{name}: row {row} of the query is observed, in row {place} of the evidence")
+        raise DataError(
+            f"{name}: row {row} of the query is observed, in row {place} of the evidence"
+        )
