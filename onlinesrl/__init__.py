@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from onlinesrl.library.weights import Weights
     from onlinesrl.logic.tables import TableError
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _MODULES = {
     "core.errors": (

@@ -1,4 +1,4 @@
-"""The entry point of the command line. Exit codes follow sysexits.h: see README."""
+"""The entry point of the command line. Exit codes follow sysexits.h: see `onlinesrl guide runs`."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ for command in (
     learn.check,
     infer.infer,
     infer.ground,
+    describe.guide,
     describe.schema,
     operate.replay,
 ):
     app.command()(command)
-app.add_typer(describe.guide, name="guide")
 app.add_typer(operate.dlq, name="dlq")
 app.add_typer(operate.checkpoints, name="checkpoint")
 
