@@ -113,7 +113,9 @@ def test_a_cardinality_is_that_of_the_ground_rule(tmp_path, method):
 
 
 def test_the_limit_of_ground_rules_is_an_option(model):
-    with pytest.raises(ModelError, match=r"more than 5 rows(.|\n)*--max-groundings sets how many"):
+    with pytest.raises(
+        ModelError, match=r"more than 5 joined rows(.|\n)*--max-groundings sets how many"
+    ):
         infer(model, "--max-groundings", "5")
     assert infer(model, "--max-groundings", "8")
     assert infer(model, "--max-groundings", "5", "--method", "tandem")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onlinesrl.commands.common import ConfigPath, OutputFile, Overrides, Trained, output_to
+from onlinesrl.commands.common import ConfigPath, OutputOption, Overrides, Trained, output_to
 from onlinesrl.core.errors import ConfigError, legible
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def predict(
     trained: Trained,
     config: ConfigPath,
     set_: Overrides = [],  # noqa: B006
-    output: OutputFile = None,
+    output: OutputOption = None,
 ) -> None:
     """Predict a source's examples, with score and margin over the second best state.
 

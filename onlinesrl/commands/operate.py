@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onlinesrl.commands.common import OutputFile, say
+from onlinesrl.commands.common import OutputOption, say
 from onlinesrl.core.errors import StorageError, UsageError, printable
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def dlq_show(
 def dlq_replay(
     run: RunArgument,
     to: Annotated[Target, typer.Option(help="Where to.")] = Target.STDOUT,
-    output: OutputFile = None,
+    output: OutputOption = None,
     topic: TopicName = None,
     bootstrap: Bootstrap = LOCAL,
 ) -> None:

@@ -155,7 +155,7 @@ def heaviest(entries: Iterable[E]) -> list[E]:
     return sorted(known, key=lambda e: -abs(e.weight) * max(1, e.uses))
 
 
-class Weights(Protocol):
+class LearnedWeights(Protocol):
     """The weights of a learner; the length is their number."""
 
     dropped: int
@@ -183,7 +183,7 @@ class Learner(Protocol):
     """Whether predictions are values in [0, 1]."""
 
     @property
-    def weights(self) -> Weights:
+    def weights(self) -> LearnedWeights:
         """The weights."""
         ...
 

@@ -133,15 +133,15 @@ def _world(
 ) -> Any:
     from onlinesrl.logic.dialect import dialect_of
     from onlinesrl.mln.lang import mln
-    from onlinesrl.mln.query import Reading, world_of
+    from onlinesrl.mln.query import WorldOptions, world_of
 
     asked = [query] if isinstance(query, str) else [*query]
     if not asked:
         raise UsageError("query: expected the predicates that are asked for")
     dialect = dialect_of(model.dialect)
     program = mln.parse(model.text, model.file, dialect)
-    reading = Reading(tuple(closed), tuple(opened), dialect)
-    return world_of(program, _given(program, evidence, dialect), asked, reading)
+    options = WorldOptions(tuple(closed), tuple(opened), dialect)
+    return world_of(program, _given(program, evidence, dialect), asked, options)
 
 
 def _given(program: Any, evidence: Evidence, dialect: Any) -> list[GroundAtom]:

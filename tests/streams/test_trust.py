@@ -140,7 +140,7 @@ def test_the_sixteen_triads_of_the_literature_are_these_six_rules(lines: list[by
 def test_every_neighbourhood_can_be_ground(lines: list[bytes]) -> None:
     examples = [decode(line) for line in lines]
     found = ground(STREAM / "trust.psl", ["Trusts"], examples)
-    assert not found.problems
+    assert not found.failures
     validate(found.graphs.model)
     hidden = [len(e.query["Trusts"]) for e in examples]
     assert np.diff(found.graphs.first_variable).tolist() == hidden

@@ -90,6 +90,7 @@ def _check_disjoint(relation: Relation, name: str) -> None:
     first = first_rows(np.concatenate((observed.columns, targets.columns), axis=1))
     both = np.flatnonzero(first[len(observed) :] < len(observed))
     if len(both):
+        row, place = int(both[0]), int(first[len(observed) + both[0]])
         raise DataError(
-            f"{name}: row {both[0]} of the query is in row {first[len(observed) + both[0]]} of the evidence"
+            f"{name}: row {row} of the query is observed, in row {place} of the evidence"
         )

@@ -1,4 +1,4 @@
-"""The report of a run: one HTML file without scripts that opens offline and says what happened."""
+"""The report of a run: one HTML file, offline and without scripts."""
 
 from onlinesrl.runs.report.examples import ExampleRow
 from onlinesrl.runs.report.page import write_report
