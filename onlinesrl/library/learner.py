@@ -94,11 +94,11 @@ class OnlineLearner:
     ):
         self.model = model = Model(model) if isinstance(model, str) else model
         given = {"loss": loss, "sigma": sigma}
-        chosen = _section(update, "update") | {k: v for k, v in given.items() if v is not None}
+        chosen = section(update, "update") | {k: v for k, v in given.items() if v is not None}
         self.settings = Settings(
             (query,) if isinstance(query, str) else tuple(query),
-            _validated(AnyUpdate, "learner", chosen),
-            _validated(AnyEngine, "inference", _section(inference, "engine")),
+            validated(AnyUpdate, "learner", chosen),
+            validated(AnyEngine, "inference", section(inference, "engine")),
             seed,
             LimitsSection(),
         )
@@ -283,11 +283,12 @@ class OnlineLearner:
         return self.weights.heaviest()._repr_html_()
 
 
-def _section(given: str | Mapping[str, Any], tag: str) -> dict[str, Any]:
+def section(given: str | Mapping[str, Any], tag: str) -> dict[str, Any]:
+    """Return the keys of a section that may be given by the name of its kind alone."""
     return {tag: given} if isinstance(given, str) else dict(given)
 
 
-def _validated(kind: Any, section: str, values: dict[str, Any]) -> Any:
+def validated(kind: Any, section: str, values: dict[str, Any]) -> Any:
     """Return the section of given keys. Raises UsageError with all that is wrong."""
     try:
         return TypeAdapter(kind).validate_python(values)

@@ -1,0 +1,193 @@
+"""The sequence tagger: a chain Markov logic network learned online."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from itertools import chain
+from typing import Any, Self
+
+import numpy as np
+
+from onlinesrl.core.interrupt import whole
+from onlinesrl.core.update import Update
+from onlinesrl.core.updates import AnyUpdate
+from onlinesrl.estimators.estimator import Estimator
+from onlinesrl.estimators.features import Features, Rows
+from onlinesrl.estimators.samples import (
+    Label,
+    accuracy,
+    labels_of,
+    listed,
+    new_labels,
+    samples_of,
+)
+from onlinesrl.library.learner import section, validated
+from onlinesrl.logic.text import quote
+from onlinesrl.mln.chain import ChainWeights
+from onlinesrl.mln.kernels.chain import Chains
+
+RULES = """\
+Feature(feature, position)
+Next(position, position)
+Label(position, label!)
+"""
+
+
+class SequenceTagger(Estimator):
+    """Labels the positions of sequences, by their features and the label before.
+
+    A sample of ``X`` is a sequence: for each position a mapping of features (strings, bools, numbers; lists,
+    sets and mappings of them), or a list of their names, as sklearn-crfsuite takes them; in ``y`` it has a
+    label, string or integer, for each. ``update``, ``loss`` and ``sigma`` are those of ``OnlineLearner``.
+
+    It is the Markov logic network of the rules ``Feature(+f, t) ^ Label(t, +y)`` and ``Next(t, u) ^
+    Label(t, +y) ^ Label(u, +z)``, learned in one pass, a sample at a time, and averaged. A number multiplies the
+    weight of its feature. Predictions are exact (Viterbi), and so are marginals (forward-backward).
+
+    After an exception it is what it was before. Raises InputError, UsageError, NotFittedError.
+
+    >>> X = [[{"word": "in"}, {"word": "Rome", "title": True}], [{"word": "Ann", "title": True}]]
+    >>> tagger = SequenceTagger().fit(X, [["O", "PLACE"], ["NAME"]])
+    >>> tagger.predict([[{"word": "Ann"}, {"word": "in"}, {"word": "Oslo", "title": True}]])
+    [['NAME', 'O', 'PLACE']]
+    >>> _ = tagger.partial_fit([[{"word": "1999"}]], [["YEAR"]])
+    >>> tagger.classes_
+    ['NAME', 'O', 'PLACE', 'YEAR']
+    """
+
+    learned_: Learned
+
+    def __init__(
+        self,
+        update: str | Mapping[str, Any] = "adagrad",
+        loss: str | None = None,
+        sigma: float | None = None,
+    ):
+        self.update = update
+        self.loss = loss
+        self.sigma = sigma
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn anew from samples, in their order, in one pass."""
+        learned = self._new()
+        learned.learn(X, y, None)
+        self.learned_ = learned
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Sequence[Label] | None = None) -> Self:
+        """Go on learning, where features and labels may be new.
+
+        ``classes`` are labels that may be predicted though none was seen yet. For more than one sample the
+        weights are copied once.
+        """
+        learned = self.learned_ if self.__sklearn_is_fitted__() else self._new()
+        learned.learn(X, y, classes)
+        self.learned_ = learned
+        return self
+
+    def predict(self, X: Any) -> list[list[Label]]:
+        """Return the most probable labelling of each sample."""
+        learned: Learned = self._fitted()
+        return [[learned.classes[n] for n in path] for path in learned.weights.predict(learned.read(X))]
+
+    def predict_marginals(self, X: Any) -> list[list[dict[Label, float]]]:
+        """Return for each position of each sample the probability of each label."""
+        learned: Learned = self._fitted()
+        of_samples = learned.weights.marginals(learned.read(X))
+        return [[dict(zip(learned.classes, p, strict=True)) for p in of] for of in of_samples]
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return the share of positions that are labelled right."""
+        predicted = self.predict(X)
+        return accuracy(labels_of(y, [*map(len, predicted)], "position"), predicted)
+
+    @property
+    def classes_(self) -> list[Label]:
+        """The labels, in the order in which they were met."""
+        return [*self._fitted().classes]
+
+    def weights_text(self) -> str:
+        """Return the model with its averaged weights in Markov logic, for ``Model`` and ``learner.start``.
+
+        A feature that counts by a number is there as any other.
+        """
+        return self._fitted().text()
+
+    def _new(self) -> Learned:
+        given = {"loss": self.loss, "sigma": self.sigma}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        keys = section(self.update, "update") | chosen
+        return Learned(validated(AnyUpdate, "update", keys))
+
+
+class Learned:
+    """What a tagger has learned: numbered features and labels, and their weights."""
+
+    def __init__(self, update: Update):
+        self.features = Features()
+        self.classes: list[Label] = []
+        self.weights = ChainWeights(update)
+
+    def learn(self, X: Any, y: Any, classes: Sequence[Label] | None) -> None:
+        """Learn from all samples or none."""
+        samples = samples_of(X, least=1)
+        with whole() if len(samples) == 1 else nullcontext():
+            known = len(self.features)
+            try:
+                self._learn(samples, y, classes or ())
+            except BaseException:
+                self.features.forget(known)
+                raise
+
+    def _learn(self, samples: list[Any], y: Any, classes: Sequence[Label]) -> None:
+        rows, lengths = self._rows(samples, adding=True)
+        truth = labels_of(y, lengths, "position")
+        place = {label: n for n, label in enumerate(self.classes)}
+        new = new_labels([classes, *truth], place)
+        place |= {label: n for n, label in enumerate(new, len(place))}
+        chains = _chains(rows, lengths, [place[label] for label in chain.from_iterable(truth)])
+        weights = self.weights.grown(len(self.features), len(place))
+        if weights is self.weights and len(samples) > 1:
+            weights = weights.copy()
+        weights.learn_chains(chains)
+        self.weights, self.classes = weights, [*place]
+
+    def read(self, X: Any) -> Chains:
+        """Return samples to predict."""
+        rows, lengths = self._rows(samples_of(X), adding=False)
+        return _chains(rows, lengths, ())
+
+    def _rows(self, samples: Sequence[Any], adding: bool) -> tuple[Rows, list[int]]:
+        rows, lengths = Rows(), []
+        for n, sample in enumerate(samples):
+            positions = listed(sample, f"sample {n}", "a list of positions")
+            lengths.append(len(positions))
+            for t, position in enumerate(positions):
+                self.features.read(position, rows, adding, f"sample {n}, position {t}")
+        return rows, lengths
+
+    def text(self) -> str:
+        """Return the model, with weights other than 0 as rules."""
+        labels, size = [quote(str(label)) for label in self.classes], len(self.classes)
+        weights = self.weights.averaged().tolist()
+        step = "Next(t, u) ^ Label(t, {}) ^ Label(u, {})"
+        rules = [
+            (w, step.format(y, z))
+            for y, row in zip(labels, weights, strict=False)
+            for z, w in zip(labels, row, strict=True)
+        ]
+        rules += [
+            (w, f"Feature({quote(name)}, t) ^ Label(t, {y})")
+            for name, row in zip(self.features.names, weights[size:], strict=False)
+            for y, w in zip(labels, row, strict=True)
+        ]
+        lines = [f"{w!r} {rule}\n" for w, rule in rules if w]
+        return "".join([f"label = {{{', '.join(labels)}}}\n", RULES, "\n", *lines])
+
+
+def _chains(rows: Rows, lengths: Sequence[int], labels: Sequence[int]) -> Chains:
+    start = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    first, feature = np.array(rows.first), np.array(rows.feature)
+    return Chains(start, first, feature, rows.number, np.array(labels, np.int64))
