@@ -3,29 +3,77 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol, Self
 
 from onlinesrl.core.errors import InputError, NotFittedError
-from onlinesrl.estimators.samples import Label
+from onlinesrl.estimators.samples import Label, accuracy, labels_of
+from onlinesrl.library.learner import section
+
+
+class Learned(Protocol):
+    """What an estimator has learned."""
+
+    classes: list[Label]
+
+    def learn(self, X: Any, y: Any, classes: Sequence[Label] | None) -> None:
+        """Learn from all samples or none, in their order."""
+
+    def predict(self, X: Any) -> Iterator[list[Label]]:
+        """Yield the labels of each sample."""
 
 
 class Estimator(ABC):
-    """Parameters by name, as scikit-learn's BaseEstimator has them, and single samples, as river has them.
-
-    A subclass keeps its parameters as given. ``learned_`` is what it has learned.
-    """
+    """What ``learned_`` can do, under the names of scikit-learn and, for single samples, of river."""
 
     learned_: Any
 
-    @abstractmethod
-    def partial_fit(self, X: Any, y: Any, classes: Sequence[Label] | None = None) -> Self:
-        """Go on learning."""
+    def __init__(
+        self,
+        update: str | Mapping[str, Any] = "adagrad",
+        loss: str | None = None,
+        sigma: float | None = None,
+    ):
+        self.update = update
+        self.loss = loss
+        self.sigma = sigma
 
     @abstractmethod
+    def _new(self, update: Mapping[str, Any]) -> Learned:
+        """Return what there is before learning, by the keys of an update."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn anew from samples, in their order, in one pass."""
+        learned = self._empty()
+        learned.learn(X, y, None)
+        self.learned_ = learned
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Sequence[Label] | None = None) -> Self:
+        """Go on learning, where features and labels may be new; ``classes`` are further labels.
+
+        For more than one sample the weights are copied once.
+        """
+        learned = self.learned_ if self.__sklearn_is_fitted__() else self._empty()
+        learned.learn(X, y, classes)
+        self.learned_ = learned
+        return self
+
     def predict(self, X: Any) -> list[list[Label]]:
-        """Return the labels of each sample."""
+        """Return the labels of each sample: its most probable labelling."""
+        return [*self._fitted().predict(X)]
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return the share of labels that are predicted right."""
+        predicted = self.predict(X)
+        return accuracy(labels_of(y, [*map(len, predicted)], "label"), predicted)
+
+    @property
+    def classes_(self) -> list[Label]:
+        """The labels, in the order in which they were met."""
+        return [*self._fitted().classes]
 
     def learn_one(self, x: Any, y: Any) -> None:
         """Learn from one sample; see ``partial_fit``."""
@@ -34,6 +82,11 @@ class Estimator(ABC):
     def predict_one(self, x: Any) -> list[Label] | None:
         """Return the labels of one sample; None before anything was learned."""
         return self.predict([x])[0] if self.__sklearn_is_fitted__() else None
+
+    def _empty(self) -> Learned:
+        given = {"loss": self.loss, "sigma": self.sigma}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        return self._new(section(self.update, "update") | chosen)
 
     @classmethod
     def _names(cls) -> list[str]:
@@ -70,5 +123,17 @@ class Estimator(ABC):
 
     def _fitted(self) -> Any:
         if not self.__sklearn_is_fitted__():
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit, or learn_one")
+            name = type(self).__name__
+            raise _not_fitted(f"this {name} is not fitted yet: call fit, partial_fit or learn_one")
         return self.learned_
+
+
+def _not_fitted(message: str) -> NotFittedError:
+    """Return the error, which is scikit-learn's own as well where that is in use."""
+    other = sys.modules.get("sklearn.exceptions")
+    if other is None:
+        return NotFittedError(message)
+    kinds = (NotFittedError, other.NotFittedError)
+    both: Any = type("NotFittedError", kinds, {"__reduce__": lambda e: (_not_fitted, e.args)})
+    error: NotFittedError = both(message)
+    return error

@@ -65,7 +65,7 @@ class Features:
         Raises InputError.
         """
         known, add = self._known, rows.feature.append
-        for name, value in _pairs(position, place):
+        for name, value in pairs(position, place):
             try:
                 add(known[name][value])
             except (KeyError, TypeError):
@@ -83,7 +83,8 @@ class Features:
                 self._known.setdefault(name, {})[value] = n
 
 
-def _pairs(position: Any, place: str) -> Iterable[tuple[Any, Any]]:
+def pairs(position: Any, place: str) -> Iterable[tuple[Any, Any]]:
+    """Return the names and values of a position, a mapping or a list of names. Raises InputError."""
     if isinstance(position, dict):
         return position.items()
     if isinstance(position, Mapping):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,7 +34,10 @@ def labels_of(y: Any, lengths: Sequence[int], noun: str) -> list[list[Label]]:
     labels = listed(y, "y", "a list of labels for each sample")
     if len(labels) != len(lengths):
         raise InputError(f"X has {len(lengths)} samples, but y has {len(labels)}")
-    return [_labels(of, n, length, noun) for n, (of, length) in enumerate(zip(labels, lengths, strict=True))]
+    return [
+        _labels(of, n, length, noun)
+        for n, (of, length) in enumerate(zip(labels, lengths, strict=True))
+    ]
 
 
 def _labels(given: Any, n: int, length: int, noun: str) -> list[Label]:
@@ -42,7 +45,7 @@ def _labels(given: Any, n: int, length: int, noun: str) -> list[Label]:
     if len(labels) != length:
         raise InputError(f"sample {n} has {length} {noun}s, but {len(labels)} labels")
     if {*map(type, labels)} <= {str, int}:
-        return labels
+        return labels  # as they nearly always are
     return [_label(each, f"sample {n}, {noun} {t}") for t, each in enumerate(labels)]
 
 
@@ -54,9 +57,15 @@ def _label(given: Any, place: str) -> Label:
     return found
 
 
-def new_labels(labels: Iterable[Iterable[Label]], known: Mapping[Label, int]) -> list[Label]:
+def classes_of(classes: Any) -> list[Label]:
+    """Return labels given beside those of samples; none for None. Raises InputError."""
+    given = [] if classes is None else listed(classes, "classes", "a list of labels")
+    return [_label(each, f"classes, {n}") for n, each in enumerate(given)]
+
+
+def new_labels(labels: Iterable[Iterable[Label]], known: Collection[Label]) -> list[Label]:
     """Return the labels that are not known, in order: integers, then strings."""
-    return sorted({each for of in labels for each in of} - known.keys(), key=_order)
+    return sorted({each for of in labels for each in of}.difference(known), key=_order)
 
 
 def _order(label: Label) -> tuple[bool, Label]:
@@ -65,5 +74,7 @@ def _order(label: Label) -> tuple[bool, Label]:
 
 def accuracy(y: Sequence[Sequence[Label]], predicted: Sequence[Sequence[Label]]) -> float:
     """Return the share of labels that are predicted right; 0 where there are none."""
-    pairs = [pair for of, found in zip(y, predicted, strict=True) for pair in zip(of, found, strict=True)]
+    pairs = [
+        pair for of, found in zip(y, predicted, strict=True) for pair in zip(of, found, strict=True)
+    ]
     return sum(label == found for label, found in pairs) / max(1, len(pairs))

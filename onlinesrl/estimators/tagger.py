@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import chain
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +16,13 @@ from onlinesrl.estimators.estimator import Estimator
 from onlinesrl.estimators.features import Features, Rows
 from onlinesrl.estimators.samples import (
     Label,
-    accuracy,
+    classes_of,
     labels_of,
     listed,
     new_labels,
     samples_of,
 )
-from onlinesrl.library.learner import section, validated
+from onlinesrl.library.learner import validated
 from onlinesrl.logic.text import quote
 from onlinesrl.mln.chain import ChainWeights
 from onlinesrl.mln.kernels.chain import Chains
@@ -43,8 +42,8 @@ class SequenceTagger(Estimator):
     label, string or integer, for each. ``update``, ``loss`` and ``sigma`` are those of ``OnlineLearner``.
 
     It is the Markov logic network of the rules ``Feature(+f, t) ^ Label(t, +y)`` and ``Next(t, u) ^
-    Label(t, +y) ^ Label(u, +z)``, learned in one pass, a sample at a time, and averaged. A number multiplies the
-    weight of its feature. Predictions are exact (Viterbi), and so are marginals (forward-backward).
+    Label(t, +y) ^ Label(u, +z)``, learned in one pass, a sample at a time, and averaged. A number multiplies
+    the weight of its feature. Predictions are exact (Viterbi), and so are marginals (forward-backward).
 
     After an exception it is what it was before. Raises InputError, UsageError, NotFittedError.
 
@@ -59,67 +58,22 @@ class SequenceTagger(Estimator):
 
     learned_: Learned
 
-    def __init__(
-        self,
-        update: str | Mapping[str, Any] = "adagrad",
-        loss: str | None = None,
-        sigma: float | None = None,
-    ):
-        self.update = update
-        self.loss = loss
-        self.sigma = sigma
-
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn anew from samples, in their order, in one pass."""
-        learned = self._new()
-        learned.learn(X, y, None)
-        self.learned_ = learned
-        return self
-
-    def partial_fit(self, X: Any, y: Any, classes: Sequence[Label] | None = None) -> Self:
-        """Go on learning, where features and labels may be new.
-
-        ``classes`` are labels that may be predicted though none was seen yet. For more than one sample the
-        weights are copied once.
-        """
-        learned = self.learned_ if self.__sklearn_is_fitted__() else self._new()
-        learned.learn(X, y, classes)
-        self.learned_ = learned
-        return self
-
-    def predict(self, X: Any) -> list[list[Label]]:
-        """Return the most probable labelling of each sample."""
-        learned: Learned = self._fitted()
-        return [[learned.classes[n] for n in path] for path in learned.weights.predict(learned.read(X))]
-
     def predict_marginals(self, X: Any) -> list[list[dict[Label, float]]]:
         """Return for each position of each sample the probability of each label."""
         learned: Learned = self._fitted()
         of_samples = learned.weights.marginals(learned.read(X))
         return [[dict(zip(learned.classes, p, strict=True)) for p in of] for of in of_samples]
 
-    def score(self, X: Any, y: Any) -> float:
-        """Return the share of positions that are labelled right."""
-        predicted = self.predict(X)
-        return accuracy(labels_of(y, [*map(len, predicted)], "position"), predicted)
-
-    @property
-    def classes_(self) -> list[Label]:
-        """The labels, in the order in which they were met."""
-        return [*self._fitted().classes]
-
     def weights_text(self) -> str:
         """Return the model with its averaged weights in Markov logic, for ``Model`` and ``learner.start``.
 
         A feature that counts by a number is there as any other.
         """
-        return self._fitted().text()
+        learned: Learned = self._fitted()
+        return learned.text()
 
-    def _new(self) -> Learned:
-        given = {"loss": self.loss, "sigma": self.sigma}
-        chosen = {name: value for name, value in given.items() if value is not None}
-        keys = section(self.update, "update") | chosen
-        return Learned(validated(AnyUpdate, "update", keys))
+    def _new(self, update: Mapping[str, Any]) -> Learned:
+        return Learned(validated(AnyUpdate, "learner", {**update}))
 
 
 class Learned:
@@ -136,7 +90,7 @@ class Learned:
         with whole() if len(samples) == 1 else nullcontext():
             known = len(self.features)
             try:
-                self._learn(samples, y, classes or ())
+                self._learn(samples, y, classes_of(classes))
             except BaseException:
                 self.features.forget(known)
                 raise
@@ -153,6 +107,11 @@ class Learned:
             weights = weights.copy()
         weights.learn_chains(chains)
         self.weights, self.classes = weights, [*place]
+
+    def predict(self, X: Any) -> Iterator[list[Label]]:
+        """Yield the most probable labelling of each sample."""
+        for path in self.weights.predict(self.read(X)):
+            yield [self.classes[n] for n in path]
 
     def read(self, X: Any) -> Chains:
         """Return samples to predict."""

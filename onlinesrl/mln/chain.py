@@ -59,7 +59,9 @@ class ChainWeights(AveragedWeights):
         room = len(self._columns()["uses"]) - self.labels
         if labels == self.labels and features <= room:
             return self
-        return self.copy(features if features <= room or not room else max(features, 2 * room), labels)
+        return self.copy(
+            features if features <= room or not room else max(features, 2 * room), labels
+        )
 
     def averaged(self) -> Floats:
         """Return the averaged weights, [row, label]."""

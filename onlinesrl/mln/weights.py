@@ -32,6 +32,8 @@ STANDARD = Cda2()
 class WeightTable(AveragedWeights):
     """Owns the weight arrays of ``kernels.weights`` and the constants they are known by."""
 
+    arrays: k.Weights
+
     def __init__(self, layout: Layout, update: Update = STANDARD):
         super().__init__(update)
         self.layout = layout

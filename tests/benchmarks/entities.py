@@ -6,6 +6,7 @@ around them tell more or less which. A later ``day`` has some new names and new 
 
 import random
 from collections.abc import Iterator
+from itertools import pairwise
 
 Features = dict[str, str | bool]
 Sentence = tuple[list[str], list[str]]
@@ -34,7 +35,7 @@ class Day:
         fixed = random.Random(seed)
         self.words = [_word(fixed, "O", 2) for _ in range(4000)]
         self.names = {kind: [_word(fixed, kind, 1) for _ in range(1500)] for kind in KINDS}
-        for one, other in zip(KINDS, KINDS[1:], strict=False):
+        for one, other in pairwise(KINDS):
             self.names[other][::7] = self.names[one][::7]
         self.random = random.Random(f"{seed} {day}")
         if day:

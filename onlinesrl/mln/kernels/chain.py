@@ -1,8 +1,9 @@
 """Chains of labels: their best labelling, its gap to the truth, and their marginals.
 
-The ground network of ``Feature(+f, t) ^ Label(t, +y)`` and ``Next(t, u) ^ Label(t, +y) ^ Label(u, +z)``, without
-grounding it: with K labels, weight (row, z) stands at K row + z. Row y < K is for the steps from label y, row
-K + f for feature f. A score is the sum of number * weight of what holds. A wrong label is two wrong atoms.
+The ground network of ``Feature(+f, t) ^ Label(t, +y)`` and ``Next(t, u) ^ Label(t, +y) ^ Label(u, +z)``,
+without grounding it: with K labels, weight (row, z) stands at K row + z. Row y < K is for the steps from
+label y, row K + f for feature f. A score is the sum of number * weight of what holds. A wrong label is two
+wrong atoms.
 """
 
 import math
@@ -141,8 +142,9 @@ def find_gap(
 
 @kernel
 def _log_sum(values: Floats) -> float:
-    top = values.max()
-    total = 0.0
+    top, total = -np.inf, 0.0
+    for x in values:
+        top = max(top, x)
     for x in values:
         total += math.exp(x - top)
     return top + math.log(total)
