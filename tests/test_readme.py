@@ -56,3 +56,9 @@ def test_the_configuration_of_the_readme_has_only_keys_that_exist():
                 assert set(value) <= {key for kind in kinds for key in kind.model_fields}
             else:
                 assert key in Config.model_fields
+
+
+def test_the_python_of_the_readme_runs():
+    assert blocks("python")
+    for code in blocks("python"):
+        exec(code, {})

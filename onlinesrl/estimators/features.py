@@ -7,7 +7,7 @@ strings makes a feature of each, and a mapping one of each of its own, under ``n
 
 from __future__ import annotations
 
-import math
+import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -59,22 +59,22 @@ class Features:
             self.names = dict([*self.names.items()][:size])
             self._known = {}
 
-    def read(self, position: Any, rows: Rows, adding: bool, place: str) -> None:
+    def read(self, position: Any, rows: Rows, adding: bool) -> None:
         """Add a position's features; with ``adding`` new ones are numbered, else they are -1.
 
         Raises InputError.
         """
         known, add = self._known, rows.feature.append
-        for name, value in pairs(position, place):
+        for name, value in pairs(position):
             try:
                 add(known[name][value])
             except (KeyError, TypeError):
-                self._meet(name, value, rows, adding, place)
+                self._meet(name, value, rows, adding)
         rows.first.append(len(rows.feature))
 
-    def _meet(self, name: Any, value: Any, rows: Rows, adding: bool, place: str) -> None:
+    def _meet(self, name: Any, value: Any, rows: Rows, adding: bool) -> None:
         """Add the features of a name and a value that are not known together."""
-        for feature, number in flat(name, value, place):
+        for feature, number in flat(name, value):
             n = self.names.get(feature, -1) if number else -1
             if n < 0 and number and adding:
                 n = self.names[feature] = len(self.names)
@@ -83,34 +83,34 @@ class Features:
                 self._known.setdefault(name, {})[value] = n
 
 
-def pairs(position: Any, place: str) -> Iterable[tuple[Any, Any]]:
+def pairs(position: Any) -> Iterable[tuple[Any, Any]]:
     """Return the names and values of a position, a mapping or a list of names. Raises InputError."""
     if isinstance(position, dict):
         return position.items()
     if isinstance(position, Mapping):
         return [*position.items()]
-    names = listed(position, place, "a mapping of features or a list of their names")
+    names = listed(position, "it", "a mapping of features or a list of their names")
     return zip(names, repeat(True))
 
 
-def flat(name: Any, value: Any, place: str) -> Iterator[tuple[str, float]]:
+def flat(name: Any, value: Any) -> Iterator[tuple[str, float]]:
     """Yield the features of a name and value, with the number by which each counts. Raises InputError."""
     if not isinstance(name, str):
-        raise InputError(f"{place}: the name of a feature is {name!r}, expected a string")
+        raise InputError(f"the name of a feature is {name!r}, expected a string")
     match value:
         case str():
             yield f"{name}:{value}", 1.0
         case np.bool_() | Real():
-            if not math.isfinite(value):
-                raise InputError(f"{place}: feature {name!r} is {value}, expected a finite number")
+            if not abs(value) <= sys.float_info.max:  # nor NaN
+                raise InputError(f"feature {name!r} is {value}, expected a finite number")
             yield name, float(value)
         case Mapping():
             for key, of in value.items():
-                yield from flat(f"{name}:{key}", of, place)
+                yield from flat(f"{name}:{key}", of)
         case list() | tuple() | AbstractSet() if all(isinstance(each, str) for each in value):
             for each in sorted(value):
                 yield f"{name}:{each}", 1.0
         case _:
             kind = type(value).__name__
             expected = "expected a string, a bool, a number, strings or a mapping"
-            raise InputError(f"{place}: feature {name!r} is {value!r} ({kind}), {expected}")
+            raise InputError(f"feature {name!r} is {value!r} ({kind}), {expected}")

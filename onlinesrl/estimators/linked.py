@@ -154,15 +154,17 @@ def _evidence(sample: Any, place: str) -> Evidence:
     }
 
 
-def _features(thing: Any, place: str) -> Iterator[str]:
-    for name, value in pairs(thing, place):
-        for feature, number in flat(name, value, place):
-            if number not in {0.0, 1.0}:
-                raise InputError(
-                    f"{place}: feature {feature!r} is {number}, expected a string or a bool"
-                )
-            if number:
-                yield feature
+def _features(thing: Any, place: str) -> list[str]:
+    try:
+        found = [feature for name, value in pairs(thing) for feature in flat(name, value)]
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
+    for feature, number in found:
+        if number not in {0.0, 1.0}:
+            raise InputError(
+                f"{place}: feature {feature!r} is {number}, expected a string or a bool"
+            )
+    return [feature for feature, number in found if number]
 
 
 def _link(given: Any, things: int, place: str) -> list[str | int]:

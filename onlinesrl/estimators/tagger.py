@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from onlinesrl.core.errors import InputError
 from onlinesrl.core.interrupt import whole
 from onlinesrl.core.update import Update
 from onlinesrl.core.updates import AnyUpdate
@@ -124,7 +125,10 @@ class Learned:
             positions = listed(sample, f"sample {n}", "a list of positions")
             lengths.append(len(positions))
             for t, position in enumerate(positions):
-                self.features.read(position, rows, adding, f"sample {n}, position {t}")
+                try:
+                    self.features.read(position, rows, adding)
+                except InputError as error:
+                    raise InputError(f"sample {n}, position {t}: {error}") from None
         return rows, lengths
 
     def text(self) -> str:

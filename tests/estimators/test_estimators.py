@@ -171,16 +171,17 @@ BAD_TAGGER: list[tuple[Any, Any, str]] = [
     (X, None, "y is None"),
     ([X[0], [{"new": "1", "n": NAN}]], [Y[0], ["O"]], "sample 1, position 0: feature 'n' is nan"),
     ([X[0], [{"n": float("inf")}]], [Y[0], ["O"]], "feature 'n' is inf, expected a finite number"),
+    ([[{"n": 10**400}]], [["O"]], "expected a finite number"),
     ([[{"n": None}]], [["O"]], "sample 0, position 0: feature 'n' is None"),
     ([[{3: True}]], [["O"]], "the name of a feature is 3, expected a string"),
     ([[["a", 3]]], [["O"]], "the name of a feature is 3, expected a string"),
     (
         [["word"]],
         [["O"]],
-        "sample 0, position 0 is a str, expected a mapping of features or a list",
+        "sample 0, position 0: it is a str, expected a mapping of features or a list",
     ),
     ([3], [["O"]], "sample 0 is a int, expected a list of positions"),
-    (np.zeros((2, 2)), [["O"] * 2] * 2, "sample 0, position 0 is a float"),
+    (np.zeros((2, 2)), [["O"] * 2] * 2, "sample 0, position 0: it is a float"),
     ([X[0], [{"big": 1e300}]], [Y[0], ["PLACE"]], "sample 1: its update overflows"),
 ]
 BAD_LINKED: list[tuple[Any, Any, str]] = [
