@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from onlinesrl.core.errors import DatabaseError, LocatedError
-from onlinesrl.core.example import GroundAtom, Truth
+from onlinesrl.core.example import Constant, GroundAtom, Truth, show_ground_atom
 from onlinesrl.logic.ast import Position, Predicate
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.logic.source import Source, read_text, source
 from onlinesrl.logic.text import NAME, unquote
 
+PARQUET = ".parquet"
+"""The suffix of files of tables."""
 _LETTER = r"[A-Za-z0-9_'\-]"
 _NUMBER = r"[+\-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+\-]?[0-9]+)?"
 _SEPARATOR = re.compile(r"^[ \t]*---[ \t]*$", re.MULTILINE)
@@ -145,9 +147,13 @@ def separate(text: str) -> list[str]:
 def load_db(path: str | Path, program: Signature, dialect: Dialect = ALCHEMY) -> list[GroundAtom]:
     """Read a file of ground atoms of a program's predicates and functions.
 
-    Raises DatabaseError as `parse_db` and for atoms not of the program; StorageError if the file cannot
-    be read.
+    A Parquet file has atoms of the predicate that it is named after. Raises DatabaseError as `parse_db`
+    and for atoms not of the program, for Parquet TableError; StorageError if the file cannot be read.
     """
+    if str(path).endswith(PARQUET):
+        from onlinesrl.logic.tables import load_parquet
+
+        return load_parquet(Path(path), program)
     text = source(read_text(path), str(path), DatabaseError)
     atoms = parse_db(text.text, text.file, dialect)
     for atom in atoms:
@@ -156,6 +162,23 @@ def load_db(path: str | Path, program: Signature, dialect: Dialect = ALCHEMY) ->
             column = text.text.split("\n")[atom.line - 1].index(atom.predicate) + 1
             raise text.error(complaint[0], Position(atom.line, column), complaint[1])
     return atoms
+
+
+def valued_atom(
+    name: str, arguments: Iterable[Constant], value: float, line: int, program: Signature
+) -> GroundAtom:
+    """Return the atom of a program that has a value given as a number: 1 true, 0 false, or a probability.
+
+    Raises ValueError.
+    """
+    truth = bool(value) if value in {0.0, 1.0} else value
+    atom = GroundAtom(name, tuple(map(str, arguments)), truth, line)
+    complaint = complaint_of(atom, program)
+    if complaint is not None:
+        raise ValueError("; ".join(complaint))
+    if not 0 <= value <= 1:
+        raise ValueError(f"{show_ground_atom(*atom[:2])} has the value {value:g}; expected 0 to 1")
+    return atom
 
 
 def complaint_of(atom: GroundAtom, program: Signature) -> tuple[str, str] | None:
