@@ -7,10 +7,11 @@ strings makes a feature of each, and a mapping one of each of its own, under ``n
 
 from __future__ import annotations
 
-import sys
+import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from itertools import repeat
 from numbers import Real
 from typing import Any
@@ -101,9 +102,7 @@ def flat(name: Any, value: Any) -> Iterator[tuple[str, float]]:
         case str():
             yield f"{name}:{value}", 1.0
         case np.bool_() | Real():
-            if not abs(value) <= sys.float_info.max:  # nor NaN
-                raise InputError(f"feature {name!r} is {value}, expected a finite number")
-            yield name, float(value)
+            yield name, _finite(name, value)
         case Mapping():
             for key, of in value.items():
                 yield from flat(f"{name}:{key}", of)
@@ -114,3 +113,10 @@ def flat(name: Any, value: Any) -> Iterator[tuple[str, float]]:
             kind = type(value).__name__
             expected = "expected a string, a bool, a number, strings or a mapping"
             raise InputError(f"feature {name!r} is {value!r} ({kind}), {expected}")
+
+
+def _finite(name: str, value: Any) -> float:
+    with suppress(OverflowError):
+        if math.isfinite(number := float(value)):
+            return number
+    raise InputError(f"feature {name!r} is {value}, expected a finite number")
