@@ -6,7 +6,7 @@ import inspect
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from onlinesrl.core.errors import InputError, NotFittedError
 from onlinesrl.estimators.samples import Label, accuracy, labels_of
@@ -29,6 +29,8 @@ class Estimator(ABC):
     """What ``learned_`` can do, under the names of scikit-learn and, for single samples, of river."""
 
     learned_: Any
+    noun: ClassVar[str]
+    """What has a label."""
 
     def __init__(
         self,
@@ -54,7 +56,8 @@ class Estimator(ABC):
     def partial_fit(self, X: Any, y: Any, classes: Sequence[Label] | None = None) -> Self:
         """Go on learning, where features and labels may be new; ``classes`` are further labels.
 
-        For more than one sample the weights are copied once.
+        For more than one sample the weights are copied once. Ctrl-C ends it with none learned; where there is
+        one sample, after that.
         """
         learned = self.learned_ if self.__sklearn_is_fitted__() else self._empty()
         learned.learn(X, y, classes)
@@ -68,7 +71,7 @@ class Estimator(ABC):
     def score(self, X: Any, y: Any) -> float:
         """Return the share of labels that are predicted right."""
         predicted = self.predict(X)
-        return accuracy(labels_of(y, [*map(len, predicted)], "label"), predicted)
+        return accuracy(labels_of(y, [*map(len, predicted)], self.noun), predicted)
 
     @property
     def classes_(self) -> list[Label]:

@@ -13,9 +13,9 @@ from onlinesrl.estimators.features import flat, pairs
 from onlinesrl.estimators.samples import (
     Label,
     classes_of,
+    extended,
     labels_of,
     listed,
-    new_labels,
     samples_of,
 )
 from onlinesrl.library.learner import OnlineLearner
@@ -58,6 +58,7 @@ class LinkedClassifier(Estimator):
     """
 
     learned_: Learned
+    noun = "thing"
 
     def predict_marginals(self, X: Any) -> list[list[dict[Label, float]]]:
         """Return for each thing of each sample the probability of each label.
@@ -88,15 +89,9 @@ class Learned:
     def learn(self, X: Any, y: Any, classes: Sequence[Label] | None) -> None:
         """Learn from all samples or none."""
         evidence, lengths = _evidences(samples_of(X, least=1))
-        labels = labels_of(y, lengths, "thing")
-        known = [*self.classes]
-        known += new_labels([classes_of(classes), *labels], known)
-        names = [str(label) for label in known]
-        if twice := next((n for n in names if names.count(n) > 1), None):
-            raise InputError(
-                f"y has the labels {int(twice)} and '{twice}', which are the same constant"
-            )
-        learner = self.learner or OnlineLearner(_model(names), "Label", update=self.update)
+        labels = labels_of(y, lengths, LinkedClassifier.noun)
+        known = extended(self.classes, [classes_of(classes), *labels])
+        learner = self.learner or OnlineLearner(_model(known), "Label", update=self.update)
         truth = [{"Label": [[i, str(label)] for i, label in enumerate(of)]} for of in labels]
         if len(evidence) == 1:
             learner.learn_one(evidence[0], truth[0])
@@ -127,8 +122,8 @@ class Learned:
         )
 
 
-def _model(labels: Sequence[str]) -> str:
-    return f"label = {{{', '.join([*map(quote, labels), '...'])}}}\n{RULES}"
+def _model(labels: Sequence[Label]) -> str:
+    return f"label = {{{', '.join([*(quote(str(label)) for label in labels), '...'])}}}\n{RULES}"
 
 
 def _evidences(samples: Sequence[Any]) -> tuple[list[Evidence], list[int]]:

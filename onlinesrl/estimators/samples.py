@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -63,9 +63,18 @@ def classes_of(classes: Any) -> list[Label]:
     return [_label(each, f"classes, {n}") for n, each in enumerate(given)]
 
 
-def new_labels(labels: Iterable[Iterable[Label]], known: Collection[Label]) -> list[Label]:
-    """Return the labels that are not known, in order: integers, then strings."""
-    return sorted({each for of in labels for each in of}.difference(known), key=_order)
+def extended(known: Sequence[Label], labels: Iterable[Iterable[Label]]) -> list[Label]:
+    """Return the known labels, then those that are new, in order: integers, then strings.
+
+    Raises InputError where an integer and a string read alike: in Markov logic they are one constant.
+    """
+    new = sorted({each for of in labels for each in of}.difference(known), key=_order)
+    if new:
+        alike = {str(label) for label in [*known, *new] if isinstance(label, int)}
+        if twice := alike.intersection(label for label in [*known, *new] if isinstance(label, str)):
+            text = min(twice)
+            raise InputError(f"y has the labels {text} and {text!r}, which are the same constant")
+    return [*known, *new]
 
 
 def _order(label: Label) -> tuple[bool, Label]:

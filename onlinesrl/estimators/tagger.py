@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from onlinesrl.core.errors import InputError
+from onlinesrl.core.errors import InputError, UsageError
 from onlinesrl.core.interrupt import whole
 from onlinesrl.core.update import Update
 from onlinesrl.core.updates import AnyUpdate
@@ -18,9 +18,9 @@ from onlinesrl.estimators.features import Features, Rows
 from onlinesrl.estimators.samples import (
     Label,
     classes_of,
+    extended,
     labels_of,
     listed,
-    new_labels,
     samples_of,
 )
 from onlinesrl.library.learner import validated
@@ -58,6 +58,7 @@ class SequenceTagger(Estimator):
     """
 
     learned_: Learned
+    noun = "position"
 
     def predict_marginals(self, X: Any) -> list[list[dict[Label, float]]]:
         """Return for each position of each sample the probability of each label."""
@@ -74,7 +75,10 @@ class SequenceTagger(Estimator):
         return learned.text()
 
     def _new(self, update: Mapping[str, Any]) -> Learned:
-        return Learned(validated(AnyUpdate, "learner", {**update}))
+        chosen: Update = validated(AnyUpdate, "learner", {**update})
+        if chosen.max_weights is not None or chosen.start is not None:
+            raise UsageError("learner.max_weights and learner.start do not apply to a tagger")
+        return Learned(chosen)
 
 
 class Learned:
@@ -98,16 +102,15 @@ class Learned:
 
     def _learn(self, samples: list[Any], y: Any, classes: Sequence[Label]) -> None:
         rows, lengths = self._rows(samples, adding=True)
-        truth = labels_of(y, lengths, "position")
-        place = {label: n for n, label in enumerate(self.classes)}
-        new = new_labels([classes, *truth], place)
-        place |= {label: n for n, label in enumerate(new, len(place))}
+        truth = labels_of(y, lengths, SequenceTagger.noun)
+        known = extended(self.classes, [classes, *truth])
+        place = {label: n for n, label in enumerate(known)}
         chains = _chains(rows, lengths, [place[label] for label in chain.from_iterable(truth)])
-        weights = self.weights.grown(len(self.features), len(place))
+        weights = self.weights.grown(len(self.features), len(known))
         if weights is self.weights and len(samples) > 1:
             weights = weights.copy()
         weights.learn_chains(chains)
-        self.weights, self.classes = weights, [*place]
+        self.weights, self.classes = weights, known
 
     def predict(self, X: Any) -> Iterator[list[Label]]:
         """Yield the most probable labelling of each sample."""

@@ -182,6 +182,7 @@ BAD_TAGGER: list[tuple[Any, Any, str]] = [
     ),
     ([3], [["O"]], "sample 0 is a int, expected a list of positions"),
     (np.zeros((2, 2)), [["O"] * 2] * 2, "sample 0, position 0: it is a float"),
+    ([[{}, {}]], [[3, "3"]], "y has the labels 3 and '3', which are the same constant"),
     ([X[0], [{"big": 1e300}]], [Y[0], ["PLACE"]], "sample 1: its update overflows"),
 ]
 BAD_LINKED: list[tuple[Any, Any, str]] = [
@@ -254,6 +255,8 @@ def test_wrong_parameters_are_named(cls: Any) -> None:
         cls(sigma=-1).fit(*{made: (x, y) for made, x, y in MADE}[cls])
     with pytest.raises(srl.UsageError, match="learner"):
         cls(update="adam").fit(*{made: (x, y) for made, x, y in MADE}[cls])
+    with pytest.raises(srl.UsageError, match="do not apply to a tagger"):
+        srl.SequenceTagger({"update": "mira", "max_weights": 9}).fit(X, Y)
     with pytest.raises(ValueError, match="has no parameter epochs, but update, loss, sigma"):
         cls().set_params(epochs=3)
 
