@@ -14,12 +14,16 @@ if TYPE_CHECKING:
         DatabaseError,
         DataError,
         ExampleError,
+        InputError,
         ModelError,
+        NotFittedError,
         OnlinesrlError,
         StorageError,
         UsageError,
     )
     from onlinesrl.core.example import Example
+    from onlinesrl.estimators.linked import LinkedClassifier
+    from onlinesrl.estimators.tagger import SequenceTagger
     from onlinesrl.library.inference import Answer, ground, infer
     from onlinesrl.library.learner import OnlineLearner
     from onlinesrl.library.model import Model, Rule
@@ -37,12 +41,16 @@ _MODULES = {
         "DataError",
         "DatabaseError",
         "ExampleError",
+        "InputError",
         "ModelError",
+        "NotFittedError",
         "OnlinesrlError",
         "StorageError",
         "UsageError",
     ),
     "core.example": ("Example",),
+    "estimators.linked": ("LinkedClassifier",),
+    "estimators.tagger": ("SequenceTagger",),
     "library.inference": ("Answer", "ground", "infer"),
     "library.learner": ("OnlineLearner",),
     "library.model": ("Model", "Rule"),
@@ -61,12 +69,16 @@ __all__ = [
     "DatabaseError",
     "Example",
     "ExampleError",
+    "InputError",
+    "LinkedClassifier",
     "Model",
     "ModelError",
+    "NotFittedError",
     "OnlineLearner",
     "OnlinesrlError",
     "Prediction",
     "Rule",
+    "SequenceTagger",
     "StorageError",
     "Table",
     "TableError",

@@ -94,11 +94,11 @@ class OnlineLearner:
     ):
         self.model = model = Model(model) if isinstance(model, str) else model
         given = {"loss": loss, "sigma": sigma}
-        chosen = _section(update, "update") | {k: v for k, v in given.items() if v is not None}
+        chosen = section(update, "update") | {k: v for k, v in given.items() if v is not None}
         self.settings = Settings(
             (query,) if isinstance(query, str) else tuple(query),
-            _validated(AnyUpdate, "learner", chosen),
-            _validated(AnyEngine, "inference", _section(inference, "engine")),
+            validated(AnyUpdate, "learner", chosen),
+            validated(AnyEngine, "inference", section(inference, "engine")),
             seed,
             LimitsSection(),
         )
@@ -233,16 +233,17 @@ class OnlineLearner:
 
     def save(self, path: str | Path) -> None:
         """Write a checkpoint, whole or not at all; ``learner.start`` of a run takes it too."""
-        header, arrays = self._learner.save()
-        Saved(
+        self._saved().write(Path(path))
+
+    def _saved(self) -> Saved:
+        return Saved(
             self._learner.model_text,
             self.model.language,
             self.settings.as_dict(),
-            header,
-            arrays,
+            *self._state(),
             self._metrics.save(),
             self._own(),
-        ).write(Path(path))
+        )
 
     def _own(self) -> dict[str, Any]:
         values = self.background.values
@@ -261,19 +262,28 @@ class OnlineLearner:
             raise UsageError(
                 f"{path}: of a run with source.background; give these facts as background"
             )
+        return cls._of(saved, background if saved.facts is None else saved.facts)
+
+    @classmethod
+    def _of(cls, saved: Saved, background: Given | None) -> OnlineLearner:
         settings = saved.settings
         learner = cls(
             saved.model(),
             settings["query"],
             update=settings["learner"],
             inference=settings["inference"],
-            background=background if saved.facts is None else saved.facts,
+            background=background,
             by=saved.own.get("by"),
             seed=settings["seed"],
         )
         learner._learner.restore(saved.header, saved.arrays)
         learner._metrics = Metrics.restore(saved.metrics)
         return learner
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let a learner be pickled and copied, as its checkpoint."""
+        saved = self._saved()
+        return OnlineLearner._of, (saved, saved.facts)
 
     def __repr__(self) -> str:
         update = self.settings.learner.update
@@ -283,11 +293,12 @@ class OnlineLearner:
         return self.weights.heaviest()._repr_html_()
 
 
-def _section(given: str | Mapping[str, Any], tag: str) -> dict[str, Any]:
+def section(given: str | Mapping[str, Any], tag: str) -> dict[str, Any]:
+    """Return the keys of a section that may be given by the name of its kind alone."""
     return {tag: given} if isinstance(given, str) else dict(given)
 
 
-def _validated(kind: Any, section: str, values: dict[str, Any]) -> Any:
+def validated(kind: Any, section: str, values: dict[str, Any]) -> Any:
     """Return the section of given keys. Raises UsageError with all that is wrong."""
     try:
         return TypeAdapter(kind).validate_python(values)

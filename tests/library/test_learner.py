@@ -2,6 +2,7 @@
 
 import doctest
 import os
+import pickle
 import signal
 import threading
 from importlib import import_module
@@ -294,3 +295,13 @@ def test_the_examples_of_the_docstrings(module: str) -> None:
     )
     assert tried
     assert not failed
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_pickled_learner_goes_on(name: str, tmp_path: Path) -> None:
+    learner, (*some, last) = new(name), stream(name)[:6]
+    learner.learn_many(some)
+    other = pickle.loads(pickle.dumps(learner))
+    assert other.learn_one(last).line == learner.learn_one(last).line
+    assert state(other, tmp_path) == state(learner, tmp_path)
+    assert other.metrics == learner.metrics
