@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from onlinesrl.core.example import Example
     from onlinesrl.estimators.linked import LinkedClassifier
     from onlinesrl.estimators.tagger import SequenceTagger
+    from onlinesrl.library.curves import Curves
     from onlinesrl.library.inference import Answer, ground, infer
     from onlinesrl.library.learner import OnlineLearner
     from onlinesrl.library.model import Model, Rule
@@ -51,6 +52,7 @@ _MODULES = {
     "core.example": ("Example",),
     "estimators.linked": ("LinkedClassifier",),
     "estimators.tagger": ("SequenceTagger",),
+    "library.curves": ("Curves",),
     "library.inference": ("Answer", "ground", "infer"),
     "library.learner": ("OnlineLearner",),
     "library.model": ("Model", "Rule"),
@@ -65,6 +67,7 @@ _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = [
     "Answer",
     "ConfigError",
+    "Curves",
     "DataError",
     "DatabaseError",
     "Example",

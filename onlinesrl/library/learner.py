@@ -21,6 +21,7 @@ from onlinesrl.core.update import Update
 from onlinesrl.core.updates import AnyUpdate
 from onlinesrl.core.yamltree import Place
 from onlinesrl.library.atoms import Given, example, facts
+from onlinesrl.library.curves import Curves
 from onlinesrl.library.model import Model
 from onlinesrl.library.prediction import Prediction
 from onlinesrl.library.saved import Saved
@@ -111,6 +112,7 @@ class OnlineLearner:
         )
         self._types = model.predicates
         self._metrics = Metrics()
+        self._lines: list[dict[str, Any]] = []
 
     # learning and predicting -----------------------------------------------------------------------
 
@@ -132,7 +134,7 @@ class OnlineLearner:
         copied once. Raises ExampleError, which tells the number of the bad example.
         """
         pairs = zip(xs, repeat(None)) if ys is None else zip(xs, ys, strict=True)
-        before, metrics = self._state(), self._metrics.save()
+        before, metrics, lines = self._state(), self._metrics.save(), len(self._lines)
         found: list[Prediction] = []
         try:
             for some in _batches((example(x, y) for x, y in pairs), BATCH):
@@ -140,6 +142,7 @@ class OnlineLearner:
         except BaseException:
             self._learner.restore(*before)
             self._metrics = Metrics.restore(metrics)
+            del self._lines[lines:]
             raise
         return found
 
@@ -183,7 +186,11 @@ class OnlineLearner:
         except ExampleError:
             self._learner.seen = seen
             raise
+        before = self._metrics.examples
         self._metrics.add(tally, len(some))
+        if self._metrics.examples.bit_length() > before.bit_length():
+            self._lines.append(self._line())
+            self._metrics.next_window()
         return found
 
     def _predictions(
@@ -217,9 +224,18 @@ class OnlineLearner:
     @property
     def metrics(self) -> dict[str, Any]:
         """The scores of all predictions of ``learn_one`` and ``learn_many``, as in metrics.jsonl."""
+        line = self._line()
+        del line["window"]
+        return line
+
+    def _line(self) -> dict[str, Any]:
         snapshot = self._metrics.snapshot()
-        del snapshot["window"]
         return {**snapshot, **self.certificate, "updates": self._learner.weights.updates}
+
+    @property
+    def curves(self) -> Curves:
+        """The metrics at powers of two of the number of examples, or right after them, and now."""
+        return Curves([*self._lines, self._line()], self.settings.learner.update)
 
     def weights_text(self) -> str:
         """Return the model with its averaged weights: a file of weights, which is a model."""
@@ -248,7 +264,7 @@ class OnlineLearner:
     def _own(self) -> dict[str, Any]:
         values = self.background.values
         facts = {name: [[args, value] for args, value in of.items()] for name, of in values.items()}
-        return {"background": facts, "by": self.by}
+        return {"background": facts, "by": self.by, "lines": self._lines}
 
     @classmethod
     def load(cls, path: str | Path, background: Given | None = None) -> OnlineLearner:
@@ -278,6 +294,7 @@ class OnlineLearner:
         )
         learner._learner.restore(saved.header, saved.arrays)
         learner._metrics = Metrics.restore(saved.metrics)
+        learner._lines = [*saved.own.get("lines", ())]
         return learner
 
     def __reduce__(self) -> tuple[Any, ...]:
