@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from onlinesrl.core.version import __version__
+
 if TYPE_CHECKING:
     from onlinesrl.core.errors import (
         ConfigError,
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
     from onlinesrl.library.tables import Table
     from onlinesrl.library.weights import Weights
     from onlinesrl.logic.tables import TableError
-
-__version__ = "0.2.0"
 
 _MODULES = {
     "core.errors": (
@@ -87,6 +87,7 @@ __all__ = [
     "TableError",
     "UsageError",
     "Weights",
+    "__version__",
     "examples",
     "ground",
     "infer",
@@ -104,4 +105,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return __all__

@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from onlinesrl import __version__
 from onlinesrl.commands import describe, infer, learn, operate
 from onlinesrl.core.errors import OnlinesrlError, legible
+from onlinesrl.core.version import __version__
 
 USAGE, UNAVAILABLE, DEFECT = 64, 69, 70
 READER_GONE = 128 + 13

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from onlinesrl import __version__
+from onlinesrl.core.version import __version__
 from onlinesrl.core.example import Constant, Example, ValuedAtom, show_ground_atom
 from onlinesrl.core.learner import Learner, Outcome, WeightEntry, heaviest
 from onlinesrl.core.storage import json_lines, storage_errors, write_atomic

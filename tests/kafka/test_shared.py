@@ -21,9 +21,8 @@ from onlinesrl.stream.file_sink import FileSink
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.kafka import shared as shared_source
 from onlinesrl.stream.kafka import sink as kafka_sink
-from onlinesrl.stream.kafka.broker import Broker
+from onlinesrl.stream.kafka.broker import Broker, ConsumerOptions
 from onlinesrl.stream.kafka.shared import SharedSource
-from onlinesrl.stream.kafka.source import ConsumerOptions
 from onlinesrl.stream.protocols import Rebalanced
 from tests.kafka.broker import Cluster
 from tests.kafka.streams import add_partitions
