@@ -1,0 +1,1 @@
+"""Counting satisfied groundings without grounding (#SG; Sarkhel et al. 2016)."""

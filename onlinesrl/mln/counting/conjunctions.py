@@ -1,0 +1,272 @@
+"""Formulas as disjoint conjunctions, and as sums of conjunctions of atoms that are true.
+
+A formula is true, or false, in ways of which no two hold together (Shannon's expansion). In a way some parts
+(atoms, equations, existentials) are true and some are false. A false one counts as 1 - R, and multiplied out
+nothing is left but atoms that are true: the answers of queries over the true atoms, however large the
+domains are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, combinations, islice
+from typing import TypeAlias
+
+from onlinesrl.logic.ast import (
+    And,
+    Atom,
+    Compare,
+    Constant,
+    Equal,
+    Exists,
+    Forall,
+    Formula,
+    Function,
+    Iff,
+    Implies,
+    Leaf,
+    Not,
+    Or,
+    Term,
+    Variable,
+    bound_variables,
+    subformulas,
+    terms,
+)
+from onlinesrl.logic.text import show
+
+Part: TypeAlias = Atom | Equal
+Conjunction: TypeAlias = tuple[tuple[Part, bool], ...]
+"""Parts and whether they are true."""
+
+MAX_TERMS = 4096
+"""The most conjunctions that a formula may become."""
+SAME = "="
+"""Before a type: the predicate that holds of each of its constants and itself."""
+
+
+class Uncountable(ValueError):
+    """What a formula has that is not counted; the second argument says what to do."""
+
+
+@dataclass(frozen=True)
+class Ways:
+    """A formula is true, or with ``truth`` false it is false, in exactly one of ``conjunctions``, or none."""
+
+    truth: bool
+    conjunctions: tuple[Conjunction, ...]
+
+
+def ways(formula: Formula) -> Ways:
+    """Return the ways in which a formula is true or false, whichever are fewer. Raises Uncountable."""
+    found = [
+        Ways(truth, (*islice(_ways(formula, truth, {}), MAX_TERMS + 1),)) for truth in (False, True)
+    ]
+    best = min(found, key=lambda each: len(each.conjunctions))
+    if len(best.conjunctions) > MAX_TERMS:
+        raise Uncountable(
+            f"it is true in more than {MAX_TERMS:,} different ways", "write it in several rules"
+        )
+    return best
+
+
+def _ways(formula: Formula, truth: bool, known: Mapping[Formula, bool]) -> Iterator[Conjunction]:
+    value = _value(formula, known)
+    if value is None:
+        part = next(_undecided(formula, known))
+        for chosen in (True, False):
+            yield from _ways(formula, truth, {**known, part: chosen})
+    elif value == truth:
+        yield tuple((part, chosen) for part, chosen in known.items() if isinstance(part, Part))
+
+
+def _undecided(formula: Formula, known: Mapping[Formula, bool]) -> Iterator[Formula]:
+    if _value(formula, known) is None:
+        if isinstance(formula, Part):
+            yield formula
+        for part in subformulas(formula):
+            yield from _undecided(part, known)
+
+
+def _value(formula: Formula, known: Mapping[Formula, bool]) -> bool | None:
+    """Return the truth of a formula, None where what is known leaves it open."""
+    match formula:
+        case Not(operand):
+            value = _value(operand, known)
+            return None if value is None else not value
+        case And(operands):
+            values = {_value(each, known) for each in operands}
+            return False if False in values else None if None in values else True
+        case Or(operands):
+            return _value(Not(And(tuple(map(Not, operands)))), known)
+        case Implies(left, right):
+            return _value(Not(And((left, Not(right)))), known)
+        case Iff(left, right):
+            sides = _value(left, known), _value(right, known)
+            return None if None in sides else sides[0] == sides[1]
+    return known.get(formula)
+
+
+@dataclass(frozen=True)
+class Monomial:
+    """``coefficient`` times the number of assignments that make all atoms true.
+
+    ``free`` are the types of the variables that no atom has, other than kept ones.
+    """
+
+    coefficient: int
+    atoms: tuple[Atom, ...]
+    free: tuple[str, ...]
+
+
+def monomials(
+    signed: Sequence[tuple[int, Conjunction]], types: Mapping[str, str], keep: Sequence[str]
+) -> tuple[Monomial, ...]:
+    """Multiply conjunctions, each with its coefficient, out, and add up what is alike.
+
+    ``types`` are those of all variables that are counted, of which those to ``keep`` are not summed over.
+    Raises Uncountable.
+    """
+    if sum(2 ** sum(not true for _, true in parts) for _, parts in signed) > MAX_TERMS:
+        raise Uncountable(
+            f"its positive atoms multiply out to more than {MAX_TERMS:,} conjunctions",
+            "write it in several rules, or count with --method ijgp",
+        )
+    total: dict[tuple[frozenset[Atom], tuple[str, ...]], int] = {}
+    for sign, parts in signed:
+        true = [part for part, value in parts if value]
+        false = [part for part, value in parts if not value]
+        for some in chain.from_iterable(combinations(false, n) for n in range(len(false) + 1)):
+            unified = unify([*true, *some], types, keep)
+            if unified is not None:
+                total[unified] = total.get(unified, 0) + sign * (-1) ** len(some)
+    return tuple(
+        Monomial(coefficient, (*sorted(atoms, key=repr),), free)
+        for (atoms, free), coefficient in total.items()
+        if coefficient
+    )
+
+
+def unify(
+    parts: Sequence[Part], types: Mapping[str, str], keep: Sequence[str]
+) -> tuple[frozenset[Atom], tuple[str, ...]] | None:
+    """Return the atoms of a conjunction without its equations, and the types of its other variables.
+
+    None if it is false. Raises Uncountable where an equation has sides of two types.
+    """
+    classes = _classes([part for part in parts if isinstance(part, Equal)])
+    new: dict[str, Leaf] = {}
+    atoms: list[Atom] = []
+    for members in classes:
+        kept = [each for each in members if isinstance(each, Variable) and each.name in keep]
+        constants = [each for each in members if isinstance(each, Constant)]
+        if len(constants) > 1:
+            return None
+        kinds = {types[each.name] for each in members if isinstance(each, Variable)}
+        if len(kinds) > 1:
+            raise Uncountable(
+                f"an equation has sides of the types {' and '.join(sorted(kinds))}",
+                "give them one type",
+            )
+        first, *others = [*constants, *kept, *members]
+        new |= {m.name: first for m in members if isinstance(m, Variable) and m not in kept}
+        atoms += [Atom(SAME + types[k.name], (first, k)) for k in kept if k != first]
+    for part in parts:
+        if isinstance(part, Atom):
+            terms = (_replaced(each, new) for each in map(_leaf, part.terms))
+            atoms.append(Atom(part.predicate, tuple(terms)))
+    bound = {t.name for atom in atoms for t in atom.terms if isinstance(t, Variable)}
+    free = [name for name in types if name not in bound and name not in new and name not in keep]
+    free += [
+        leaf.name
+        for leaf in dict.fromkeys(new.values())
+        if isinstance(leaf, Variable)
+        and leaf.name in new
+        and leaf.name not in bound
+        and leaf.name not in keep
+    ]
+    return frozenset(atoms), tuple(sorted(types[name] for name in free))
+
+
+def _replaced(leaf: Leaf, new: Mapping[str, Leaf]) -> Leaf:
+    return new.get(leaf.name, leaf) if isinstance(leaf, Variable) else leaf
+
+
+def _leaf(term: object) -> Leaf:
+    assert isinstance(term, Variable | Constant)
+    return term
+
+
+def _classes(equations: Sequence[Equal]) -> list[list[Leaf]]:
+    """Return the classes of what equations make equal."""
+    classes: list[list[Leaf]] = []
+    for equation in equations:
+        sides = [_leaf(equation.left), _leaf(equation.right)]
+        touched = [each for each in classes if {*each} & {*sides}]
+        classes = [each for each in classes if each not in touched]
+        classes.append([*dict.fromkeys(chain(*touched, sides))])
+    return classes
+
+
+# quantifiers, and what is not counted ------------------------------------------------------------
+
+
+def plain(formula: Formula) -> Formula:
+    """Return a formula without the marks of variables, its existentials as atoms (`derived`).
+
+    Raises Uncountable for functions, arithmetic and comparisons of numbers.
+    """
+    match formula:
+        case Atom(predicate, terms):
+            return Atom(predicate, tuple(map(_countable, terms)))
+        case Equal(left, right):
+            return Equal(_countable(left), _countable(right))
+        case Compare():
+            raise Uncountable("a comparison of numbers cannot be counted", _INSTEAD)
+        case Exists():
+            return derived(formula)
+        case Forall(names, body):
+            return Not(derived(Exists(names, Not(body))))
+        case And(operands) | Or(operands):
+            return type(formula)(tuple(map(plain, operands)))
+        case _:
+            return type(formula)(*map(plain, subformulas(formula)))
+
+
+_INSTEAD = "make it a predicate whose true atoms are evidence, such as Less(x, y) or Father(x, y)"
+
+
+def _countable(term: Term) -> Leaf:
+    match term:
+        case Variable(name):
+            return Variable(name)
+        case Constant():
+            return term
+        case Function(name):
+            raise Uncountable(f"the function {name} cannot be counted", _INSTEAD)
+    raise Uncountable("arithmetic cannot be counted", _INSTEAD)
+
+
+def quantified(formula: Formula) -> Iterator[Exists]:
+    """Yield the outermost existentials; ``FORALL x F`` is ``!(EXIST x !F)``."""
+    match formula:
+        case Exists():
+            yield formula
+        case Forall(names, body):
+            yield Exists(names, Not(body))
+        case _:
+            for part in subformulas(formula):
+                yield from quantified(part)
+
+
+def derived(formula: Exists) -> Atom:
+    """Return an existential as an atom of its free variables, whose predicate is its text."""
+    return Atom(show(formula), tuple(map(Variable, free_variables(formula))))
+
+
+def free_variables(formula: Formula) -> tuple[str, ...]:
+    """Return the names of the variables that are not quantified, in order of first occurrence."""
+    bound = set(bound_variables(formula))
+    names = (term.name for term in terms(formula) if isinstance(term, Variable))
+    return tuple(dict.fromkeys(name for name in names if name not in bound))

@@ -1,0 +1,187 @@
+"""Exact counts: a formula compiled once to sums of eliminations, run in any number of worlds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onlinesrl.logic.ast import Formula
+from onlinesrl.mln.counting.conjunctions import (
+    Conjunction,
+    Monomial,
+    Ways,
+    derived,
+    free_variables,
+    monomials,
+    plain,
+    quantified,
+    ways,
+)
+from onlinesrl.mln.counting.factors import (
+    MAX_ROWS,
+    Factor,
+    Sparse,
+    TooLarge,
+    eliminated,
+    join,
+    largest,
+    summed,
+    times,
+)
+from onlinesrl.mln.counting.order import Step, elimination
+from onlinesrl.mln.counting.world import Table, World
+
+Counts = npt.NDArray[Any]
+"""Whole numbers: int64, or Python's integers in an array of objects where these might not fit."""
+
+_FITS = 1 << 48
+"""So large a term is int64: the sum of all terms of a formula fits then."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """A monomial, and the steps that sum it over the variables that are not kept."""
+
+    monomial: Monomial
+    keep: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+    def factors(self, world: World) -> list[Factor]:
+        """Return factors of kept variables only, whose product is the sum over the others."""
+        live = dict(enumerate(map(world.factor, self.monomial.atoms)))
+        first = len(live)
+        for k, step in enumerate(self.steps):
+            parts = [live.pop(i) for i in step.inputs]
+            live[first + k] = eliminated(parts, step.scope, world.base)
+        return [*live.values()]
+
+    def times(self, world: World) -> int:
+        """Return what all values are multiplied by: coefficient and sizes of the free domains."""
+        return self.monomial.coefficient * prod(map(world.size, self.monomial.free))
+
+    def dense(self, world: World, sizes: Sequence[int]) -> Counts:
+        """Return the sum for all constants of the kept variables, with axes of length 1 where it is alike."""
+        found, scale = self.factors(world), self.times(world)
+        bound = abs(scale) * prod(largest(each.of.values) for each in found)
+        total: Counts = np.full((1,) * len(self.keep), scale, np.int64 if bound < _FITS else object)
+        for scope, of in found:
+            shape = [n if v in scope else 1 for v, n in zip(self.keep, sizes, strict=True)]
+            array = np.zeros(shape, total.dtype)
+            none = np.zeros(len(of.rows), np.int64)
+            places = dict(zip(scope, of.rows.T, strict=True))
+            if self.keep:
+                array[tuple(places.get(v, none) for v in self.keep)] = of.values
+            else:
+                array[()] = sum(of.values.tolist())
+            total = total * array
+        return total
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A sum of terms, as a function of the kept variables."""
+
+    keep: tuple[str, ...]
+    types: tuple[str, ...]
+    terms: tuple[Term, ...]
+
+    def dense(self, world: World) -> Counts:
+        """Return the sum for all constants of the kept variables. Raises TooLarge."""
+        sizes = [*map(world.size, self.types)]
+        if prod(sizes) > MAX_ROWS:
+            raise TooLarge(
+                f"counts for each of {', '.join(self.types)} are {prod(sizes):,}, more than {MAX_ROWS:,}"
+            )
+        total: Counts = np.zeros((1,) * len(sizes), np.int64)
+        for term in self.terms:
+            total = total + term.dense(world, sizes)
+        return np.broadcast_to(total, sizes)
+
+    def sparse(self, world: World) -> Factor:
+        """Return the sum where it is not zero. Raises TooLarge."""
+        parts = []
+        for term in self.terms:
+            found = term.factors(world)
+            bound = {v for each in found for v in each.scope}
+            rest = [(v, t) for v, t in zip(self.keep, self.types, strict=True) if v not in bound]
+            if prod(world.size(t) for _, t in rest) > MAX_ROWS:
+                raise TooLarge(f"more than {MAX_ROWS:,} values of {', '.join(t for _, t in rest)}")
+            found += [Factor((v,), Sparse(np.arange(world.size(t))[:, None])) for v, t in rest]
+            one = Factor((), Sparse(np.zeros((1, 0), np.int64), _array(term.times(world))))
+            for each in found:
+                joined = [*join(one, each, world.base)]
+                one = summed(joined, tuple(dict.fromkeys((*one.scope, *each.scope))), world.base)
+            parts.append(one)
+        whole = summed(parts, self.keep, world.base)
+        return Factor(self.keep, Sparse(whole.of.rows[whole.of.values != 0]))
+
+
+def _array(number: int) -> Counts:
+    return np.array([number], np.int64 if abs(number) < 1 << 62 else object)
+
+
+@dataclass(frozen=True)
+class Counter:
+    """The count of a formula's satisfied groundings, compiled; it can be run in any number of worlds.
+
+    ``types`` are those of the variables that are counted. Counted is for each constant of the variables
+    to ``keep``, whose axes the counts have; without them it is one number. ``existentials`` are the
+    formula's, by text: for which constants they hold is counted first.
+    """
+
+    formula: Formula
+    types: Mapping[str, str]
+    keep: tuple[str, ...]
+    ways: Ways
+    existentials: Mapping[str, Counter]
+
+    @cached_property
+    def sum(self) -> Sum:
+        """The terms whose sum is the count. Raises Uncountable, at the first use."""
+        found = [(1 if self.ways.truth else -1, each) for each in self.ways.conjunctions]
+        whole: list[tuple[int, Conjunction]] = [] if self.ways.truth else [(1, ())]
+        return _sum(monomials([*whole, *found], self.types, self.keep), self.types, self.keep)
+
+    def groundings(self, world: World) -> int:
+        """Return the number of groundings, true or false, for each constant of the kept variables."""
+        return prod(world.size(t) for v, t in self.types.items() if v not in self.keep)
+
+    def count(self, world: World) -> Counts:
+        """Return the numbers of satisfied groundings. Raises Uncountable, TooLarge."""
+        self.prepare(world)
+        return self.sum.dense(world)
+
+    def prepare(self, world: World) -> None:
+        """Note in a world for which constants the existentials hold. Raises Uncountable, TooLarge."""
+        for name, body in self.existentials.items():
+            if name not in world.derived:
+                body.prepare(world)
+                world.derived[name] = Table(body.sum.sparse(world).of.rows)
+
+
+def counter(formula: Formula, types: Mapping[str, str], keep: Sequence[str] = ()) -> Counter:
+    """Compile the count of a formula for each constant of the variables to ``keep``, which need not occur.
+
+    ``types`` are those of all variables, quantified ones too. Raises Uncountable.
+    """
+    names = dict.fromkeys((*keep, *free_variables(formula)))
+    own = {name: types[name] for name in names}
+    existentials = {
+        derived(each).predicate: counter(each.body, types, free_variables(each))
+        for each in quantified(formula)
+    }
+    return Counter(formula, own, tuple(keep), ways(plain(formula)), existentials)
+
+
+def _sum(found: Sequence[Monomial], types: Mapping[str, str], keep: Sequence[str]) -> Sum:
+    kept = tuple(keep)
+    terms = tuple(
+        Term(each, kept, elimination([*map(free_variables, each.atoms)], kept)) for each in found
+    )
+    return Sum(kept, tuple(types[v] for v in kept), terms)

@@ -1,0 +1,188 @@
+"""Sparse factors: integer functions of constants that are zero but for some rows; their joins and sums.
+
+Values are int64 as long as they surely fit, else Python's integers in arrays of objects: always exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from onlinesrl.core.arrays import Ints
+from onlinesrl.core.errors import OnlinesrlError
+
+Values = npt.NDArray[Any]
+"""int64, or Python's integers."""
+
+CHUNK = 1 << 21
+"""A join is made in parts of about so many rows."""
+MAX_ROWS = 1 << 26
+"""The most rows of a factor."""
+_FITS = 1 << 62
+
+
+class TooLarge(OnlinesrlError):
+    """A count needs more memory than it may have."""
+
+    exit_code = 65
+
+
+class Sparse:
+    """Distinct ``rows`` (int64[n, k]) and their ``values`` ([n]); remembers how it was sorted."""
+
+    def __init__(self, rows: Ints, values: Values | None = None) -> None:
+        self.rows = rows
+        self.values: Values = np.ones(len(rows), np.int64) if values is None else values
+        self._sorted: dict[tuple[int, ...], tuple[Ints, Ints]] = {}
+
+    def sorted_by(self, columns: tuple[int, ...], base: int) -> tuple[Ints, Ints]:
+        """Return the order by some columns, and their keys in it."""
+        if columns not in self._sorted:
+            keys = _keys(self.rows[:, columns], base)
+            order = np.argsort(keys, kind="stable")
+            self._sorted[columns] = order, keys[order]
+        return self._sorted[columns]
+
+
+class Factor(NamedTuple):
+    """A sparse function of the variables in ``scope``, one for each column."""
+
+    scope: tuple[str, ...]
+    of: Sparse
+
+
+def times(a: Values, b: Values) -> Values:
+    """Return the products."""
+    return _wide(a) * b if largest(a) * largest(b) >= _FITS else a * b
+
+
+def largest(values: Values) -> int:
+    """Return the largest magnitude; 0 of none."""
+    return int(np.abs(values).max()) if values.size else 0
+
+
+def _wide(values: Values) -> Values:
+    return values.astype(object)
+
+
+def join(a: Factor, b: Factor, base: int) -> Iterator[Factor]:
+    """Yield the product of two factors in parts; constants are below ``base``."""
+    shared = [v for v in a.scope if v in b.scope]
+    extra = [j for j, v in enumerate(b.scope) if v not in a.scope]
+    scope = (*a.scope, *(b.scope[j] for j in extra))
+    left_columns, right_columns = (tuple(map(f.scope.index, shared)) for f in (a, b))
+    if base ** len(shared) < _FITS:
+        order, right = b.of.sorted_by(right_columns, base)
+        left = _keys(a.of.rows[:, left_columns], base)
+    else:
+        both = np.concatenate([a.of.rows[:, left_columns], b.of.rows[:, right_columns]])
+        left, right = np.split(_keys(both, base), [len(a.of.rows)])
+        order = np.argsort(right, kind="stable")
+        right = right[order]
+    first = np.searchsorted(right, left, "left")
+    count = np.searchsorted(right, left, "right") - first
+    for here in _chunks(count):
+        number = count[here]
+        i = np.repeat(np.arange(here.start, here.stop), number)
+        j = order[np.arange(len(i)) + np.repeat(first[here] - np.cumsum(number) + number, number)]
+        rows = np.concatenate([a.of.rows[i], b.of.rows[j][:, extra]], axis=1)
+        yield Factor(scope, Sparse(rows, times(a.of.values[i], b.of.values[j])))
+
+
+def _chunks(count: Ints) -> Iterator[slice]:
+    ends = np.cumsum(count)
+    total = int(ends[-1]) if len(ends) else 0
+    cuts = np.searchsorted(ends, np.arange(CHUNK, total, CHUNK)).tolist()
+    for first, last in pairwise(dict.fromkeys([0, *cuts, len(count)])):
+        yield slice(first, last)
+
+
+def _keys(rows: Ints, base: int) -> Ints:
+    """Return a number for each row, equal where the rows are."""
+    width = rows.shape[1]
+    if base**width >= _FITS:
+        inverse: Ints = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
+        return inverse
+    powers = np.array([base**k for k in range(width)], np.int64)
+    keys: Ints = rows @ powers
+    return keys
+
+
+def project(factor: Factor, scope: tuple[str, ...], base: int) -> Factor:
+    """Return the factor summed over all variables but those of ``scope``."""
+    rows, values = factor.of.rows[:, [*map(factor.scope.index, scope)]], factor.of.values
+    if len(scope) == len(factor.scope) or not len(rows):
+        return Factor(scope, Sparse(rows, values))
+    bound = largest(values) * len(values)
+    values = _wide(values) if bound >= _FITS else values
+    if not scope:
+        total = np.array([values.sum()], values.dtype)
+        return Factor(scope, Sparse(rows[:1], total))
+    keys, cells = _keys(rows, base), base ** len(scope)
+    if cells <= 4 * len(keys) and bound < 1 << 53:  # sums of floats are exact here
+        sums = np.bincount(keys, values, cells)
+        found = np.flatnonzero(sums)
+        powers = np.array([base**k for k in range(len(scope))], np.int64)
+        return Factor(
+            scope, Sparse(found[:, None] // powers % base, sums[found].astype(np.int64))
+        )
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+    return Factor(scope, Sparse(rows[order[starts]], np.add.reduceat(values[order], starts)))
+
+
+def summed(parts: Sequence[Factor], scope: tuple[str, ...], base: int) -> Factor:
+    """Return the sum of factors of the same scope, in any order of the variables.
+
+    Raises TooLarge.
+    """
+    rows = [each.of.rows[:, [*map(each.scope.index, scope)]] for each in parts]
+    # project sums only where a variable goes: a column of zeros does
+    whole = np.concatenate([np.zeros((0, len(scope)), np.int64), *rows])
+    values = np.concatenate([np.zeros(0, np.int64), *(each.of.values for each in parts)])
+    column = np.zeros((len(whole), 1), np.int64)
+    beside = Sparse(np.concatenate([whole, column], axis=1), values)
+    found = project(Factor((*scope, ""), beside), scope, base)
+    if len(found.of.rows) > MAX_ROWS:
+        raise TooLarge(f"a factor of {', '.join(scope)} has more than {MAX_ROWS:,} rows")
+    return found
+
+
+def eliminated(parts: Sequence[Factor], scope: tuple[str, ...], base: int) -> Factor:
+    """Return the product of some factors, summed over all variables but those of ``scope``.
+
+    Raises TooLarge.
+    """
+    first, *rest = _in_order(parts)
+    done: list[Factor] = []
+    for part in _joined(first, rest, base):
+        done.append(project(part, scope, base))
+        if sum(len(each.of.rows) for each in done) > 4 * CHUNK:
+            done = [summed(done, scope, base)]
+    return done[0] if len(done) == 1 else summed(done, scope, base)
+
+
+def _joined(factor: Factor, rest: Sequence[Factor], base: int) -> Iterator[Factor]:
+    if not rest:
+        yield factor
+        return
+    for part in join(factor, rest[0], base):
+        yield from _joined(part, rest[1:], base)
+
+
+def _in_order(parts: Sequence[Factor]) -> list[Factor]:
+    """Begin with the smallest factor; go on with those that add least, which filter what comes after."""
+    left = sorted(parts, key=lambda each: len(each.of.rows))
+    found = [left.pop(0)]
+    known = {*found[0].scope}
+    while left:
+        best = min(left, key=lambda each: (not known & {*each.scope}, len({*each.scope} - known)))
+        left.remove(best)
+        found.append(best)
+        known |= {*best.scope}
+    return found

@@ -1,0 +1,213 @@
+"""IJGP(i): approximate counts by propagation on a join graph (Mateescu et al. 2010; Sarkhel et al. 2016).
+
+A conjunction is a network of factors of zeros and ones; the number of its solutions is estimated by the
+product of what the clusters' beliefs sum to, divided by what the edges' do. Factors are dense: time and memory
+grow with the domains to the power of the clusters' variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import exp, log, prod
+from typing import Any
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.logic.ast import Atom, Constant, Equal, Variable
+from onlinesrl.mln.counting.conjunctions import (
+    SAME,
+    Conjunction,
+    Part,
+    free_variables,
+    unify,
+)
+from onlinesrl.mln.counting.exact import Counter
+from onlinesrl.mln.counting.factors import TooLarge
+from onlinesrl.mln.counting.join_graph import Edge, JoinGraph, join_graph
+from onlinesrl.mln.counting.order import min_fill
+from onlinesrl.mln.counting.world import World
+
+MAX_CELLS = 1 << 26
+"""The most cells of a cluster: half a gigabyte."""
+ITERATIONS = 10
+CONVERGED = 1e-10
+"""So little messages, which sum to 1, change at the end."""
+_NOT = "!"
+
+
+@dataclass(frozen=True)
+class Network:
+    """A conjunction as factors: atoms, false where their predicate has a ``!`` before it."""
+
+    atoms: tuple[Atom, ...]
+    types: Mapping[str, str]
+    free: tuple[str, ...]
+
+    def width(self) -> int:
+        """Return the width of the min-fill order."""
+        return min_fill([*map(free_variables, self.atoms)])[1]
+
+    def graph(self, bound: int) -> JoinGraph:
+        """Return the join graph of the atoms that have variables, in their order."""
+        return join_graph([s for s in map(free_variables, self.atoms) if s], bound)
+
+    def cells(self, world: World, bound: int) -> int:
+        """Return the size of the largest cluster."""
+        of = self.graph(bound).scopes
+        return max((prod(world.size(self.types[v]) for v in s) for s in of), default=1)
+
+    def solutions(self, world: World, bound: int) -> float:
+        """Return the estimated number of solutions."""
+        factors = [(free_variables(atom), self._dense(atom, world)) for atom in self.atoms]
+        constant = prod((float(f) for scope, f in factors if not scope), start=1.0)
+        if constant == 0.0:
+            return 0.0
+        found = _propagate(self.graph(bound), [each for each in factors if each[0]])
+        return found * prod(map(world.size, self.free))
+
+    def _dense(self, atom: Atom, world: World) -> Floats:
+        negative = atom.predicate.startswith(_NOT)
+        scope, of = world.factor(Atom(atom.predicate.removeprefix(_NOT), atom.terms))
+        dense = np.zeros([world.size(self.types[v]) for v in scope])
+        dense[tuple(of.rows.T) if len(of.rows) else np.zeros(0, np.int64)] = 1.0
+        return 1.0 - dense if negative else dense
+
+
+def network(parts: Conjunction, types: Mapping[str, str]) -> Network | None:
+    """Return the network of a conjunction whose variables have these types; None if it is false.
+
+    Raises Uncountable.
+    """
+    signed: list[Part] = [
+        part if true else _false(part, types) if isinstance(part, Equal) else _negative(part)
+        for part, true in parts
+    ]
+    unified = unify(signed, types, ())
+    return None if unified is None else Network((*sorted(unified[0], key=repr),), types, unified[1])
+
+
+def _negative(atom: Atom) -> Atom:
+    return Atom(_NOT + atom.predicate, atom.terms)
+
+
+def _false(part: Equal, types: Mapping[str, str]) -> Atom:
+    sides = part.left, part.right
+    type_ = next(types[each.name] for each in sides if isinstance(each, Variable))
+    return Atom(_NOT + SAME + type_, sides)
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """A counter by IJGP with clusters of at most ``bound`` variables."""
+
+    counter: Counter
+    bound: int
+
+    @cached_property
+    def networks(self) -> tuple[Network, ...]:
+        """The networks of the formula's ways, with the kept variables as variables. Raises Uncountable."""
+        types = self.counter.types
+        found = (network(parts, types) for parts in self.counter.ways.conjunctions)
+        return tuple(each for each in found if each is not None)
+
+    def check(self, world: World) -> None:
+        """Raise TooLarge, which says the largest bound that fits, if a cluster does not fit memory."""
+        if self._cells(world, self.bound) > MAX_CELLS:
+            cells = self._cells(world, self.bound)
+            fits = [i for i in range(1, self.bound) if self._cells(world, i) <= MAX_CELLS]
+            alternative = f"--i-bound {fits[-1]}" if fits else "--method exact"
+            raise TooLarge(
+                f"with --i-bound {self.bound} a cluster has {cells:.3g} cells, more than {MAX_CELLS:,}: "
+                f"{alternative} fits"
+            )
+
+    def _cells(self, world: World, bound: int) -> int:
+        return max((each.cells(world, bound) for each in self.networks), default=1)
+
+    def count(self, world: World) -> Floats:
+        """Return the estimated numbers of satisfied groundings. Raises TooLarge."""
+        self.check(world)
+        self.counter.prepare(world)
+        types = self.counter.types
+        domains = [world.domains.get(types[v], ()) for v in self.counter.keep]
+        found = np.zeros([*map(len, domains)])
+        for key in np.ndindex(found.shape):
+            constants = [names[n] for n, names in zip(key, domains, strict=True)]
+            found[key] = self._count(world, constants)
+        return found
+
+    def _count(self, world: World, key: Sequence[str]) -> float:
+        keep = self.counter.keep
+        fixed = [
+            (Equal(Variable(v), Constant(c)), True) for v, c in zip(keep, key, strict=True)
+        ]
+        ways = self.counter.ways
+        networks = (network((*p, *fixed), self.counter.types) for p in ways.conjunctions)
+        most = float(self.counter.groundings(world))
+        number = sum(each.solutions(world, self.bound) for each in networks if each is not None)
+        number = min(number, most)
+        return number if ways.truth else most - number
+
+
+def _propagate(graph: JoinGraph, factors: Sequence[tuple[tuple[str, ...], Floats]]) -> float:
+    """Return the estimated sum of the product of factors, passing messages until they settle."""
+    sizes = {v: n for scope, f in factors for v, n in zip(scope, f.shape, strict=True)}
+    message = {
+        ends: _uniform([sizes[v] for v in edge.label])
+        for edge in graph.edges
+        for ends in ((edge.a, edge.b), (edge.b, edge.a))
+    }
+    near: list[list[Edge]] = [
+        [e for e in graph.edges if u in (e.a, e.b)] for u in range(len(graph.scopes))
+    ]
+
+    def belief(u: int, without: Edge | None, label: tuple[str, ...]) -> Floats:
+        inside = [factors[k] for k in graph.factors[u]]
+        inside += [(e.label, message[_other(e, u), u]) for e in near[u] if e is not without]
+        return _sum_product(inside, label, sizes)
+
+    forward = [(e.a, e.b, e) for e in graph.edges]
+    backward = [(b, a, e) for a, b, e in reversed(forward)]
+    for _ in range(ITERATIONS):
+        change = 0.0
+        for u, v, edge in (*forward, *backward):
+            new = belief(u, edge, edge.label)
+            total = float(new.sum())
+            if total == 0.0:
+                return 0.0
+            new /= total
+            change = max(change, float(np.abs(new - message[u, v]).max()))
+            message[u, v] = new
+        if change < CONVERGED:
+            break
+    clusters = [float(belief(u, None, ())) for u in range(len(graph.scopes))]
+    edges = [float((message[e.a, e.b] * message[e.b, e.a]).sum()) for e in graph.edges]
+    if not all(clusters) or not all(edges):
+        return 0.0
+    return exp(sum(map(log, clusters)) - sum(map(log, edges)))
+
+
+def _other(edge: Edge, u: int) -> int:
+    return edge.a if edge.b == u else edge.b
+
+
+def _uniform(sizes: Sequence[int]) -> Floats:
+    return np.full(sizes, 1.0 / prod(sizes))
+
+
+def _sum_product(
+    factors: Sequence[tuple[tuple[str, ...], Floats]],
+    label: tuple[str, ...],
+    sizes: Mapping[str, int],
+) -> Floats:
+    """Return the product of factors, summed over all variables but those of the label."""
+    whole = [*factors, *(((v,), np.ones(sizes[v])) for v in label)]
+    number = {v: k for k, v in enumerate(dict.fromkeys(v for scope, _ in whole for v in scope))}
+    operands: list[Any] = []
+    for scope, values in whole:
+        operands += [values, [number[v] for v in scope]]
+    total: Floats = np.einsum(*operands, [number[v] for v in label], optimize="greedy")
+    return np.asarray(total)

@@ -1,0 +1,85 @@
+"""The order in which variables are summed out, found once from the scopes of a formula's factors."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+Scope = tuple[str, ...]
+
+
+class Step(NamedTuple):
+    """Replace some factors by their product, summed over all variables but those of ``scope``.
+
+    Factors are numbered as given; the result of the k-th step has the k-th number after them.
+    """
+
+    inputs: tuple[int, ...]
+    scope: Scope
+
+
+def elimination(scopes: Sequence[Scope], keep: Collection[str] = ()) -> tuple[Step, ...]:
+    """Return the steps that sum out all variables except those to ``keep``.
+
+    A factor within the scope of another one is multiplied into it, and a variable of one factor only is
+    summed out: neither makes a factor larger, and they suffice where the factors are acyclic (Yannakakis
+    1981). Otherwise the variable goes next that joins the fewest pairs of variables (min-fill).
+    """
+    live = dict(enumerate(scopes))
+    steps: list[Step] = []
+    while (step := _within(live) or _alone(live, keep) or _least(live, keep)) is not None:
+        live = {k: scope for k, scope in live.items() if k not in step.inputs}
+        live[len(scopes) + len(steps)] = step.scope
+        steps.append(step)
+    return tuple(steps)
+
+
+def _within(live: dict[int, Scope]) -> Step | None:
+    for (i, a), (j, b) in combinations(live.items(), 2):
+        if {*a} <= {*b}:
+            return Step((j, i), b)
+        if {*b} <= {*a}:
+            return Step((i, j), a)
+    return None
+
+
+def _alone(live: dict[int, Scope], keep: Collection[str]) -> Step | None:
+    for k, scope in live.items():
+        others = {v for j, each in live.items() if j != k for v in each}
+        stay = tuple(v for v in scope if v in others or v in keep)
+        if stay != scope:
+            return Step((k,), stay)
+    return None
+
+
+def _least(live: dict[int, Scope], keep: Collection[str]) -> Step | None:
+    """Sum out the variable of least fill, with all others that then stand in no other factor."""
+    scopes = [*live.values()]
+    variables = dict.fromkeys(v for scope in scopes for v in scope if v not in keep)
+    if not variables:
+        return None
+    best = min(variables, key=lambda v: fill(v, scopes))
+    joined = tuple(dict.fromkeys(v for scope in scopes if best in scope for v in scope))
+    inputs = tuple(k for k, scope in live.items() if {*scope} <= {*joined})
+    others = {v for k, scope in live.items() if k not in inputs for v in scope}
+    return Step(inputs, tuple(v for v in joined if v in others or v in keep))
+
+
+def fill(variable: str, scopes: Sequence[Scope]) -> tuple[int, int]:
+    """Return how many pairs of a variable's neighbours have no factor yet, and how many it has."""
+    near = {v for scope in scopes if variable in scope for v in scope} - {variable}
+    known = {pair for scope in scopes for pair in combinations(sorted(scope), 2)}
+    return sum(pair not in known for pair in combinations(sorted(near), 2)), len(near)
+
+
+def min_fill(scopes: Iterable[Scope]) -> tuple[list[str], int]:
+    """Return the variables in the order of least fill, and the width of that order."""
+    left, order, width = [*scopes], [], 0
+    while variables := sorted({v for scope in left for v in scope}):
+        best = min(variables, key=lambda v: fill(v, left))
+        joined = {v for scope in left if best in scope for v in scope} - {best}
+        left = [scope for scope in left if best not in scope] + [tuple(sorted(joined))]
+        order.append(best)
+        width = max(width, len(joined))
+    return order, width

@@ -1,0 +1,120 @@
+"""A world to count in: its constants by type, and the true atoms of its predicates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from onlinesrl.core.arrays import Ints
+from onlinesrl.core.example import GroundAtom
+from onlinesrl.logic.ast import Atom, Constant, Program, Variable
+from onlinesrl.mln.counting.conjunctions import SAME
+from onlinesrl.mln.counting.factors import Factor, Sparse
+
+
+class Table:
+    """The distinct true atoms of a predicate, int64[atoms, arguments]; remembers what was selected."""
+
+    def __init__(self, rows: Ints) -> None:
+        self.rows = rows
+        self._selected: dict[tuple[int, ...], Sparse] = {}
+
+    def select(self, pattern: tuple[int, ...]) -> Sparse:
+        """Return the rows that match a pattern, without their constants and repetitions.
+
+        For each argument it has a constant, or -1 - k for the k-th variable.
+        """
+        if pattern not in self._selected:
+            self._selected[pattern] = Sparse(self._matching(pattern))
+        return self._selected[pattern]
+
+    def _matching(self, pattern: tuple[int, ...]) -> Ints:
+        first = {each: k for k, each in reversed([*enumerate(pattern)]) if each < 0}
+        fits = np.ones(len(self.rows), np.bool_)
+        for k, each in enumerate(pattern):
+            if each >= 0:
+                fits &= self.rows[:, k] == each
+            elif first[each] != k:
+                fits &= self.rows[:, k] == self.rows[:, first[each]]
+        rows: Ints = self.rows[fits][:, sorted(first.values())]
+        return rows
+
+
+@dataclass(frozen=True)
+class World:
+    """Constants by type (numbered in this order), and tables by predicate; no atom elsewhere is true.
+
+    The tables that two worlds share are selected from and sorted once.
+    """
+
+    domains: Mapping[str, tuple[str, ...]]
+    tables: Mapping[str, Table]
+    types: Mapping[str, tuple[str, ...]] = field(repr=False)
+    """The types of each predicate's arguments."""
+
+    @cached_property
+    def numbers(self) -> Mapping[str, Mapping[str, int]]:
+        """The constants' numbers by type."""
+        return {t: {name: n for n, name in enumerate(names)} for t, names in self.domains.items()}
+
+    @cached_property
+    def base(self) -> int:
+        """A number above those of all constants."""
+        return max((2, *map(len, self.domains.values())))
+
+    @cached_property
+    def derived(self) -> dict[str, Table]:
+        """The tables of existentials that were found true here, by their text."""
+        return {}
+
+    def size(self, type_: str) -> int:
+        """Return the number of constants of a type."""
+        return len(self.domains.get(type_, ()))
+
+    def changed(self, rows: Mapping[str, Ints]) -> World:
+        """Return the world with other true atoms of some predicates: distinct rows of constants' numbers."""
+        tables = {name: Table(np.asarray(each, np.int64)) for name, each in rows.items()}
+        return replace(self, tables={**self.tables, **tables})
+
+    def table(self, name: str) -> Table:
+        """Return the true atoms of a predicate, of an existential, or of ``=`` for a type."""
+        if name.startswith(SAME) and name not in self.derived:
+            n = np.arange(self.size(name.removeprefix(SAME)))
+            self.derived[name] = Table(np.stack([n, n], axis=1))
+        return self.derived[name] if name in self.derived else self.tables[name]
+
+    def factor(self, atom: Atom) -> Factor:
+        """Return the factor that is 1 where an atom is true."""
+        types = self.types.get(atom.predicate, (atom.predicate.removeprefix(SAME),) * 2)
+        scope = tuple(dict.fromkeys(t.name for t in atom.terms if isinstance(t, Variable)))
+        pattern = []
+        for type_, term in zip(types, atom.terms, strict=False):
+            assert isinstance(term, Variable | Constant)
+            if isinstance(term, Variable):
+                pattern.append(-1 - scope.index(term.name))
+            else:
+                pattern.append(self.numbers.get(type_, {}).get(term.name, self.base))
+        return Factor(scope, self.table(atom.predicate).select(tuple(pattern)))
+
+
+def world_of(program: Program, given: Iterable[GroundAtom]) -> World:
+    """Return the world whose true atoms are those that are given as true.
+
+    Its constants are the program's, then those of the atoms, false ones too.
+    """
+    numbers = {t: {name: n for n, name in enumerate(names)} for t, names in program.types.items()}
+    rows: dict[str, dict[tuple[int, ...], None]] = {name: {} for name in program.predicates}
+    types = {name: each.types for name, each in program.predicates.items()}
+    for atom in given:
+        of = (numbers.setdefault(t, {}) for t in types[atom.predicate])
+        row = tuple(n.setdefault(c, len(n)) for n, c in zip(of, atom.arguments, strict=True))
+        if atom.value is True:
+            rows[atom.predicate][row] = None
+    tables = {
+        name: Table(np.array([*each], np.int64).reshape(len(each), len(types[name])))
+        for name, each in rows.items()
+    }
+    return World({t: (*names,) for t, names in numbers.items()}, tables, types)
