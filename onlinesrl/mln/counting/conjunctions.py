@@ -92,6 +92,10 @@ def _undecided(formula: Formula, known: Mapping[Formula, bool]) -> Iterator[Form
 def _value(formula: Formula, known: Mapping[Formula, bool]) -> bool | None:
     """Return the truth of a formula, None where what is known leaves it open."""
     match formula:
+        case Equal(left, right) if left == right:
+            return True
+        case Equal(Constant(), Constant()):
+            return False
         case Not(operand):
             value = _value(operand, known)
             return None if value is None else not value

@@ -162,7 +162,7 @@ class Counter:
         for name, body in self.existentials.items():
             if name not in world.derived:
                 body.prepare(world)
-                world.derived[name] = Table(body.sum.sparse(world).of.rows)
+                world.derived[name] = Table(body.sum.sparse(world).of.rows, body.sum.types)
 
 
 def counter(formula: Formula, types: Mapping[str, str], keep: Sequence[str] = ()) -> Counter:

@@ -35,10 +35,11 @@ class Flips:
     def change(self, world: World) -> Counts:
         """Return the count after the flip of each atom minus the count before it. Raises TooLarge."""
         self.counter.prepare(world)
-        kept = len(self.counter.keep)
-        sizes = [*map(world.size, world.types[self.predicate])]
-        sign: Counts = np.ones((*sizes, *(1,) * kept), np.int64)
-        sign[tuple(world.table(self.predicate).rows.T)] = -1
+        true = world.tables[self.predicate]
+        kept = (1,) * len(self.counter.keep)
+        sign: Counts = np.ones((*map(world.size, true.types), *kept), np.int64)
+        if len(true.rows):
+            sign[tuple(true.rows.T)] = -1
         return sign * self.odd.dense(world) + self.even.dense(world)
 
 

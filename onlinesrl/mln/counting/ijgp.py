@@ -72,7 +72,8 @@ class Network:
         negative = atom.predicate.startswith(_NOT)
         scope, of = world.factor(Atom(atom.predicate.removeprefix(_NOT), atom.terms))
         dense = np.zeros([world.size(self.types[v]) for v in scope])
-        dense[tuple(of.rows.T) if len(of.rows) else np.zeros(0, np.int64)] = 1.0
+        if len(of.rows):
+            dense[tuple(of.rows.T)] = 1.0
         return 1.0 - dense if negative else dense
 
 

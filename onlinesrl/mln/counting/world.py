@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,10 +16,14 @@ from onlinesrl.mln.counting.factors import Factor, Sparse
 
 
 class Table:
-    """The distinct true atoms of a predicate, int64[atoms, arguments]; remembers what was selected."""
+    """The distinct true atoms of a predicate, int64[atoms, arguments], and its arguments' types.
 
-    def __init__(self, rows: Ints) -> None:
+    It remembers what was selected.
+    """
+
+    def __init__(self, rows: Ints, types: tuple[str, ...]) -> None:
         self.rows = rows
+        self.types = types
         self._selected: dict[tuple[int, ...], Sparse] = {}
 
     def select(self, pattern: tuple[int, ...]) -> Sparse:
@@ -52,8 +56,6 @@ class World:
 
     domains: Mapping[str, tuple[str, ...]]
     tables: Mapping[str, Table]
-    types: Mapping[str, tuple[str, ...]] = field(repr=False)
-    """The types of each predicate's arguments."""
 
     @cached_property
     def numbers(self) -> Mapping[str, Mapping[str, int]]:
@@ -76,28 +78,32 @@ class World:
 
     def changed(self, rows: Mapping[str, Ints]) -> World:
         """Return the world with other true atoms of some predicates: distinct rows of constants' numbers."""
-        tables = {name: Table(np.asarray(each, np.int64)) for name, each in rows.items()}
+        tables = {
+            name: Table(np.asarray(each, np.int64), self.tables[name].types)
+            for name, each in rows.items()
+        }
         return replace(self, tables={**self.tables, **tables})
 
     def table(self, name: str) -> Table:
         """Return the true atoms of a predicate, of an existential, or of ``=`` for a type."""
         if name.startswith(SAME) and name not in self.derived:
-            n = np.arange(self.size(name.removeprefix(SAME)))
-            self.derived[name] = Table(np.stack([n, n], axis=1))
+            type_ = name.removeprefix(SAME)
+            n = np.arange(self.size(type_))
+            self.derived[name] = Table(np.stack([n, n], axis=1), (type_, type_))
         return self.derived[name] if name in self.derived else self.tables[name]
 
     def factor(self, atom: Atom) -> Factor:
         """Return the factor that is 1 where an atom is true."""
-        types = self.types.get(atom.predicate, (atom.predicate.removeprefix(SAME),) * 2)
+        table = self.table(atom.predicate)
         scope = tuple(dict.fromkeys(t.name for t in atom.terms if isinstance(t, Variable)))
         pattern = []
-        for type_, term in zip(types, atom.terms, strict=False):
+        for type_, term in zip(table.types, atom.terms, strict=True):
             assert isinstance(term, Variable | Constant)
             if isinstance(term, Variable):
                 pattern.append(-1 - scope.index(term.name))
             else:
                 pattern.append(self.numbers.get(type_, {}).get(term.name, self.base))
-        return Factor(scope, self.table(atom.predicate).select(tuple(pattern)))
+        return Factor(scope, table.select(tuple(pattern)))
 
 
 def world_of(program: Program, given: Iterable[GroundAtom]) -> World:
@@ -106,15 +112,15 @@ def world_of(program: Program, given: Iterable[GroundAtom]) -> World:
     Its constants are the program's, then those of the atoms, false ones too.
     """
     numbers = {t: {name: n for n, name in enumerate(names)} for t, names in program.types.items()}
-    rows: dict[str, dict[tuple[int, ...], None]] = {name: {} for name in program.predicates}
     types = {name: each.types for name, each in program.predicates.items()}
+    rows: dict[str, dict[tuple[int, ...], None]] = {name: {} for name in types}
     for atom in given:
         of = (numbers.setdefault(t, {}) for t in types[atom.predicate])
         row = tuple(n.setdefault(c, len(n)) for n, c in zip(of, atom.arguments, strict=True))
         if atom.value is True:
             rows[atom.predicate][row] = None
     tables = {
-        name: Table(np.array([*each], np.int64).reshape(len(each), len(types[name])))
+        name: Table(np.array([*each], np.int64).reshape(len(each), len(types[name])), types[name])
         for name, each in rows.items()
     }
-    return World({t: (*names,) for t, names in numbers.items()}, tables, types)
+    return World({t: (*names,) for t, names in numbers.items()}, tables)

@@ -1,0 +1,71 @@
+"""Counts equal the number of groundings that are true one by one: exact, by IJGP, and their changes by flips."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from onlinesrl.logic.ast import Not
+from onlinesrl.mln.counting.conjunctions import free_variables
+from onlinesrl.mln.counting.exact import counter
+from onlinesrl.mln.counting.flips import flips
+from onlinesrl.mln.counting.ijgp import Estimator
+from tests.counting import plain
+
+MANY = settings(settings.get_profile("few"), max_examples=200)
+
+
+@MANY
+@given(plain.CLAUSES, plain.worlds())
+def test_counts_of_clauses(clause, world):
+    assert counter(clause, plain.TYPES).count(world) == plain.brute(clause, world)
+
+
+@MANY
+@given(plain.formulas(), plain.worlds())
+def test_counts_of_formulas_and_of_their_negations(formula, world):
+    types = plain.typed(formula)
+    count, other = counter(formula, types), counter(Not(formula), types)
+    assert count.count(world) == plain.brute(formula, world)
+    assert count.count(world) + other.count(world) == count.groundings(world)
+
+
+@MANY
+@given(plain.formulas(), plain.worlds(), st.data())
+def test_counts_for_each_constant(formula, world, data):
+    names = free_variables(formula)
+    assume(names)
+    keep = tuple(data.draw(st.lists(st.sampled_from(names), unique=True, max_size=2)))
+    types = plain.typed(formula)
+    found = counter(formula, types, keep).count(world)
+    assert np.array_equal(found, plain.brute(formula, world, keep))
+
+
+@MANY
+@given(plain.CLAUSES, plain.worlds(), st.sampled_from(sorted(plain.PLACES)))
+def test_flips(clause, world, predicate):
+    count = counter(clause, plain.TYPES)
+    changes = flips(count, predicate, plain.PLACES[predicate]).change(world)
+    before, true = count.count(world), {*map(tuple, world.tables[predicate].rows.tolist())}
+    for atom in np.ndindex(changes.shape):
+        rows = [*(true - {atom}), *([] if atom in true else [atom])]
+        after = world.changed({predicate: np.array(rows, np.int64).reshape(len(rows), len(atom))})
+        assert count.count(after) - before == changes[atom]
+
+
+@MANY
+@given(plain.CLAUSES, plain.worlds())
+def test_ijgp_is_exact_where_clusters_may_be_as_wide_as_the_formula(clause, world):
+    count = counter(clause, plain.TYPES)
+    estimator = Estimator(count, 1)
+    width = max((each.width() for each in estimator.networks), default=0)
+    for i in (width + 1, width + 2):
+        found = Estimator(count, i).count(world)
+        assert found == pytest.approx(plain.brute(clause, world), rel=1e-9, abs=1e-9)
+
+
+@MANY
+@given(plain.formulas(), plain.worlds(), st.integers(1, 4))
+def test_an_estimate_is_a_possible_number(formula, world, bound):
+    count = counter(formula, plain.typed(formula))
+    assert 0 <= Estimator(count, bound).count(world) <= count.groundings(world)
