@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from onlinesrl.core.example import Example
     from onlinesrl.estimators.linked import LinkedClassifier
     from onlinesrl.estimators.tagger import SequenceTagger
+    from onlinesrl.library.counting import Counts, count
     from onlinesrl.library.curves import Curves
     from onlinesrl.library.inference import Answer, ground, infer
     from onlinesrl.library.learner import OnlineLearner
@@ -52,6 +53,7 @@ _MODULES = {
     "core.example": ("Example",),
     "estimators.linked": ("LinkedClassifier",),
     "estimators.tagger": ("SequenceTagger",),
+    "library.counting": ("Counts", "count"),
     "library.curves": ("Curves",),
     "library.inference": ("Answer", "ground", "infer"),
     "library.learner": ("OnlineLearner",),
@@ -67,6 +69,7 @@ _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = [
     "Answer",
     "ConfigError",
+    "Counts",
     "Curves",
     "DataError",
     "DatabaseError",
@@ -88,6 +91,7 @@ __all__ = [
     "UsageError",
     "Weights",
     "__version__",
+    "count",
     "examples",
     "ground",
     "infer",

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from onlinesrl.commands import describe, infer, learn, operate
+from onlinesrl.commands import count, describe, infer, learn, operate
 from onlinesrl.core.errors import OnlinesrlError, legible
 from onlinesrl.core.version import __version__
 
@@ -36,6 +36,7 @@ for command in (
     learn.check,
     infer.infer,
     infer.ground,
+    count.count,
     describe.guide,
     describe.schema,
     operate.replay,

@@ -22,7 +22,7 @@ LAYERS = [
 """From the lowest up: a room imports itself and rooms of lower layers."""
 
 ROOMS = {
-    "mln": [{"lang"}, {"kernels"}, {"ground"}, {"engines"}],
+    "mln": [{"lang"}, {"counting"}, {"kernels"}, {"ground"}, {"engines"}],
     "psl": [{"lang"}, {"kernels"}, {"ground"}, {"engines"}],
 }
 """Within the languages: folders from the lowest up, the files of a language's own above them."""

@@ -134,10 +134,11 @@ def _world(
     dialect = dialect_of(model.dialect)
     program = mln.parse(model.text, model.file, dialect)
     options = WorldOptions(tuple(closed), tuple(opened), dialect)
-    return world_of(program, _given(program, evidence, dialect), asked, options)
+    return world_of(program, atoms_given(program, evidence, dialect), asked, options)
 
 
-def _given(program: Any, evidence: Evidence, dialect: Any) -> list[GroundAtom]:
+def atoms_given(program: Any, evidence: Evidence, dialect: Any) -> list[GroundAtom]:
+    """Return the atoms of evidence for Markov logic. Raises DatabaseError, DataError, ExampleError."""
     from onlinesrl.mln.query import read_evidence
 
     if not isinstance(evidence, Mapping):

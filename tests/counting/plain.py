@@ -40,7 +40,7 @@ PLACES = {name: each.types for name, each in PROGRAM.predicates.items()}
 CONSTANTS = PROGRAM.types
 
 
-def truth(formula, true, world, binding):
+def truth(formula, true, world, binding):  # noqa: PLR0911 - a case each
     """Whether a formula is true, by its definition; ``true`` has the true atoms by predicate."""
     match formula:
         case Atom(predicate, terms):
@@ -99,7 +99,9 @@ def brute(formula, world, keep=()):
 
 def terms(kind):
     names = [v for v, t in TYPES.items() if t == kind]
-    return st.sampled_from([*map(Variable, names), *map(Variable, names), *map(Constant, CONSTANTS[kind])])
+    return st.sampled_from(
+        [*map(Variable, names), *map(Variable, names), *map(Constant, CONSTANTS[kind])]
+    )
 
 
 ATOMS = st.sampled_from(sorted(PLACES)).flatmap(
@@ -140,7 +142,9 @@ def formulas(draw):
             parts.append(draw(st.sampled_from([Exists, Forall]))(names, body))
     if len(parts) == 1:
         return parts[0]
-    return draw(st.sampled_from([And, Or, lambda p: Implies(p[0], p[1]), lambda p: Iff(p[1], p[0])]))((*parts,))
+    return draw(
+        st.sampled_from([And, Or, lambda p: Implies(p[0], p[1]), lambda p: Iff(p[1], p[0])])
+    )((*parts,))
 
 
 def renamed(formula, names):

@@ -1,4 +1,4 @@
-"""Counts equal the number of groundings that are true one by one: exact, by IJGP, and their changes by flips."""
+"""Counts, estimates and changes by flips equal what trying every grounding gives."""
 
 import numpy as np
 import pytest

@@ -91,25 +91,30 @@ def _undecided(formula: Formula, known: Mapping[Formula, bool]) -> Iterator[Form
 
 def _value(formula: Formula, known: Mapping[Formula, bool]) -> bool | None:
     """Return the truth of a formula, None where what is known leaves it open."""
+    value: bool | None
     match formula:
-        case Equal(left, right) if left == right:
-            return True
-        case Equal(Constant(), Constant()):
-            return False
+        case Equal(left, right) if left == right or not any(map(_is_variable, (left, right))):
+            value = left == right
         case Not(operand):
-            value = _value(operand, known)
-            return None if value is None else not value
+            denied = _value(operand, known)
+            value = None if denied is None else not denied
         case And(operands):
             values = {_value(each, known) for each in operands}
-            return False if False in values else None if None in values else True
+            value = False if False in values else None if None in values else True
         case Or(operands):
-            return _value(Not(And(tuple(map(Not, operands)))), known)
+            value = _value(Not(And(tuple(map(Not, operands)))), known)
         case Implies(left, right):
-            return _value(Not(And((left, Not(right)))), known)
+            value = _value(Not(And((left, Not(right)))), known)
         case Iff(left, right):
             sides = _value(left, known), _value(right, known)
-            return None if None in sides else sides[0] == sides[1]
-    return known.get(formula)
+            value = None if None in sides else sides[0] == sides[1]
+        case _:
+            value = known.get(formula)
+    return value
+
+
+def _is_variable(term: Term) -> bool:
+    return isinstance(term, Variable)
 
 
 @dataclass(frozen=True)
@@ -173,7 +178,7 @@ def unify(
                 f"an equation has sides of the types {' and '.join(sorted(kinds))}",
                 "give them one type",
             )
-        first, *others = [*constants, *kept, *members]
+        first = [*constants, *kept, *members][0]
         new |= {m.name: first for m in members if isinstance(m, Variable) and m not in kept}
         atoms += [Atom(SAME + types[k.name], (first, k)) for k in kept if k != first]
     for part in parts:

@@ -32,7 +32,6 @@ from onlinesrl.mln.counting.factors import (
     join,
     largest,
     summed,
-    times,
 )
 from onlinesrl.mln.counting.order import Step, elimination
 from onlinesrl.mln.counting.world import Table, World
@@ -95,9 +94,8 @@ class Sum:
         """Return the sum for all constants of the kept variables. Raises TooLarge."""
         sizes = [*map(world.size, self.types)]
         if prod(sizes) > MAX_ROWS:
-            raise TooLarge(
-                f"counts for each of {', '.join(self.types)} are {prod(sizes):,}, more than {MAX_ROWS:,}"
-            )
+            reason = f"counts for each of {', '.join(self.types)} are {prod(sizes):,}"
+            raise TooLarge(f"{reason}, more than {MAX_ROWS:,}", "keep fewer variables apart (`+`)")
         total: Counts = np.zeros((1,) * len(sizes), np.int64)
         for term in self.terms:
             total = total + term.dense(world, sizes)
@@ -111,7 +109,11 @@ class Sum:
             bound = {v for each in found for v in each.scope}
             rest = [(v, t) for v, t in zip(self.keep, self.types, strict=True) if v not in bound]
             if prod(world.size(t) for _, t in rest) > MAX_ROWS:
-                raise TooLarge(f"more than {MAX_ROWS:,} values of {', '.join(t for _, t in rest)}")
+                types = ", ".join(t for _, t in rest)
+                raise TooLarge(
+                    f"an existential may hold of more than {MAX_ROWS:,} values of {types}",
+                    "let a true atom inside it have these variables",
+                )
             found += [Factor((v,), Sparse(np.arange(world.size(t))[:, None])) for v, t in rest]
             one = Factor((), Sparse(np.zeros((1, 0), np.int64), _array(term.times(world))))
             for each in found:
@@ -147,6 +149,16 @@ class Counter:
         found = [(1 if self.ways.truth else -1, each) for each in self.ways.conjunctions]
         whole: list[tuple[int, Conjunction]] = [] if self.ways.truth else [(1, ())]
         return _sum(monomials([*whole, *found], self.types, self.keep), self.types, self.keep)
+
+    def compile(self) -> None:
+        """Compile the terms, of existentials too. Raises Uncountable."""
+        for each in (self, *self.existentials.values()):
+            _ = each.sum
+            if each is not self:
+                each.compile()
+
+    def check(self, world: World) -> None:
+        """Check nothing: what an exact count needs shows as it runs."""
 
     def groundings(self, world: World) -> int:
         """Return the number of groundings, true or false, for each constant of the kept variables."""

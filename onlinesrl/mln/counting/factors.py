@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from onlinesrl.core.arrays import Ints
-from onlinesrl.core.errors import OnlinesrlError
 
 Values = npt.NDArray[Any]
 """int64, or Python's integers."""
@@ -25,10 +24,8 @@ MAX_ROWS = 1 << 26
 _FITS = 1 << 62
 
 
-class TooLarge(OnlinesrlError):
-    """A count needs more memory than it may have."""
-
-    exit_code = 65
+class TooLarge(ValueError):
+    """A count needs more memory than it may have; the second argument says what to do instead."""
 
 
 class Sparse:
@@ -127,9 +124,7 @@ def project(factor: Factor, scope: tuple[str, ...], base: int) -> Factor:
         sums = np.bincount(keys, values, cells)
         found = np.flatnonzero(sums)
         powers = np.array([base**k for k in range(len(scope))], np.int64)
-        return Factor(
-            scope, Sparse(found[:, None] // powers % base, sums[found].astype(np.int64))
-        )
+        return Factor(scope, Sparse(found[:, None] // powers % base, sums[found].astype(np.int64)))
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
     starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
@@ -149,7 +144,8 @@ def summed(parts: Sequence[Factor], scope: tuple[str, ...], base: int) -> Factor
     beside = Sparse(np.concatenate([whole, column], axis=1), values)
     found = project(Factor((*scope, ""), beside), scope, base)
     if len(found.of.rows) > MAX_ROWS:
-        raise TooLarge(f"a factor of {', '.join(scope)} has more than {MAX_ROWS:,} rows")
+        reason = f"a factor of {', '.join(scope)} has more than {MAX_ROWS:,} rows"
+        raise TooLarge(reason, "estimate it: --method ijgp --i-bound 2")
     return found
 
 

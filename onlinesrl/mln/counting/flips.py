@@ -22,7 +22,7 @@ from onlinesrl.mln.counting.world import World
 
 @dataclass(frozen=True)
 class Flips:
-    """The changes of a count, compiled: the sums for odd and for even numbers of atoms that are the flipped one.
+    """The changes of a count, compiled: sums for odd and even numbers of atoms that are the flipped one.
 
     The first axes are the predicate's arguments, the last ones what the count keeps.
     """

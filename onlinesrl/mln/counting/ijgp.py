@@ -1,8 +1,8 @@
 """IJGP(i): approximate counts by propagation on a join graph (Mateescu et al. 2010; Sarkhel et al. 2016).
 
 A conjunction is a network of factors of zeros and ones; the number of its solutions is estimated by the
-product of what the clusters' beliefs sum to, divided by what the edges' do. Factors are dense: time and memory
-grow with the domains to the power of the clusters' variables.
+product of what the clusters' beliefs sum to, divided by what the edges' do. Factors are dense: time and
+memory grow with the domains to the power of the clusters' variables.
 """
 
 from __future__ import annotations
@@ -110,19 +110,32 @@ class Estimator:
     @cached_property
     def networks(self) -> tuple[Network, ...]:
         """The networks of the formula's ways, with the kept variables as variables. Raises Uncountable."""
-        types = self.counter.types
-        found = (network(parts, types) for parts in self.counter.ways.conjunctions)
+        found = (network(parts, self.types) for parts in self.counter.ways.conjunctions)
         return tuple(each for each in found if each is not None)
+
+    @property
+    def types(self) -> Mapping[str, str]:
+        """The types of the variables that are counted."""
+        return self.counter.types
+
+    def groundings(self, world: World) -> int:
+        """Return the number of groundings, true or false, for each constant of the kept variables."""
+        return self.counter.groundings(world)
+
+    def compile(self) -> None:
+        """Compile the networks, and what existentials hold. Raises Uncountable."""
+        _ = self.networks
+        for each in self.counter.existentials.values():
+            each.compile()
 
     def check(self, world: World) -> None:
         """Raise TooLarge, which says the largest bound that fits, if a cluster does not fit memory."""
         if self._cells(world, self.bound) > MAX_CELLS:
             cells = self._cells(world, self.bound)
             fits = [i for i in range(1, self.bound) if self._cells(world, i) <= MAX_CELLS]
-            alternative = f"--i-bound {fits[-1]}" if fits else "--method exact"
             raise TooLarge(
-                f"with --i-bound {self.bound} a cluster has {cells:.3g} cells, more than {MAX_CELLS:,}: "
-                f"{alternative} fits"
+                f"with --i-bound {self.bound} a cluster has {cells:.3g} cells, more than {MAX_CELLS:,}",
+                f"take {f'--i-bound {fits[-1]}, or ' if fits else ''}--method exact",
             )
 
     def _cells(self, world: World, bound: int) -> int:
@@ -132,8 +145,7 @@ class Estimator:
         """Return the estimated numbers of satisfied groundings. Raises TooLarge."""
         self.check(world)
         self.counter.prepare(world)
-        types = self.counter.types
-        domains = [world.domains.get(types[v], ()) for v in self.counter.keep]
+        domains = [world.domains.get(self.types[v], ()) for v in self.counter.keep]
         found = np.zeros([*map(len, domains)])
         for key in np.ndindex(found.shape):
             constants = [names[n] for n, names in zip(key, domains, strict=True)]
@@ -142,12 +154,10 @@ class Estimator:
 
     def _count(self, world: World, key: Sequence[str]) -> float:
         keep = self.counter.keep
-        fixed = [
-            (Equal(Variable(v), Constant(c)), True) for v, c in zip(keep, key, strict=True)
-        ]
+        fixed = [(Equal(Variable(v), Constant(c)), True) for v, c in zip(keep, key, strict=True)]
         ways = self.counter.ways
-        networks = (network((*p, *fixed), self.counter.types) for p in ways.conjunctions)
-        most = float(self.counter.groundings(world))
+        networks = (network((*p, *fixed), self.types) for p in ways.conjunctions)
+        most = float(self.groundings(world))
         number = sum(each.solutions(world, self.bound) for each in networks if each is not None)
         number = min(number, most)
         return number if ways.truth else most - number

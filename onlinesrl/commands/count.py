@@ -1,0 +1,46 @@
+"""The command that counts satisfied groundings: count."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from onlinesrl.commands.common import OutputOption, write_lines
+from onlinesrl.commands.infer import DialectOption, Evidence, Model
+from onlinesrl.core.errors import UsageError
+from onlinesrl.core.language import language_of
+
+Method = Annotated[str, typer.Option(help="exact, or ijgp for estimates.")]
+IBound = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        show_default="2",
+        help="ijgp: the most variables of a cluster. Time and memory grow with the number of "
+        "constants to this power; from the formula's treewidth plus one on, counts are exact.",
+    ),
+]
+
+
+def count(  # noqa: PLR0913, PLR0917 - the options of the command
+    model: Model,
+    evidence: Evidence = [],  # noqa: B006
+    method: Method = "exact",
+    i_bound: IBound = None,
+    dialect: DialectOption = "alchemy",
+    output: OutputOption = None,
+) -> None:
+    """Count the satisfied groundings of each formula in a world, and all its groundings."""
+    from onlinesrl.logic.dialect import dialect_of
+    from onlinesrl.mln.count import check_method, count_program
+    from onlinesrl.mln.lang import mln
+    from onlinesrl.mln.query import read_evidence
+
+    if language_of(model.suffix) is language_of(".psl"):
+        raise UsageError(f"{model} is a PSL model, whose rules have potentials; see infer --stats")
+    check_method(method, i_bound)
+    program = mln.load(model, dialect_of(dialect))
+    given = read_evidence(program, evidence, dialect_of(dialect))
+    found = count_program(program, given, method, i_bound)
+    write_lines(output, [*map(str, found)])

@@ -1,0 +1,179 @@
+"""Satisfied groundings of a program's formulas in a world, without grounding it.
+
+Counted is what weights count (`mln.lang.normal`): a soft formula of several clauses counts by clause, a rule
+with ``+`` variables for each of their constants. The sum of weights times counts is a world's score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import product
+
+from onlinesrl.core.errors import DataError, ModelError, UsageError
+from onlinesrl.core.example import GroundAtom, show_ground_atom
+from onlinesrl.logic.ast import Constant, Formula, Leaf, Program, Variable, replace_terms
+from onlinesrl.logic.text import show
+from onlinesrl.mln.counting.conjunctions import Uncountable
+from onlinesrl.mln.counting.exact import Counter, Counts, counter
+from onlinesrl.mln.counting.factors import TooLarge
+from onlinesrl.mln.counting.ijgp import Estimator
+from onlinesrl.mln.counting.world import World, world_of
+from onlinesrl.mln.lang.given import with_weights
+from onlinesrl.mln.lang.normal import Clause, Existential, clauses
+
+METHODS = ("exact", "ijgp")
+I_BOUND = 2
+"""The bound of IJGP's clusters, where none is given."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many groundings of a formula are true.
+
+    ``rule`` counts from 1; ``exact`` is false of an estimate, which may be no whole number.
+    """
+
+    rule: int
+    formula: str
+    satisfied: int | float
+    groundings: int
+    exact: bool
+
+    @property
+    def violated(self) -> int | float:
+        """The number of groundings that are false: the count of the formula's negation."""
+        return self.groundings - self.satisfied
+
+    def __str__(self) -> str:
+        """Return the count, that of all groundings, and the formula, between tabs."""
+        return f"{self.satisfied:{'' if self.exact else '.10g'}}\t{self.groundings}\t{self.formula}"
+
+
+def check_method(method: str, i_bound: int | None) -> None:
+    """Raise UsageError for an unknown method, or a bound that does not go with it."""
+    if method not in METHODS:
+        raise UsageError(f"unknown method {method!r}; expected {' or '.join(METHODS)}")
+    if i_bound is not None and method == "exact":
+        raise UsageError(
+            "exact counts have no bound of clusters: --i-bound goes with --method ijgp"
+        )
+    if i_bound is not None and i_bound < 1:
+        raise UsageError(f"--i-bound is {i_bound}; expected at least 1")
+
+
+class Counters:
+    """The counts of a program's clauses, compiled once, for any number of worlds.
+
+    ``clauses`` are those of `mln.lang.normal`, ``compiled`` a counter for each, which keeps its template.
+    Raises UsageError as `check_method`, and ModelError for a rule that cannot be counted.
+    """
+
+    def __init__(self, program: Program, method: str = "exact", i_bound: int | None = None) -> None:
+        check_method(method, i_bound)
+        self.program = program
+        self.clauses = clauses(program)
+        self.compiled: list[Counter | Estimator] = []
+        for clause in self.clauses:
+            with self._located(clause):
+                found = counter(clause.formula, _types(program, clause), clause.template)
+                each = found if method == "exact" else Estimator(found, i_bound or I_BOUND)
+                each.compile()
+                self.compiled.append(each)
+
+    def counts(self, world: World) -> list[Counts]:
+        """Return each clause's counts, with an axis for each variable of its template.
+
+        Raises ModelError, before anything is counted where clusters of IJGP do not fit memory.
+        """
+        for clause, each in zip(self.clauses, self.compiled, strict=True):
+            with self._located(clause):
+                each.check(world)
+        found = []
+        for clause, each in zip(self.clauses, self.compiled, strict=True):
+            with self._located(clause):
+                found.append(each.count(world))
+        return found
+
+    def listed(self, world: World) -> Iterator[Count]:
+        """Yield the counts of all clauses, and of all constants of their templates. Raises ModelError."""
+        found = self.counts(world)
+        for clause, each, numbers in zip(self.clauses, self.compiled, found, strict=True):
+            for key in self._keys(clause, world):
+                constants = dict(zip(clause.template, key, strict=True))
+                place = (world.numbers[each.types[v]][c] for v, c in constants.items())
+                yield Count(
+                    rule=clause.rule + 1,
+                    formula=show(_with(clause.formula, constants)) if key else clause.text,
+                    satisfied=numbers.item(*place),
+                    groundings=each.groundings(world),
+                    exact=isinstance(each, Counter),
+                )
+
+    def _keys(self, clause: Clause, world: World) -> Iterable[tuple[str, ...]]:
+        if clause.table is not None:
+            return [key for key, _ in clause.table]
+        types = _types(self.program, clause)
+        return product(*(world.domains.get(types[v], ()) for v in clause.template))
+
+    @contextmanager
+    def _located(self, clause: Clause) -> Iterator[None]:
+        """Say where the rule is that cannot be counted."""
+        try:
+            yield
+        except (Uncountable, TooLarge) as error:
+            position = self.program.rules[clause.rule].position
+            reason, hint = error.args
+            raise ModelError(
+                f"this rule cannot be counted: {reason}: {clause.text}",
+                file=self.program.file,
+                line=position.line,
+                column=position.column,
+                hint=hint,
+            ) from None
+
+
+def count_program(
+    program: Program,
+    given: Sequence[GroundAtom],
+    method: str = "exact",
+    i_bound: int | None = None,
+) -> list[Count]:
+    """Return the counts of all rules, in their order, in the world where only what is given is true.
+
+    Raises as `Counters`, and DataError for an atom that is not known to be true or false.
+    """
+    for atom in given:
+        if not isinstance(atom.value, bool):
+            name = show_ground_atom(atom.predicate, atom.arguments)
+            place = f"line {atom.line}: " if atom.line else ""
+            says = "is unknown" if atom.value is None else f"has the value {atom.value:g}"
+            raise DataError(
+                f"{place}{name} {says}, and groundings are counted in one world: "
+                "let it be true, or false (`!`, or left out)"
+            )
+    counters = Counters(with_weights(program, given), method, i_bound)
+    return [*counters.listed(world_of(program, given))]
+
+
+def _types(program: Program, clause: Clause) -> Mapping[str, str]:
+    """Return the types of a clause's variables, existential ones too."""
+    types = dict(program.rules[clause.rule].types)
+    parts: list[Clause | Existential] = [clause, *clause.exists]
+    for part in parts:
+        types |= dict(part.domains)
+        for literal in part.literals:
+            declared = program.predicates[literal.atom.predicate].types
+            for term, type_ in zip(literal.atom.terms, declared, strict=True):
+                if isinstance(term, Variable):
+                    types[term.name] = type_
+    return types
+
+
+def _with(formula: Formula, constants: Mapping[str, str]) -> Formula:
+    def new(leaf: Leaf) -> Leaf:
+        known = isinstance(leaf, Variable) and leaf.name in constants
+        return Constant(constants[leaf.name]) if known else leaf
+
+    return replace_terms(formula, new)
