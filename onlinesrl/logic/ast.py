@@ -224,12 +224,14 @@ class Predicate:
     """A declared predicate, or the relation of a function: its arguments and, last, its result.
 
     ``exactly_one`` lists the argument positions (from 0) marked ``!``: for each choice of the
-    other arguments, exactly one constant of these makes the atom true.
+    other arguments, exactly one constant of these makes the atom true. Atoms of a ``numeric`` one have
+    numbers as values, which multiply the ground clauses that they are in.
     """
 
     name: str
     types: tuple[str, ...]
     exactly_one: tuple[int, ...] = ()
+    numeric: bool = False
 
 
 @dataclass(frozen=True, slots=True)

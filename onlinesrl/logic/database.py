@@ -6,15 +6,16 @@ import re
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from functools import cache
+from math import isfinite
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from onlinesrl.core.errors import DatabaseError, LocatedError
-from onlinesrl.core.example import GroundAtom, Truth
+from onlinesrl.core.example import GroundAtom, Number, Truth
 from onlinesrl.logic.ast import Position, Predicate
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.logic.source import Source, read_text, source
-from onlinesrl.logic.text import NAME, unquote
+from onlinesrl.logic.text import NAME, spell_atom, unquote
 
 _LETTER = r"[A-Za-z0-9_'\-]"
 _NUMBER = r"[+\-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+\-]?[0-9]+)?"
@@ -53,7 +54,7 @@ def _syntax(constant: str) -> _Syntax:
             rf"\s*+([!?]?)[ \t]*+({NAME})(?:"
             rf"[ \t]*+\([ \t]*+({constant}(?:[ \t]*,[ \t]*{constant})*)?[ \t]*\)"
             rf"|(?!{_LETTER}|[ \t]*[(=]))"
-            rf"(?:[ \t]+({_NUMBER})(?=[ \t]*(?:\n|$)))?"
+            rf"(?:(?:[ \t]*(=)[ \t]*|[ \t]+)({_NUMBER})(?=[ \t]*(?:\n|$)))?"
         ),
         prefix=re.compile(
             rf"\s*+(?:({constant})[ \t]*=[ \t]*(?={NAME}[ \t]*\()|({_NUMBER})[ \t]+(?=[!?A-Za-z_]))"
@@ -104,8 +105,8 @@ def parse_db(text: str, file: str = "<database>", dialect: Dialect = ALCHEMY) ->
     """Read the ground atoms of a database in their order.
 
     An atom is true, false after ``!``, unknown after ``?``, or has its probability before or
-    after it, where one that is 0 or 1 is false or true. Raises DatabaseError at the first mistake, or
-    what the dialect does not have.
+    after it, where one that is 0 or 1 is false or true; a numeric atom has a number after ``=``. Raises
+    DatabaseError at the first mistake, or what the dialect does not have.
     """
     text_source = source(text, file, DatabaseError)
     code = text_source.code().rstrip()
@@ -121,7 +122,7 @@ def parse_db(text: str, file: str = "<database>", dialect: Dialect = ALCHEMY) ->
             place = len(code) - len(code[offset:].lstrip())
             raise _error(text_source, code, place, dialect)
         line += code.count("\n", offset, match.start(2))
-        sign, name, constants, number = match.groups()
+        sign, name, constants, _, number = match.groups()
         arguments = tuple(map(unquote, syntax.argument.findall(constants or "")))
         value: Truth = not sign
         if prefix or number or sign == "?":
@@ -170,11 +171,22 @@ def _complaint(atom: GroundAtom, program: Declarations) -> tuple[str, str] | Non
     declared = known[name]
     types = declared.types if isinstance(declared, Predicate) else declared * ("_",)
     if len(types) == len(atom.arguments):
-        return None
+        return _no_number(atom, isinstance(declared, Predicate) and declared.numeric)
     form = f"{name}({', '.join(types)})"
     if name in program.functions:
         form = f"{types[-1]} = {name}({', '.join(types[:-1])})"
     return f"{name} has another number of arguments here than in the model", f"there it is {form}"
+
+
+def _no_number(atom: GroundAtom, numeric: bool) -> tuple[str, str] | None:
+    """Return the complaint of a numeric atom without a number, or another one with a number."""
+    shown = spell_atom(atom.predicate, atom.arguments)
+    if numeric and not isinstance(atom.value, Number):
+        return f"{atom.predicate} is numeric: its atoms have numbers", f"write `{shown} = 0.7`"
+    if not numeric and isinstance(atom.value, Number):
+        hint = f"declare it so, `{atom.predicate}(...): real`, or write `0.7 {shown}` for a probability"
+        return f"{atom.predicate} is not numeric: its atoms are true or false", hint
+    return None
 
 
 def _value(
@@ -185,14 +197,19 @@ def _value(
     dialect: Dialect,
 ) -> Truth:
     """Return the truth of an atom that is not simply true or false."""
-    sign, number = atom[1], atom[4]
+    sign, number = atom[1], atom[5]
     before = prefix[2] if prefix else None
+    if atom[4] is not None:
+        if sign or prefix or not isfinite(float(number)):
+            message = "a numeric atom has one number, which is at most 1.8e308, and no sign"
+            raise text.error(message, atom.start(5), "write `Score(Bob) = 0.7`")
+        return Number(number)
     if sign == "?" and not dialect.unknown:
         message = f"{dialect.title} has no unknown atoms (`?`)"
         raise text.error(message, atom.start(1), "an atom that is not given is unknown")
     if number is None and before is None:
         return None if sign else True
-    place = atom.start(4) if number is not None or prefix is None else prefix.start(2)
+    place = atom.start(5) if number is not None or prefix is None else prefix.start(2)
     if ("after" if number is not None else "before") not in dialect.soft:
         message = f"{dialect.title} has no value of an atom here"
         forms = {"before": "write `0.7 Smokes(Bob)`", "after": "write `Smokes(Bob) 0.7`"}
@@ -208,7 +225,7 @@ def _value(
     value = float(number or before or 0)
     if not 0 <= value <= 1:
         message = "the value of an atom is a probability, from 0 to 1"
-        raise text.error(message, place, "other numeric values are not supported yet")
+        raise text.error(message, place, "a numeric atom has its number after `=`")
     value = 1 - value if turned else value
     return value if 0 < value < 1 else value == 1
 

@@ -60,7 +60,7 @@ class Pair:
         """As grounding and numbering leave it: no groups, so the atoms are in their order."""
         net, _ = network_of(clause_model(len(self.truth), [(1.0, x) for *_, x in self.clauses])[0])
         net.row_weight[: len(self.clauses)] = [index for index, *_ in self.clauses]
-        net.row_sign[: len(self.clauses)] = [sign for _, sign, _ in self.clauses]
+        net.row_factor[: len(self.clauses)] = [sign for _, sign, _ in self.clauses]
         return net
 
 

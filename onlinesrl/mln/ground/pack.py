@@ -6,6 +6,7 @@ are numbered for the whole stream, because weights are known by them. Nothing el
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -16,6 +17,7 @@ import numpy as np
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Atoms, Constant, Example, ValuedAtom, arguments, show_ground_atom
+from onlinesrl.core.kernels.averaged import HUGE
 from onlinesrl.mln.ground.constants import Constants, Domain
 from onlinesrl.mln.ground.layout import Layout
 from onlinesrl.mln.kernels.plans import Batch
@@ -71,6 +73,7 @@ class Packer(Constants):
         self.count: list[int] = []
         self.listed = bytearray()
         self.labelled = bytearray()
+        self.values: dict[float, int] = {}
         if len(self.constants.names) > self.first + KEPT_NAMES:
             self.begin()
 
@@ -88,7 +91,10 @@ class Packer(Constants):
         at = len(self.data)
         start, count = [0] * self.layout.slots, [0] * self.layout.slots
         try:
-            self._relations(example.evidence, "evidence", self.layout.evidence, start, count)
+            evidence = example.evidence
+            if self.layout.numeric:
+                evidence = self._numeric(evidence, start, count)
+            self._relations(evidence, "evidence", self.layout.evidence, start, count)
             if example.truth is not None:
                 self._relations(example.truth, "truth", self.layout.truth, start, count)
             if example.query is not None:
@@ -102,6 +108,51 @@ class Packer(Constants):
         self.listed.append(example.query is not None)
         self.labelled.append(example.truth is not None)
         self.worlds.append(Packed(example, place))
+
+    def _numeric(self, evidence: Atoms, start: list[int], count: list[int]) -> Atoms:
+        """Pack the atoms of numeric predicates, and return the others; value 0 is as good as absent."""
+        layout = self.layout
+        named = [name for name in evidence if name in layout.numeric]
+        for name in named:
+            values = self._values(name, evidence[name])
+            for slots, kept in ((layout.evidence, True), (layout.mentioned, False)):
+                rows = [row for row in values.items() if bool(row[1]) == kept]
+                start[slots[name]], count[slots[name]] = len(self.data), len(rows)
+                for args, value in rows:
+                    self.data += [*map(self.constants.__getitem__, args), self._value_number(value)]
+        return {name: evidence[name] for name in evidence if name not in named}
+
+    def _values(
+        self, name: str, atoms: Sequence[list[Constant] | ValuedAtom]
+    ) -> dict[tuple[str, ...], float]:
+        """Return the values of numeric atoms. Raises ExampleError for one without, with a bad one, or two."""
+        arity = len(self.layout.arguments(name))
+        if len(atoms) > self.max_atoms or any(len(arguments(atom)) != arity for atom in atoms):
+            limit = len(atoms) > self.max_atoms
+            raise ExampleError(self._wrong(name, atoms, "evidence"), "limit" if limit else "schema")
+        found: dict[tuple[str, ...], float] = {}
+        for atom in atoms:
+            args = arguments(atom)
+            shown = f"evidence atom {show_ground_atom(name, args)}"
+            if isinstance(atom, list):
+                form = f'{{"args": {json.dumps(args)}, "value": 0.7}}'
+                reason = f"{shown} has no value, and {name} is numeric; write {form}"
+                raise ExampleError(reason, "schema")
+            if not abs(atom.value) <= HUGE:
+                reason = f"{shown} has value {atom.value}; expected a number from {-HUGE} to {HUGE}"
+                raise ExampleError(reason, "schema")
+            first = found.setdefault(tuple(map(str, args)), atom.value)
+            if first != atom.value:
+                reason = f"contradiction: {shown} has the values {first} and {atom.value}"
+                raise ExampleError(reason, "contradiction")
+        return found
+
+    def _value_number(self, value: float) -> int:
+        """Return the number by which a batch has a value; those of facts come first."""
+        number = self.fact_values.get(value)
+        if number is None:
+            return self.values.setdefault(value, len(self.fact_values) + len(self.values))
+        return number
 
     def _opened(self, listed: Atoms, evidence: Atoms) -> Atoms:
         """Return the listed open atoms with those that evidence fixes: joins must find both."""
@@ -145,7 +196,7 @@ class Packer(Constants):
 
     def _wrong(self, name: str, atoms: Sequence[list[Constant] | ValuedAtom], where: str) -> str:
         """Return which atom has the wrong number of arguments, or that there are too many atoms."""
-        arity = self.arity[name]
+        arity = len(self.layout.arguments(name))
         for atom in atoms:
             args = arguments(atom)
             if len(args) != arity:
@@ -172,7 +223,8 @@ class Packer(Constants):
                 if value not in (0.0, 1.0):
                     raise ExampleError(
                         f"{where} atom {show_ground_atom(name, args)} has value {value}; "
-                        "a Markov logic example takes 1 (true) or 0 (false)",
+                        "a Markov logic example takes 1 (true) or 0 (false), and numbers for predicates that "
+                        f"the model declares numeric, `{name}(...): real`",
                         "schema",
                     )
                 (true if value else false).setdefault(name, []).append(args)
@@ -205,6 +257,7 @@ class Packer(Constants):
             np.frombuffer(bytes(self.labelled), np.uint8),
             self.fact_arrays,
             self.facts.own(worlds, len(data)),
+            np.array([*self.fact_values, *self.values], np.float64),
         )
         self.make_room()
         at, early = 0, 0

@@ -105,13 +105,13 @@ def number(plans: Plans, net: Network, weights: Weights, learning: bool) -> bool
 
 @kernel
 def effective(net: Network, value: Floats, cu: float, cv: float, weight: Floats) -> None:
-    """Write what each ground clause adds where it is true, sign * (base + cu u + cv v), to ``weight``."""
+    """Write what each ground clause adds where it is true, factor * (base + cu u + cv v), to ``weight``."""
     for r in range(net.size[ROWS]):
-        i, step, sign = net.row_weight[r], net.row_step[r], net.row_sign[r]
+        i, step, factor = net.row_weight[r], net.row_step[r], net.row_factor[r]
         if i < 0:
             continue
         for g in range(net.clause_start[r], net.clause_start[r + 1]):
-            weight[g] = sign * (value[i, 0] + cu * value[i, 1] + cv * value[i, 2])
+            weight[g] = factor * (value[i, 0] + cu * value[i, 1] + cv * value[i, 2])
             i += step
 
 
@@ -139,5 +139,5 @@ def gap(net: Network, weights: Weights, truth: Bytes, rival: Bytes) -> tuple[int
                     weights.mark[i] = 1
                     weights.touched[n] = i
                     n += 1
-                weights.delta[i] += net.row_sign[r] * change
+                weights.delta[i] += net.row_factor[r] * change
     return n, rho

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from onlinesrl.logic.ast import (
 )
 from onlinesrl.logic.source import Source
 from onlinesrl.mln.lang.formulas import Argument, Mention
+from onlinesrl.mln.lang.normal import Clause
 from onlinesrl.mln.lang.syntax import Sentence
 
 _LATER = {"concat", "substr"}
@@ -88,6 +89,34 @@ class Checker:
                 else:
                     found.extend(self._constants(argument, type_))
         return found
+
+    def check_numeric(self, sentence: Sentence, clauses: Iterable[Clause]) -> None:
+        """Check that numeric atoms are conditions of all clauses of a soft rule, which they multiply."""
+        names = {name for name, each in self._declared.predicates.items() if each.numeric}
+        mentioned = [(each.formula, each.position) for each in sentence.mentions]
+        numeric = [
+            (formula.predicate, place)
+            for formula, place in mentioned
+            if isinstance(formula, Atom) and formula.predicate in names
+        ]
+        if not numeric:
+            return
+        name, place = numeric[0]
+        if sentence.hard or sentence.definite:
+            message = (
+                f"{name} is numeric and multiplies the weight of a rule, and this one has none"
+            )
+            raise self._source.error(message, place, "make the rule soft: no period, no `:-`")
+        for clause in clauses:
+            conditions = [
+                x for x in clause.literals if x.atom.predicate in names and not x.positive
+            ]
+            if len(conditions) < len(numeric):
+                message = (
+                    f"{name} is numeric, neither true nor false: it multiplies a whole rule, once"
+                )
+                hint = f"let it be a condition, as in `{name}(x) => (...)`, or in a conjunction of atoms"
+                raise self._source.error(message, place, hint)
 
     def _expected(self, mention: Mention) -> Iterator[tuple[Argument, str | None]]:
         """Pair the arguments of a mention with the types of their places, None where it has none."""
