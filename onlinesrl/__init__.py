@@ -1,3 +1,85 @@
-"""Online learning of Markov logic weights from streams of structured, relational examples."""
+"""Online learning of Markov logic and probabilistic soft logic from relational, structured examples.
+
+The public names; each is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onlinesrl.core.errors import (
+        ConfigError,
+        DatabaseError,
+        DataError,
+        ExampleError,
+        ModelError,
+        OnlinesrlError,
+        StorageError,
+        UsageError,
+    )
+    from onlinesrl.core.example import Example
+    from onlinesrl.library.inference import Answer, ground, infer
+    from onlinesrl.library.learner import OnlineLearner
+    from onlinesrl.library.model import Model, Rule
+    from onlinesrl.library.prediction import Prediction
+    from onlinesrl.library.streams import read, run
+    from onlinesrl.library.weights import Weights
 
 __version__ = "0.1.0"
+
+_MODULES = {
+    "core.errors": (
+        "ConfigError",
+        "DataError",
+        "DatabaseError",
+        "ExampleError",
+        "ModelError",
+        "OnlinesrlError",
+        "StorageError",
+        "UsageError",
+    ),
+    "core.example": ("Example",),
+    "library.inference": ("Answer", "ground", "infer"),
+    "library.learner": ("OnlineLearner",),
+    "library.model": ("Model", "Rule"),
+    "library.prediction": ("Prediction",),
+    "library.streams": ("read", "run"),
+    "library.weights": ("Weights",),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "Answer",
+    "ConfigError",
+    "DataError",
+    "DatabaseError",
+    "Example",
+    "ExampleError",
+    "Model",
+    "ModelError",
+    "OnlineLearner",
+    "OnlinesrlError",
+    "Prediction",
+    "Rule",
+    "StorageError",
+    "UsageError",
+    "Weights",
+    "ground",
+    "infer",
+    "read",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module onlinesrl has no attribute {name}")
+    found = getattr(import_module(f"onlinesrl.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from onlinesrl.cli import app
 from onlinesrl.core.section import sections_of
-from onlinesrl.run import guide
-from onlinesrl.run.schema import Config
+from onlinesrl.runs import guide
+from onlinesrl.runs.schema import Config
 
 ROWS = {row.key: row for section in guide.sections() for row in section.rows}
 

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from onlinesrl.cli import app
 from onlinesrl.core.errors import ModelError, OnlinesrlError, UsageError
-from onlinesrl.run.progress import Status
+from onlinesrl.runs.progress import Status
 
 README = Path(__file__).parents[1] / "README.md"
 RULES = "2: Knows(A, B) & Likes(A, X) & A != B -> Likes(B, X) ^2\n1: !Likes(A, X) ^2\n"
@@ -113,7 +113,9 @@ def test_a_cardinality_is_that_of_the_ground_rule(tmp_path, method):
 
 
 def test_the_limit_of_ground_rules_is_an_option(model):
-    with pytest.raises(ModelError, match=r"more than 5 rows(.|\n)*--max-groundings sets how many"):
+    with pytest.raises(
+        ModelError, match=r"more than 5 joined rows(.|\n)*--max-groundings sets how many"
+    ):
         infer(model, "--max-groundings", "5")
     assert infer(model, "--max-groundings", "8")
     assert infer(model, "--max-groundings", "5", "--method", "tandem")

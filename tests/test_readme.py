@@ -9,7 +9,7 @@ import yaml
 from onlinesrl.cli import app
 from onlinesrl.core.example import decode
 from onlinesrl.core.section import sections_of
-from onlinesrl.run.schema import Config
+from onlinesrl.runs.schema import Config
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

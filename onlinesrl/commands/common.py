@@ -21,7 +21,7 @@ Overrides = Annotated[
     list[str],
     typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the configuration."),
 ]
-OutputFile = Annotated[Path | None, typer.Option(help="A file; else standard output.")]
+OutputOption = Annotated[Path | None, typer.Option(help="A file; else standard output.")]
 
 
 def say(message: str) -> None:

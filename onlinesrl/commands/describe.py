@@ -22,7 +22,7 @@ guide = typer.Typer(no_args_is_help=True, help="What can be looked up: config.")
 @guide.command("config")
 def guide_config() -> None:
     """Print every key of a configuration with its default and meaning; in a pipe, a line each."""
-    from onlinesrl.run.guide import config_lines
+    from onlinesrl.runs.guide import config_lines
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for line in config_lines(width):

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onlinesrl.commands.common import OutputFile, say, warn, write_lines
+from onlinesrl.commands.common import OutputOption, say, warn, write_lines
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.language import language_of
 
 if TYPE_CHECKING:
-    from onlinesrl.mln.query import GroundWorld, Reading
+    from onlinesrl.mln.query import GroundWorld, WorldOptions
 
 Model = Annotated[Path, typer.Option("--model", metavar="M.mln", help="The model.")]
 AnyModel = Annotated[
@@ -145,8 +145,8 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
             f"{model} is Markov logic, which needs --query, and takes --evidence, not --data, --targets"
         )
     else:
-        reading = _reading(closed, open_, dialect)
-        world = _world(model, evidence, query, reading, max_atoms, max_groundings)
+        options = _world_options(closed, open_, dialect)
+        world = _world(model, evidence, query, options, max_atoms, max_groundings)
         found = _infer_mln(world, method or "mpe", output, seed, error, to_stdout)
     if stats:
         print(json.dumps(found, indent=2))
@@ -159,7 +159,7 @@ def ground(  # noqa: PLR0913, PLR0917 - the options of the command
     closed: Closed = "",
     open_: Open = "",
     dialect: DialectOption = "alchemy",
-    output: OutputFile = None,
+    output: OutputOption = None,
     max_atoms: MaxAtoms = 1_000_000,
     max_groundings: MaxGroundings = None,
 ) -> None:
@@ -171,8 +171,8 @@ def ground(  # noqa: PLR0913, PLR0917 - the options of the command
     from onlinesrl.core.kernels.jit import told_of_compiling
     from onlinesrl.mln import answers
 
-    reading = _reading(closed, open_, dialect)
-    world = _world(model, evidence, query, reading, max_atoms, max_groundings)
+    options = _world_options(closed, open_, dialect)
+    world = _world(model, evidence, query, options, max_atoms, max_groundings)
     with told_of_compiling(say):
         write_lines(output, answers.network_lines(world))
 
@@ -184,19 +184,19 @@ def _is_psl(model: Path) -> bool:
 # Markov logic ------------------------------------------------------------------------------------
 
 
-def _reading(closed: str, opened: str, dialect: str) -> Reading:
+def _world_options(closed: str, opened: str, dialect: str) -> WorldOptions:
     from onlinesrl.logic.dialect import dialect_of
-    from onlinesrl.mln.query import Reading
+    from onlinesrl.mln.query import WorldOptions
 
     false, unknown = (tuple(filter(None, text.split(","))) for text in (closed, opened))
-    return Reading(false, unknown, dialect_of(dialect))
+    return WorldOptions(false, unknown, dialect_of(dialect))
 
 
 def _world(  # noqa: PLR0913, PLR0917 - the options of two commands
     model: Path,
     evidence: list[Path],
     query: str,
-    reading: Reading,
+    options: WorldOptions,
     max_atoms: int,
     max_groundings: int | None,
 ) -> GroundWorld:
@@ -206,7 +206,7 @@ def _world(  # noqa: PLR0913, PLR0917 - the options of two commands
     from onlinesrl.mln import query as inference
 
     limits = replace(inference.LIMITS, atoms=max_atoms, groundings=max_groundings or 1_000_000)
-    world = inference.load_world(model, evidence, query.split(","), reading, limits)
+    world = inference.load_world(model, evidence, query.split(","), options, limits)
     if world.assumed:
         names = ",".join(world.assumed)
         warn(
@@ -266,7 +266,7 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
 ) -> dict[str, Any]:
     from onlinesrl.psl import query as inference
     from onlinesrl.psl.ground.grounder import MOST
-    from onlinesrl.run.progress import Status
+    from onlinesrl.runs.progress import Status
 
     most = max_groundings or MOST
     with _interruptible(), closing(Status(sys.stderr)) as status:

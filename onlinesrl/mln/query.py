@@ -76,7 +76,7 @@ class GroundWorld:
 
 
 @dataclass(frozen=True)
-class Reading:
+class WorldOptions:
     """How a world's files are read.
 
     ``closed`` and ``opened`` are predicates whose atoms are false, or open, where no database says
@@ -92,7 +92,7 @@ def load_world(
     model: Path,
     evidence: Sequence[Path],
     query: Sequence[str],
-    reading: Reading = Reading(),
+    options: WorldOptions = WorldOptions(),
     limits: Limits = LIMITS,
 ) -> GroundWorld:
     """Read and ground a model with databases.
@@ -102,17 +102,31 @@ def load_world(
     rule.
     """
     clock = time.perf_counter()
-    program = mln.load(model, reading.dialect)
-    given = _given(program, evidence, reading.dialect)
+    program = mln.load(model, options.dialect)
+    given = read_evidence(program, evidence, options.dialect)
+    return world_of(program, given, query, options, limits, clock)
+
+
+def world_of(  # noqa: PLR0913, PLR0917 - as ``load_world``
+    program: Program,
+    given: Sequence[GroundAtom],
+    query: Sequence[str],
+    options: WorldOptions = WorldOptions(),
+    limits: Limits = LIMITS,
+    clock: float | None = None,
+) -> GroundWorld:
+    """Ground a program with atoms of its predicates, as ``load_world``; ``clock`` is when that began."""
+    clock = time.perf_counter() if clock is None else clock
     program = with_weights(program, given)
     unweighted = [r for r in program.rules if r.weight is None and not r.hard]
     if unweighted:
         rule = unweighted[0]
-        raise QueryError(f"{model}:{rule.position.line}: a rule without a weight: {rule.text}")
-    _check_asked(program, query, reading)
-    assumed = _assumed(program, given, query, reading)
+        place = f"{program.file}:{rule.position.line}"
+        raise QueryError(f"{place}: a rule without a weight: {rule.text}")
+    _check_asked(program, query, options)
+    assumed = _assumed(program, given, query, options)
     loaded = time.perf_counter()
-    wholly = tuple(dict.fromkeys([*query, *reading.opened, *assumed]))
+    wholly = tuple(dict.fromkeys([*query, *options.opened, *assumed]))
     world = _ground(program, given, wholly, limits)
     ground = time.perf_counter() - loaded
     return replace(
@@ -122,12 +136,12 @@ def load_world(
             for number, (name, _) in enumerate(world.atoms)
             if name in query and number not in world.fixed
         ],
-        assumed=assumed if reading.dialect.opened == "unmentioned" else (),
+        assumed=assumed if options.dialect.opened == "unmentioned" else (),
         seconds={"load": loaded - clock, "ground": ground},
     )
 
 
-def _given(program: Program, evidence: Sequence[Path], dialect: Dialect) -> list[GroundAtom]:
+def read_evidence(program: Program, evidence: Sequence[Path], dialect: Dialect) -> list[GroundAtom]:
     """Read the atoms of all databases; DatabaseError where one is given two values."""
     given: list[GroundAtom] = []
     seen: dict[tuple[str, tuple[str, ...]], tuple[Truth, str]] = {}
@@ -147,8 +161,8 @@ def _given(program: Program, evidence: Sequence[Path], dialect: Dialect) -> list
     return given
 
 
-def _check_asked(program: Program, query: Sequence[str], reading: Reading) -> None:
-    closed, opened = reading.closed, reading.opened
+def _check_asked(program: Program, query: Sequence[str], options: WorldOptions) -> None:
+    closed, opened = options.closed, options.opened
     for option, names in (("query", query), ("closed", closed), ("open", opened)):
         for name in names:
             if name not in program.predicates:
@@ -170,11 +184,11 @@ def _check_asked(program: Program, query: Sequence[str], reading: Reading) -> No
 
 
 def _assumed(
-    program: Program, given: Sequence[GroundAtom], query: Sequence[str], reading: Reading
+    program: Program, given: Sequence[GroundAtom], query: Sequence[str], options: WorldOptions
 ) -> tuple[str, ...]:
     """Return the predicates that no option or database mentions and whose atoms the dialect opens."""
-    closed: Set[str] = {*reading.closed, *query, *reading.opened, *program.functions}
-    match reading.dialect.opened:
+    closed: Set[str] = {*options.closed, *query, *options.opened, *program.functions}
+    match options.dialect.opened:
         case "unmentioned":
             closed = closed | {atom.predicate for atom in given}
         case "unmarked":

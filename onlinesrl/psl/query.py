@@ -93,27 +93,50 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
     UsageError for a method that cannot solve such a model, Infeasible, StorageError, and LocatedError
     for mistakes in the model or its data.
     """
-    if method not in METHODS:
-        raise UsageError(f"unknown method {method}; for PSL there are {', '.join(METHODS)}")
-    clock, place = _Clock(), folder or Path(tempfile.gettempdir())
+    check_method(method)
+    clock = Clock()
     say("reading the model and its data")
     psl = load(model, data)
-    database = psl.database()
+    found = psl.program, psl.functions, psl.database()
     clock.lap("load")
+    return solve(*found, method, seed, folder, say, max_groundings, skip, tell, clock)
+
+
+def check_method(method: str) -> None:
+    """Raise UsageError for a method that there is not."""
+    if method not in METHODS:
+        raise UsageError(f"unknown method {method}; for PSL there are {', '.join(METHODS)}")
+
+
+def solve(  # noqa: PLR0913, PLR0917 - as ``infer``
+    program: PslProgram,
+    functions: Functions,
+    database: Database,
+    method: str,
+    seed: int,
+    folder: Path | None,
+    say: Say,
+    max_groundings: int,
+    skip: bool,
+    tell: Say,
+    clock: Clock,
+) -> Inferred:
+    """Infer the values of least energy of a program on its data; see ``infer``."""
+    place = folder or Path(tempfile.gettempdir())
     say("loading the kernels")
     with told_of_compiling(tell):
         _method(method, seed, place, lambda _: None, Grounder)(*_smallest(), lambda _: None)
     advice = "--max-groundings sets how many, and --method tandem takes any number"
     most = np.iinfo(np.int64).max if method == "tandem" else max_groundings
     grounder = partial(Grounder, most=most, advice=advice, skip=skip)
-    solve = _method(method, seed, place, say, grounder)
+    solver = _method(method, seed, place, say, grounder)
     clock.lap("compile")
     say("grounding")
-    found, counts = solve(psl.program, psl.functions, database, clock.lap)
+    found, counts = solver(program, functions, database, clock.lap)
     stats = {
         "method": method,
         **counts,
-        **_quality(found, _weights(psl.program)),
+        **_quality(found, _weights(program)),
         "evaluation": evaluation(database, found.y),
         **clock.stats(),
     }
@@ -258,7 +281,7 @@ def _quality(found: HingeSolution | TandemSolution, weights: Floats) -> dict[str
     }
 
 
-class _Clock:
+class Clock:
     """Wall-clock and CPU seconds of the parts of a job, and its peak memory."""
 
     def __init__(self) -> None:
@@ -267,11 +290,13 @@ class _Clock:
         self._cpu: dict[str, float] = {}
 
     def lap(self, part: str) -> None:
+        """Note the end of a part."""
         now = time.perf_counter(), time.process_time()
         self._seconds[part], self._cpu[part] = now[0] - self._last[0], now[1] - self._last[1]
         self._last = now
 
     def stats(self) -> dict[str, Any]:
+        """Return the seconds of each part, and the peak memory in bytes."""
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return {"seconds": self._seconds, "cpu_seconds": self._cpu, "peak_bytes": peak}
 

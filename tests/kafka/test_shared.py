@@ -23,7 +23,7 @@ from onlinesrl.stream.kafka import shared as shared_source
 from onlinesrl.stream.kafka import sink as kafka_sink
 from onlinesrl.stream.kafka.broker import Broker
 from onlinesrl.stream.kafka.shared import SharedSource
-from onlinesrl.stream.kafka.source import Reading
+from onlinesrl.stream.kafka.source import ConsumerOptions
 from onlinesrl.stream.protocols import Rebalanced
 from tests.kafka.broker import Cluster
 from tests.kafka.streams import add_partitions
@@ -323,8 +323,8 @@ def source(broker: Cluster, topic: str, ids: set[str]) -> Iterator[Callable[...,
     made = []
 
     def make(group: str = topic, **keys: Any) -> SharedSource:
-        reading = Reading([topic], group, **keys)
-        made.append(SharedSource(Broker(broker.bootstrap), reading, warnings.append))
+        options = ConsumerOptions([topic], group, **keys)
+        made.append(SharedSource(Broker(broker.bootstrap), options, warnings.append))
         return made[-1]
 
     warnings: list[str] = []
@@ -434,7 +434,7 @@ def test_members_learn_from_partitions_that_come_while_they_run(
 
 def test_what_is_not_taken_for_too_long_ends_the_run(source: Callable[..., SharedSource]) -> None:
     one = source(patience=0.0)
-    one.reading = replace(one.reading, patience=30.0)
+    one.options = replace(one.options, patience=30.0)
     position = one.open(None)
 
     class Refusing(FileSink):
@@ -444,7 +444,7 @@ def test_what_is_not_taken_for_too_long_ends_the_run(source: Callable[..., Share
     with pytest.raises(Rebalanced):
         one.acknowledge(position, 1, Refusing())
     position = one.open(None)
-    one.reading = replace(one.reading, patience=0.0)
+    one.options = replace(one.options, patience=0.0)
     with pytest.raises(UnavailableError, match="has not accepted checkpoint 1: no"):
         one.acknowledge(position, 1, Refusing())
 

@@ -12,7 +12,7 @@ from onlinesrl.core.example import Example
 from onlinesrl.mln.ground import pack
 from onlinesrl.mln.lang import mln
 from onlinesrl.mln.weights import NORM, WeightTable
-from onlinesrl.run.results import heaviest, weights_text
+from onlinesrl.runs.results import heaviest, weights_text
 from onlinesrl.stream import checkpoint
 
 

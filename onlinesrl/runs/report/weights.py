@@ -1,19 +1,19 @@
-"""The heaviest weights, under the rules they belong to."""
+"""The heaviest weights, by rule."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onlinesrl.run.report.markup import Markup, tag
-from onlinesrl.run.report.words import count, paragraph, section
+from onlinesrl.runs.report.markup import Markup, tag
+from onlinesrl.runs.report.words import count, paragraph, section
 
 _ROWS_OPEN = 8
 
 
 @dataclass(frozen=True, slots=True)
 class WeightRow:
-    """One averaged weight: its rule, and the instance of it (empty if the rule has only one)."""
+    """An averaged weight: its rule and instance (empty if the rule has only one)."""
 
     rule: str
     instance: str
@@ -22,19 +22,19 @@ class WeightRow:
 
 
 _MARKOV_LOGIC = (
-    "A rule with a weight above zero makes states in which it holds more likely, one below zero "
-    "less; all bars have the same scale."
+    "A rule with a positive weight makes states in which it holds more likely, one with a negative "
+    "weight less likely. All bars have the same scale."
 )
 _SOFT = (
-    "The larger a rule's weight, the more it costs to break it; one of weight zero says nothing. All "
+    "The larger the weight of a rule, the more it costs to break it; weight zero has no effect. All "
     "bars have the same scale."
 )
 
 
 def weights_section(weights: Sequence[WeightRow], soft: bool = False) -> Markup | None:
-    """Return the section, or None if there are no weights; rules stand as they first occur.
+    """Return the section, None without weights; rules are in order of first occurrence.
 
-    ``soft``: they are those of a PSL program.
+    ``soft``: of a PSL program.
     """
     if not weights:
         return None
@@ -43,8 +43,7 @@ def weights_section(weights: Sequence[WeightRow], soft: bool = False) -> Markup 
         rules.setdefault(row.rule, []).append(row)
     scale = max(abs(row.weight) for row in weights) or 1.0
     words = paragraph(
-        f"What the model learned. {_SOFT if soft else _MARKOV_LOGIC} The updates are the examples that "
-        "moved the weight."
+        f"{_SOFT if soft else _MARKOV_LOGIC} Updates count the examples that changed the weight."
     )
     blocks = (_rule(rule, rows, scale) for rule, rows in rules.items())
     return section("Heaviest weights by rule", words, *blocks)
@@ -77,7 +76,7 @@ def _row(row: WeightRow, scale: float) -> Markup:
     bar = tag("i", class_=side, style=f"left:{left:.2f}%;width:{half:.2f}%")
     return tag(
         "tr",
-        tag("td", tag("code", row.instance) if row.instance else "the rule itself"),
+        tag("td", tag("code", row.instance) if row.instance else "the rule"),
         tag("td", tag("div", bar, class_="track signed"), class_="bar"),
         tag("td", f"{row.weight:+{'.3f' if abs(row.weight) < 1e4 else '.2e'}}", class_="number"),
         tag("td", count(row.updates), class_="number"),

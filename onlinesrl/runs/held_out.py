@@ -14,10 +14,10 @@ from onlinesrl.core.errors import DataError, ExampleError
 from onlinesrl.core.example import Example, Label
 from onlinesrl.core.learner import Learner, Outcome
 from onlinesrl.core.metrics import Metrics
-from onlinesrl.run.config import Config
-from onlinesrl.run.inputs import make_reader
-from onlinesrl.run.progress import say, warn
-from onlinesrl.run.session import compile_kernels, new_learner, trained_learner
+from onlinesrl.runs.config import Config
+from onlinesrl.runs.inputs import make_reader
+from onlinesrl.runs.messages import say, warn
+from onlinesrl.runs.session import compile_kernels, new_learner, trained_learner
 from onlinesrl.stream.examples import READ_BYTES, Decoded, Reader, micro_batch
 from onlinesrl.stream.files import Record
 

@@ -12,8 +12,8 @@ from onlinesrl.core.example import GroundAtom, Number, show_ground_atom
 from onlinesrl.core.language import Program
 from onlinesrl.logic.database import load_db
 from onlinesrl.logic.dialect import dialect_of
-from onlinesrl.run.config import Config
-from onlinesrl.run.progress import warn
+from onlinesrl.runs.config import Config
+from onlinesrl.runs.messages import warn
 from onlinesrl.stream.examples import Reader
 from onlinesrl.stream.folder import RunFolder
 from onlinesrl.stream.protocols import Setting, Source

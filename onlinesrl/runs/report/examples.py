@@ -1,4 +1,4 @@
-"""Predictions beside their truth: every atom once, marked where the two differ."""
+"""Predictions compared with their truth: every atom once, marked if they differ."""
 
 from __future__ import annotations
 
@@ -6,26 +6,25 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from onlinesrl.run.report.markup import Markup, join, tag
-from onlinesrl.run.report.words import count, paragraph, section
+from onlinesrl.runs.report.markup import Markup, join, tag
+from onlinesrl.runs.report.words import count, paragraph, section
 
 _MOST_ATOMS = 400
 _TERM = re.compile(r'"(?:\\.|[^"\\])*"|[^,()"]+')
 _INTEGER = re.compile(r"-?[0-9]{1,15}")
 _VALUES = (
-    "Every atom with its predicted value and, where that is another one, its true value after an "
-    "arrow. Those above 1/2 count as true; "
+    "Every atom with its predicted value and, if different, its true value after an arrow. Values "
+    "above 1/2 count as true; "
 )
 _SIGNS = {"wrong": "+\u00a0", "missing": "\u2212\u00a0", "": ""}
 
 
 @dataclass(frozen=True, slots=True)
 class ExampleRow:
-    """One prediction beside its truth, as atoms such as ``InField(3, "title")``.
+    """A prediction and its truth, as atoms such as ``InField(3, "title")``.
 
-    ``truth`` is None for an example without labels. ``words`` says what constants stand for, as
-    {"3": "learning"}, for constants that say little by themselves. ``values`` says what is written
-    beside atoms that have one in [0, 1], which are shown even if they are neither predicted nor true.
+    ``truth`` is None for an example without labels. ``words`` explains constants, as {"3": "learning"}.
+    ``values`` is the text of atoms with values in [0, 1], which are always shown.
     """
 
     id: str
@@ -38,7 +37,7 @@ class ExampleRow:
 
 @dataclass(frozen=True, slots=True)
 class _Atom:
-    """An atom taken apart, and how it is marked: ``wrong``, ``missing`` or not at all."""
+    """A parsed atom and its mark: ``wrong``, ``missing`` or none."""
 
     name: str
     terms: tuple[str, ...]
@@ -46,7 +45,7 @@ class _Atom:
     value: str = ""
 
     def order(self) -> tuple[object, ...]:
-        """Sort by predicate and terms, numbers by their value."""
+        """Return the sort key: predicate and terms, numbers by value."""
         whole = (_INTEGER.fullmatch(term) for term in self.terms)
         keys = (
             (0, int(m[0]), "") if m else (1, 0, t) for m, t in zip(whole, self.terms, strict=True)
@@ -55,7 +54,7 @@ class _Atom:
 
 
 def examples_section(examples: Sequence[ExampleRow], soft: bool = False) -> Markup | None:
-    """Return the section, or None if there are no examples; ``soft``: of values in [0, 1]."""
+    """Return the section, None without examples; ``soft``: of values in [0, 1]."""
     if not examples:
         return None
     legend = paragraph(
@@ -65,7 +64,7 @@ def examples_section(examples: Sequence[ExampleRow], soft: bool = False) -> Mark
         tag("span", "\u2212\u00a0marked so", class_="missing"),
         " it is true but was not predicted.",
     )
-    return section("Some predictions beside their truth", legend, *map(_example, examples))
+    return section("Some predictions and their truth", legend, *map(_example, examples))
 
 
 def _example(example: ExampleRow) -> Markup:
@@ -96,9 +95,9 @@ def _parse(atom: str, mark: str, value: str) -> _Atom:
 
 
 def _rows(atoms: Sequence[_Atom], words: Mapping[str, str]) -> Markup:
-    """Return the atoms by predicate, and by their last term where that makes few rows."""
+    """Return the atoms by predicate, and by last term if that makes few rows."""
     if not atoms:
-        return paragraph("No atom is predicted, and none is true.")
+        return paragraph("No atom is predicted or true.")
     shared = _share_last_terms(atoms)
     rows: dict[str, list[Markup]] = {}
     for atom in atoms[:_MOST_ATOMS]:
@@ -116,13 +115,13 @@ def _rows(atoms: Sequence[_Atom], words: Mapping[str, str]) -> Markup:
 
 
 def _share_last_terms(atoms: Sequence[_Atom]) -> bool:
-    """Tell whether at least two atoms share a last term, on average."""
+    """Return whether on average at least two atoms share a last term."""
     ends = {(atom.name, atom.terms[-1:]) for atom in atoms}
     return 2 * len(ends) <= len(atoms) and all(len(atom.terms) > 1 for atom in atoms)
 
 
 def _chip(terms: Sequence[str], mark: str, words: Mapping[str, str], value: str = "") -> Markup:
-    """Return the terms of an atom, with what they stand for, and its value."""
+    """Return the terms of an atom, with their explanations, and its value."""
     shown: list[object] = []
     for term in map(_plain, terms):
         shown += [", "] if shown else []
@@ -132,5 +131,5 @@ def _chip(terms: Sequence[str], mark: str, words: Mapping[str, str], value: str 
 
 
 def _plain(term: str) -> str:
-    """Take the quotes and escapes off a constant."""
+    """Remove the quotes and escapes of a constant."""
     return re.sub(r"\\(.)", r"\1", term[1:-1]) if term.startswith('"') else term

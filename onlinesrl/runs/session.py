@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from onlinesrl.core.errors import StorageError
 from onlinesrl.core.interrupt import Interrupted, leavable, polled
 from onlinesrl.core.kernels.jit import told_of_compiling
-from onlinesrl.core.language import Program, language_of
+from onlinesrl.core.language import Program, check_query, counted, language_of
 from onlinesrl.core.learner import Learner
-from onlinesrl.run.config import Config, mismatch
-from onlinesrl.run.fingerprint import check_fingerprint
-from onlinesrl.run.inputs import background, check_apart, make_reader
-from onlinesrl.run.progress import Display, Say, acknowledge, warn
-from onlinesrl.run.results import read_summary, write_results
+from onlinesrl.runs.config import Config, mismatch
+from onlinesrl.runs.fingerprint import check_fingerprint
+from onlinesrl.runs.inputs import background, check_apart, make_reader
+from onlinesrl.runs.messages import Say, acknowledge, warn
+from onlinesrl.runs.progress import Display, Shows
+from onlinesrl.runs.results import read_summary, write_results
 from onlinesrl.stream import checkpoint
 from onlinesrl.stream.examples import Decoded, Reader
 from onlinesrl.stream.folder import RunFolder
@@ -30,7 +31,7 @@ from onlinesrl.stream.schedule import Schedule
 from onlinesrl.stream.stopper import Stopper
 
 if TYPE_CHECKING:
-    from onlinesrl.run.exporter import Board
+    from onlinesrl.runs.exporter import Board
 
 ALCHEMY = "alchemy"
 """The dialect in which weights are written."""
@@ -45,31 +46,9 @@ def make_learner(config: Config, program: Program | None = None, margins: bool =
     """Return a learner of the configured model, or of another one, with the weights in its file."""
     language = config.language
     program = language.load(config.model, config.dialect) if program is None else program
-    for name in config.query:
-        if name not in program.predicates:
-            known = ", ".join(sorted(program.predicates))
-            raise config.error("query", f"{name} is not declared in the model, which has {known}")
-    by, facts = _counted(config, program), background(config, program)
-    return language.learner(config, program, by, margins, facts)
-
-
-def _counted(config: Config, program: Program) -> tuple[str, int] | None:
-    """Resolve ``metrics.by``: ``Predicate.N`` (from 1) or the name of a query argument's type."""
-    by = config.metrics.by
-    if by is None:
-        return None
-    arguments = [
-        (name, n, kind)
-        for name in config.query
-        for n, kind in enumerate(config.language.argument_types(program, name))
-    ]
-    for name, n, kind in arguments:
-        if by in (f"{name}.{n + 1}", kind):
-            return name, n
-    known = [f"{q}.{n + 1}{f' ({kind})' if kind else ''}" for q, n, kind in arguments]
-    raise config.error(
-        "metrics.by", f"{by} is no argument of a query predicate: {', '.join(known)}"
-    )
+    check_query(program, config)
+    by = counted(language, program, config, config.metrics.by)
+    return language.learner(config, program, by, margins, background(config, program))
 
 
 def new_learner(config: Config) -> Learner:
@@ -160,7 +139,7 @@ def load_checkpoint(path: Path) -> checkpoint.Checkpoint:
 class _Watcher:
     """Updates the progress display, and the metrics server if there is one."""
 
-    def __init__(self, display: Display, loop: Loop, exporter: Board | None):
+    def __init__(self, display: Shows, loop: Loop, exporter: Board | None):
         self.display = display
         self.exporter = exporter
         self.source = loop.reader.source
@@ -197,7 +176,7 @@ class Options:
 
     ``until`` is "end" (of what is there at the start), "forever", or a total number of examples; None:
     forever if the source is live. ``exporter`` serves metrics. ``requests`` of clients, if any, are the
-    source.
+    source. ``display`` shows the progress, by default on standard error.
     """
 
     fresh: bool = False
@@ -205,6 +184,7 @@ class Options:
     until: str | int | None = None
     exporter: Board | None = None
     requests: Requests | None = None
+    display: Shows | None = None
 
 
 def run(config: Config, options: Options, import_seconds: float, say: Say) -> dict[str, Any]:
@@ -271,7 +251,10 @@ def _completed(
             if not ended:
                 if options.exporter is not None:
                     options.exporter.begin(loop)
-                with Display() as display, polled(_showing(loop.learner, display)):
+                with (
+                    options.display or Display() as display,
+                    polled(_showing(loop.learner, display)),
+                ):
                     stopper.acknowledge = display.stopping
                     loop.run(_Watcher(display, loop, options.exporter), stopper)
             loop.end()
@@ -289,7 +272,7 @@ def _tell_end(loop: Loop, stopper: Stopper, say: Say) -> None:
         say(f"{how} after {loop.metrics.examples} examples; run it again to resume")
 
 
-def _showing(learner: Learner, display: Display) -> Callable[[], object]:
+def _showing(learner: Learner, display: Shows) -> Callable[[], object]:
     """Return a callback that shows the example whose search is running."""
     return lambda: learner.slowest.tell(display.working)
 

@@ -1,10 +1,10 @@
-"""The scores of a run's parts: each value of the chosen argument, each query predicate."""
+"""Scores by value of the chosen argument and by query predicate, and the confusion matrix."""
 
 from __future__ import annotations
 
 from onlinesrl.core.confusion import NONE
-from onlinesrl.run.report.markup import Markup, tag
-from onlinesrl.run.report.words import (
+from onlinesrl.runs.report.markup import Markup, tag
+from onlinesrl.runs.report.words import (
     Figures,
     count,
     figure,
@@ -17,11 +17,11 @@ from onlinesrl.run.report.words import (
 )
 
 SHOWN = 30
-"""A larger table of confusions is left to summary.json."""
+"""The most classes of a confusion matrix in the report; summary.json has all."""
 
 
 def by_value(last: Figures) -> Markup | None:
-    """Return the F1 of every value of the chosen argument, if one was chosen."""
+    """Return the F1 of every value of the chosen argument, if any."""
     by = last.get("by")
     if not by:
         return None
@@ -33,10 +33,10 @@ def by_value(last: Figures) -> Markup | None:
         *((name, "number") for name in ("F1", "precision", "recall", "true atoms")),
     )
     head = tag("tr", *(tag("th", name, class_=side) for name, side in names))
-    rows.append(_by_row("mean of them (macro)", mean))
-    words = paragraph("How well each value is predicted, over the whole stream.")
+    rows.append(_by_row("mean (macro)", mean))
+    words = paragraph("The scores of each value, over the whole stream.")
     whole = tag("div", tag("table", head, *rows, class_="wide values"), class_="scroll")
-    return section("Value by value", words, whole)
+    return section("Scores by value", words, whole)
 
 
 def _by_row(name: object, line: Figures) -> Markup:
@@ -49,7 +49,7 @@ def _by_row(name: object, line: Figures) -> Markup:
 
 
 def confusion(last: Figures) -> Markup | None:
-    """Return the table of true and predicted classes, if it is there and fits a page."""
+    """Return the confusion matrix, if there is one that is not too large."""
     found = last.get("confusion")
     if not found:
         return None
@@ -61,14 +61,12 @@ def confusion(last: Figures) -> Markup | None:
         [tag("code", true), *(count(row[c]) if c in row else "" for c in columns)]
         for true, row in found.items()
     ]
-    words = paragraph(
-        "Rows are the true classes, columns the predicted ones, of the units that have either."
-    )
-    return section("What was taken for what", words, table(("true", *columns), rows))
+    words = paragraph("Rows are true classes, columns predicted classes.")
+    return section("Confusion matrix", words, table(("true", *columns), rows))
 
 
 def by_predicate(last: Figures) -> Markup | None:
-    """Return the scores of the query predicates, where they say more than the main figures."""
+    """Return the scores by query predicate, if they add to the main figures."""
     found = last.get("predicates") or {}
     if len(found) < 2 and not any("auc" in line for line in found.values()):
         return None
@@ -80,7 +78,7 @@ def by_predicate(last: Figures) -> Markup | None:
         "AUC": ("auc", percent),
         "average precision": ("average_precision", percent),
         "best F1": ("best_f1", percent),
-        "from a score of": ("best_threshold", figure),
+        "threshold of best F1": ("best_threshold", figure),
     }
     kept = {
         name: (key, write)
@@ -91,4 +89,4 @@ def by_predicate(last: Figures) -> Markup | None:
         [tag("code", name), *(or_dash(line.get(key), write) for key, write in kept.values())]
         for name, line in found.items()
     ]
-    return section("Predicate by predicate", table(("", *kept), rows))
+    return section("Scores by predicate", table(("", *kept), rows))

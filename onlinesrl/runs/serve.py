@@ -25,10 +25,10 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from onlinesrl.core.errors import PortError
-from onlinesrl.run import session
-from onlinesrl.run.config import Config
-from onlinesrl.run.exporter import STUCK_SECONDS, Board
-from onlinesrl.run.progress import say
+from onlinesrl.runs import session
+from onlinesrl.runs.config import Config
+from onlinesrl.runs.exporter import STUCK_SECONDS, Board
+from onlinesrl.runs.messages import say
 from onlinesrl.stream.folder import REQUESTS
 from onlinesrl.stream.requests import Asked, Requests, Unanswered, Untaken
 

@@ -12,8 +12,8 @@ from onlinesrl import __version__
 from onlinesrl.core.example import Constant, Example, ValuedAtom, show_ground_atom
 from onlinesrl.core.learner import Learner, Outcome, WeightEntry, heaviest
 from onlinesrl.core.storage import json_lines, storage_errors, write_atomic
-from onlinesrl.run.config import Config
-from onlinesrl.run.report import ExampleRow, WeightRow, write_report
+from onlinesrl.runs.config import Config
+from onlinesrl.runs.report import ExampleRow, WeightRow, write_report
 from onlinesrl.stream.folder import RunFolder
 from onlinesrl.stream.loop import Loop
 

@@ -13,7 +13,7 @@ from onlinesrl.core.updates import AnyUpdate, Cda2
 from onlinesrl.core.values import AnyPath, Count, File, Name, Names, Natural, duration
 from onlinesrl.core.yamltree import Place, Tree
 from onlinesrl.mln.sections import AnyEngine, MpeSection
-from onlinesrl.run.fingerprint import LABEL_BYTES, fingerprint
+from onlinesrl.runs.fingerprint import LABEL_BYTES, fingerprint
 from onlinesrl.stream.sinks import AnySink
 from onlinesrl.stream.sinks.file import FileSinkSection
 from onlinesrl.stream.sources import AnySource

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 
 from onlinesrl.core.errors import legible
+from onlinesrl.runs.messages import acknowledge
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -23,25 +24,34 @@ _REDRAW_SECONDS = 0.125
 _LINE_SECONDS = 60.0
 _STATUS_SECONDS = 10.0
 _SLOW_SECONDS = 2.0
-_STOPPING = b"stopping, with a checkpoint; a second signal stops at once\n"
-Say = Callable[[str], None]
 
 
-def say(message: str) -> None:
-    """Write a message to standard error, if anybody is there to read it."""
-    with contextlib.suppress(OSError):
-        print(legible(message), file=sys.stderr)
+class Shows(Protocol):
+    """What shows the progress of a run; a context manager. The methods are those of ``Display``."""
 
+    def __enter__(self) -> Self: ...
 
-def warn(message: str) -> None:
-    """Say a person, on standard error."""
-    say(f"warning: {message}")
+    def __exit__(self, *_: object) -> None: ...
 
+    def due(self, examples: int) -> bool:
+        """Tell whether ``update`` would show something now."""
+        ...
 
-def acknowledge(stream: TextIO | None = None) -> None:
-    """Say that a signal has asked to stop; unbuffered, since this is called in signal handlers."""
-    with contextlib.suppress(OSError, ValueError):
-        os.write((stream or sys.stderr).fileno(), _STOPPING)
+    def update(self, snapshot: Snapshot, rate: float) -> None:
+        """Show a line of metrics, if it is due."""
+        ...
+
+    def working(self, example: str, seconds: float) -> None:
+        """Show the example being solved."""
+        ...
+
+    def stopping(self) -> None:
+        """Show that a signal has asked to stop."""
+        ...
+
+    def saved(self) -> None:
+        """Show that a checkpoint has been written."""
+        ...
 
 
 class Display:

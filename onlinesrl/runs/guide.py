@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 
 from onlinesrl.core.language import languages
 from onlinesrl.core.section import Section, kind_of, sections_of
-from onlinesrl.run import schema
+from onlinesrl.runs import schema
 
 _HEADINGS = ("key", "default", "[what it may be] what it means")
 _NARROWEST = 30

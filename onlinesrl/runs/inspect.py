@@ -10,7 +10,7 @@ from typing import Any
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.language import language_of, languages
 from onlinesrl.core.row import Row
-from onlinesrl.run.session import load_checkpoint
+from onlinesrl.runs.session import load_checkpoint
 
 SHOWN_RULES = 5
 

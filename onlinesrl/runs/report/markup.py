@@ -1,4 +1,4 @@
-"""HTML that cannot be injected into: whatever is not markup already is escaped."""
+"""HTML safe from injection: everything except Markup is escaped."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ _VOID = ("meta", "line", "path", "polygon")
 
 
 class Markup(str):
-    """Text that is HTML, made by ``tag`` and ``join`` only."""
+    """HTML text, created only by ``tag`` and ``join``."""
 
     __slots__ = ()
 
 
 def tag(element: str, /, *children: object, **attributes: object) -> Markup:
-    """Return an element; children that are not Markup, and attribute values, are escaped.
+    """Return an element; attribute values and children other than Markup are escaped.
 
-    None children are left out. Underscores in attribute names are hyphens, one at the end is
-    nothing: ``class_``, ``stroke_width``.
+    Children that are None are left out. Underscores in attribute names become hyphens, a final one is
+    removed: ``class_``, ``stroke_width``.
     """
     pairs = (
         f' {key.rstrip("_").replace("_", "-")}="{text(value)}"' for key, value in attributes.items()
@@ -28,12 +28,12 @@ def tag(element: str, /, *children: object, **attributes: object) -> Markup:
 
 
 def join(*children: object) -> Markup:
-    """Return the children one after the other, escaped where they are not Markup."""
+    """Concatenate children, escaped except for Markup."""
     return Markup("".join(text(child) for child in children if child is not None))
 
 
 def text(value: object) -> Markup:
-    """Return a value as markup; control characters become U+FFFD."""
+    """Return an escaped value; control characters become U+FFFD."""
     if isinstance(value, Markup):
         return value
     return Markup(escape(str(value).translate(_CONTROLS)))

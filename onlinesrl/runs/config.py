@@ -7,7 +7,8 @@ as ``file:line:column: key: reason``.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,10 @@ from onlinesrl.core.errors import ConfigError, LocatedError, shortened
 from onlinesrl.core.section import kind_of, sections_of, tag_of
 from onlinesrl.core.values import STDIN
 from onlinesrl.core.yamltree import Key, Place, Tree, secretive, spelled
-from onlinesrl.run.fingerprint import mismatch, show
-from onlinesrl.run.schema import Config
+from onlinesrl.runs.fingerprint import mismatch, show
+from onlinesrl.runs.schema import Config
 
-__all__ = ["Config", "load", "mismatch"]
+__all__ = ["Config", "load", "mismatch", "of_values"]
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Config:
@@ -32,7 +33,18 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
     """
     tree = Tree()
     values: Any = {"output": f"runs/{path.stem}"}
-    values = _merge(values, _read_file(tree, path))
+    return _overridden(tree, _merge(values, _read_file(tree, path)), overrides)
+
+
+def of_values(values: Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
+    """Return the configuration of keys and values, as ``load`` of a file in the current directory."""
+    tree = Tree()
+    read = tree.read(json.dumps(values, default=str), Place("configuration"))
+    return _overridden(tree, read, overrides)
+
+
+def _overridden(tree: Tree, values: Any, overrides: Sequence[str]) -> Config:
+    """Apply overrides, and check the whole. Raises ConfigError."""
     for override in overrides:
         values = _merge(values, _read_override(tree, override))
     config = _validate(tree, values)
@@ -165,7 +177,7 @@ def _explain(tree: Tree, detail: Any) -> LocatedError:
         name = spelled(key[:-1]) if "security" in key[:-1] else name
         return tree.key_place(key).problem(f"{name}: {_unknown(key, section)}")
     if detail["type"] == "missing":
-        from onlinesrl.run.guide import meaning
+        from onlinesrl.runs.guide import meaning
 
         what = meaning(section, str(key[-1]))
         return tree.key_place(key[:-1]).problem(f"{name}: missing; expected {what}")

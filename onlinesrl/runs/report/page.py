@@ -1,4 +1,4 @@
-"""The page: the main figures, what explains them, and the configuration they belong to."""
+"""The page: main figures, sections, and the configuration."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from onlinesrl.run.fingerprint import leaves
-from onlinesrl.run.report.curves import learning_curve, regret_bound
-from onlinesrl.run.report.examples import ExampleRow, examples_section
-from onlinesrl.run.report.markup import Markup, join, tag
-from onlinesrl.run.report.scores import by_predicate, by_value, confusion
-from onlinesrl.run.report.weights import WeightRow, weights_section
-from onlinesrl.run.report.words import (
+from onlinesrl.runs.fingerprint import leaves
+from onlinesrl.runs.report.curves import learning_curve, regret_bound
+from onlinesrl.runs.report.examples import ExampleRow, examples_section
+from onlinesrl.runs.report.markup import Markup, join, tag
+from onlinesrl.runs.report.scores import by_predicate, by_value, confusion
+from onlinesrl.runs.report.weights import WeightRow, weights_section
+from onlinesrl.runs.report.words import (
     Figures,
     count,
     figure,
@@ -26,15 +26,15 @@ from onlinesrl.run.report.words import (
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _ROUTES = {
-    "elimination": "exact reductions alone, no search needed",
+    "elimination": "exact reductions, without search",
     "ilp": "a 0-1 integer programme, solved to optimality",
-    "admm": "convex optimisation, until a lower bound shows the energy to be the least",
+    "admm": "convex optimisation, until a lower bound proves the energy minimal",
 }
 
 _LABELLED = "the units to label got the right label"
 
 
-def write_report(  # noqa: PLR0913 - what a report says
+def write_report(  # noqa: PLR0913 - the contents of a report
     path: Path,
     *,
     title: str,
@@ -45,9 +45,9 @@ def write_report(  # noqa: PLR0913 - what a report says
 ) -> None:
     """Write the report of a run.
 
-    ``summary`` and ``metrics`` are as in summary.json and metrics.jsonl, ``weights`` come heaviest
-    first, ``examples`` are a few; any of them may be empty. What comes from the stream or the rules
-    is escaped; figures that are missing or not finite are left out. Raises OSError.
+    ``summary`` and ``metrics`` are as in summary.json and metrics.jsonl, ``weights`` are sorted, heaviest
+    first, ``examples`` are a few; all may be empty. Text from the stream or the rules is escaped; figures
+    that are missing or not finite are left out. Raises OSError.
     """
     last = metrics[-1] if metrics else {}
     figures = {**last, **{key: value for key, value in summary.items() if value is not None}}
@@ -69,7 +69,7 @@ def write_report(  # noqa: PLR0913 - what a report says
 
 
 def _page(title: str, body: Markup) -> str:
-    style = files("onlinesrl.run.report").joinpath("style.css").read_text(encoding="utf-8")
+    style = files("onlinesrl.runs.report").joinpath("style.css").read_text(encoding="utf-8")
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -82,21 +82,21 @@ def _page(title: str, body: Markup) -> str:
 
 
 def _figures(figures: Figures) -> Markup:
-    """Say the main figures in words."""
+    """Return the section of the main figures."""
     tiles = [
         tag("div", tag("dt", name), tag("dd", write(value), class_="value"), tag("dd", meaning))
         for key, name, write, meaning in _tiles(figures)
         if (value := number(figures.get(key))) is not None
     ]
     lead = paragraph(
-        "Every example was predicted before its truth was looked at and learned from only then: "
-        "the figures are about examples that the learner had not seen."
+        "Every example was predicted before it was learned from, so all figures are about unseen "
+        "examples."
     )
     return join(lead, tag("dl", *tiles, class_="figures"))
 
 
 def _tiles(figures: Figures) -> list[tuple[str, str, Callable[[float], str], str]]:
-    """Return key, name, how to write it and what it means, for each main figure."""
+    """Return key, name, format and explanation of each main figure."""
     learned, dropped = (number(figures.get(key)) or 0 for key in ("updates", "dropped_weights"))
     precision, recall = (or_dash(figures.get(key), percent) for key in ("precision", "recall"))
     f1 = f"{precision} of the atoms it predicted are true, {recall} of the true ones were found"
@@ -122,7 +122,7 @@ def _tiles(figures: Figures) -> list[tuple[str, str, Callable[[float], str], str
 
 
 def _solver(figures: Figures) -> Markup | None:
-    """Say by which route the most probable states were found, and how surely."""
+    """Return the section of solver routes and certified answers."""
     routes: Mapping[str, object] = figures.get("routes") or {}
     known = {route: number(solved) or 0.0 for route, solved in routes.items()}
     if not known:
@@ -139,9 +139,9 @@ def _solver(figures: Figures) -> Markup | None:
     certified = number(figures.get("certified"))
     audited = number(figures.get("audited")) or 0
     proved = (
-        f"{count(certified)} answers are certified: proved best. " if certified is not None else ""
+        f"{count(certified)} answers are certified to be optimal. " if certified is not None else ""
     )
-    checked = f"{count(audited)} were solved a second time, whole, and compared." if audited else ""
+    checked = f"{count(audited)} were solved again as a whole, and compared." if audited else ""
     words = f"How the most probable states were found. {proved}{checked}"
     return section(
         "What the solver did", paragraph(words), table(("route", "solved", "share"), rows)
@@ -149,17 +149,15 @@ def _solver(figures: Figures) -> Markup | None:
 
 
 def _dead_letters(figures: Figures) -> Markup | None:
-    """Say how many examples were bad."""
+    """Return the section of bad examples."""
     bad = number(figures.get("bad"))
     if bad is None:
         return None
     words = (
-        f"{count(bad)} bad examples were put aside, with their bytes, place and reason, in "
-        "deadletter.jsonl; the weights never saw them."
+        f"{count(bad)} bad examples are in deadletter.jsonl, with their bytes, place and "
+        "reason; they were not learned from."
     )
-    return section(
-        "Bad examples", paragraph(words if bad else "None: every example could be used.")
-    )
+    return section("Bad examples", paragraph(words if bad else "None."))
 
 
 def _configuration(config: Figures, summary: Figures) -> Markup | None:

@@ -63,12 +63,12 @@ class Destination(Protocol):
 # reading -----------------------------------------------------------------------------------------
 
 
-class _Named(msgspec.Struct):
+class _Timed(msgspec.Struct):
     id: str | int
     time: float | None = None
 
 
-_named = msgspec.json.Decoder(_Named)
+_named = msgspec.json.Decoder(_Timed)
 
 
 def message_of(value: bytes, place: str) -> Message:

@@ -1,13 +1,13 @@
-"""What changed while the stream went by: the learning curve, and the bound on the regret."""
+"""The learning curve and the regret bound, over the stream."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 
-from onlinesrl.run.report.chart import Point, Series, line_chart, thin
-from onlinesrl.run.report.markup import Markup, tag
-from onlinesrl.run.report.words import (
+from onlinesrl.runs.report.chart import Point, Series, line_chart, thin
+from onlinesrl.runs.report.markup import Markup, tag
+from onlinesrl.runs.report.words import (
     Figures,
     count,
     figure,
@@ -22,47 +22,42 @@ from onlinesrl.run.report.words import (
 
 _BOUNDS = {
     "cda1": (
-        "The upper line is the mean loss the learner suffered. No fixed weights, not even ones "
-        "chosen with all the examples known, have a mean loss plus regularisation below the lower "
-        "line. The gap between the two is the most the learner did worse: {gap} per example by the "
-        "end, {bound} in all. Against given weights u its regret is at most that plus "
-        "sigma/2 times the squared length of u."
+        "The upper line is the mean loss of the learner. No fixed weights, even if chosen with all "
+        "examples known, have a mean loss plus regularisation below the lower line. The gap between "
+        "the lines bounds the learner's excess: {gap} per example at the end, {bound} in total. "
+        "Against weights u, its regret is at most that plus sigma/2 times the squared norm of u."
     ),
     "": (
-        "The upper line is the mean regularised loss the learner suffered. No fixed weights, not "
-        "even ones chosen with all the examples known, have a mean regularised loss below the "
-        "lower line. The gap between the two is the most the learner can regret: {gap} per example "
-        "by the end, {bound} in all."
+        "The upper line is the mean regularised loss of the learner. No fixed weights, even if "
+        "chosen with all examples known, have a mean regularised loss below the lower line. The gap "
+        "between the lines bounds the regret: {gap} per example at the end, {bound} in total."
     ),
 }
 
 
 def learning_curve(metrics: Sequence[Figures]) -> Markup:
-    """Return the F1 of the whole stream so far, and of each stretch of it.
+    """Return the F1 over the whole stream so far, and between lines of metrics.
 
-    Where the atoms have values, it is their mean absolute error.
+    For values in [0, 1] it is the mean absolute error.
     """
     soft = any("mae" in line for line in metrics)
     key = "mae" if soft else "f1"
     whole = _points(metrics, lambda line: number(line.get(key)))
     recent = _points(metrics, lambda line: number((line.get("window") or {}).get(key)))
     if not whole:
-        return section(
-            "Learning curve", paragraph("No labelled example was scored: there is none.")
-        )
+        return section("Learning curve", paragraph("There are no labelled examples."))
     words = paragraph(
-        f"{'The mean absolute error' if soft else 'F1'} as the stream went by: over the whole stream "
-        "so far, which keeps the mistakes of the first examples for good, and over the examples since "
-        "the point before alone, which is how well it predicted by then."
+        f"{'The mean absolute error' if soft else 'F1'} of the predictions made so far: over the whole "
+        "stream, which includes the mistakes on the first examples, and since the previous point."
     )
-    lines = [Series("whole stream so far", whole), Series("since the point before", recent)]
+    lines = [Series("whole stream so far", whole), Series("since previous point", recent)]
     show, tick = (figure, figure) if soft else (percent, percent_tick)
     chart = line_chart(lines, label="Learning curve", show=show, tick=tick)
     return section("Learning curve", words, chart, _numbers(metrics, soft))
 
 
 def regret_bound(metrics: Sequence[Figures], update: str) -> Markup | None:
-    """Return the bound on the regret; None for learners that have none (MIRA, perceptron)."""
+    """Return the section of the regret bound; None for updates without one (MIRA, perceptron)."""
     known = [line for line in metrics if _per_update(line, "dual", "regret_bound") is not None]
     if not known:
         return None
@@ -75,15 +70,15 @@ def regret_bound(metrics: Sequence[Figures], update: str) -> Markup | None:
         gap=or_dash(gap, figure), bound=or_dash(bound, figure)
     )
     lines = [
-        Series("suffered, per example", upper),
-        Series("no fixed weights below, per example", lower),
+        Series("loss of the learner, per example", upper),
+        Series("lower bound for fixed weights, per example", lower),
     ]
     chart = line_chart(lines, label="Regret bound", show=figure, tick=figure, shade=True)
     return section("Regret bound", paragraph(words), chart)
 
 
 def _points(metrics: Sequence[Figures], value: Callable[[Figures], float | None]) -> list[Point]:
-    """Return (examples, value) of every line that has one."""
+    """Return (examples, value) of every line with a value."""
     pairs = ((line["examples"], value(line)) for line in metrics)
     return [(float(at), known) for at, known in pairs if known is not None and at >= 1]
 
@@ -98,7 +93,7 @@ def _per_update(line: Figures, *keys: str) -> float | None:
 
 
 def _numbers(metrics: Sequence[Figures], soft: bool) -> Markup:
-    """Return the figures behind the curve, at most some forty lines of them."""
+    """Return a table of the curve's figures, of about forty lines at most."""
     lines = {float(line["examples"]): line for line in metrics if line["examples"] >= 1}
     span = math.log(max(lines)) or 1.0
     kept = thin([(at, 0.0) for at in lines], lambda at: 100 * math.log(at) / span, 40)
@@ -116,4 +111,4 @@ def _numbers(metrics: Sequence[Figures], soft: bool) -> Markup:
         for at, _ in kept
     ]
     figures = table(("examples", *columns), rows)
-    return tag("details", tag("summary", "The numbers behind the curve"), figures)
+    return tag("details", tag("summary", "The curve as numbers"), figures)

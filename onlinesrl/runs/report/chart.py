@@ -1,7 +1,6 @@
-"""A line chart over the number of examples, as SVG that keeps its text readable at any width.
+"""A line chart over the number of examples, as SVG with HTML labels.
 
-The lines are stretched with the window and the labels are not: they are HTML beside the SVG, placed
-in per cent.
+The SVG stretches with the window; the labels are HTML beside it, placed in per cent, and do not.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from onlinesrl.run.report.markup import Markup, join, tag
+from onlinesrl.runs.report.markup import Markup, join, tag
 
 Point = tuple[float, float]
 
@@ -19,7 +18,7 @@ _BUCKETS = 400
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One line: its name, and its points by growing number of examples (at least 1)."""
+    """A line: its name, and its points by increasing number of examples (at least 1)."""
 
     label: str
     points: Sequence[Point]
@@ -27,7 +26,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """A scale from numbers to per cent of the plot, and where its ticks are."""
+    """A scale from numbers to per cent of the plot, with ticks."""
 
     low: float
     high: float
@@ -35,7 +34,7 @@ class _Axis:
     scale: Callable[[float], float] = float
 
     def place(self, value: float) -> float:
-        """Return where ``value`` lies, in per cent."""
+        """Return the place of ``value`` in per cent."""
         low, high = self.scale(self.low), self.scale(self.high)
         return round(100 * (self.scale(value) - low) / (high - low), 2)
 
@@ -48,11 +47,11 @@ def line_chart(
     tick: Callable[[float], str],
     shade: bool = False,
 ) -> Markup:
-    """Draw lines against the number of examples, on a logarithmic scale.
+    """Draw lines over the number of examples, on a logarithmic scale.
 
-    ``show`` writes a value of a line, ``tick`` a round one on the vertical axis. ``shade`` fills
-    between the first two lines, whose points must be at the same examples. Series without points
-    are left out; one must have some.
+    ``show`` formats values, ``tick`` the labels of the vertical axis. ``shade`` fills between the first
+    two lines, whose points must be at the same examples. Series without points are left out; at least
+    one must have points.
     """
     drawn = [line for line in series if line.points]
     x = _examples_axis([x for line in drawn for x, _ in line.points])
@@ -76,7 +75,7 @@ def line_chart(
 
 
 def compact(value: float) -> str:
-    """Write a number of examples in few characters: 500, 20k, 3M."""
+    """Format a number of examples briefly: 500, 20k, 3M."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:g}{unit}"
@@ -93,7 +92,7 @@ def linear_ticks(low: float, high: float, steps: int = 5) -> tuple[float, ...]:
 
 
 def log_ticks(low: float, high: float, most: int = 8) -> tuple[float, ...]:
-    """Return at most ``most`` round numbers between low and high, spread by the logarithm."""
+    """Return at most ``most`` round numbers between low and high, evenly spread on a logarithmic scale."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for digits in ((1, 2, 5), (1, 3), (1,)):
         ticks = tuple(d * 10.0**k for k in decades for d in digits if low <= d * 10.0**k <= high)
@@ -103,7 +102,7 @@ def log_ticks(low: float, high: float, most: int = 8) -> tuple[float, ...]:
 
 
 def thin(points: Sequence[Point], place: Callable[[float], float], buckets: int) -> list[Point]:
-    """Keep the last point of every bucket of the axis, and the first point of all."""
+    """Keep the first point, and the last point of every bucket of the axis."""
     kept = {int(place(point[0]) * buckets / 100): point for point in points}
     return [points[0], *(point for point in kept.values() if point is not points[0])]
 
@@ -123,7 +122,7 @@ def _value_axis(values: Sequence[float]) -> _Axis:
 
 
 def _placed(line: Series, x: _Axis, y: _Axis) -> list[Point]:
-    """Return the points in per cent, the vertical one from above."""
+    """Return the points in per cent, from the top left."""
     kept = thin(line.points, x.place, _BUCKETS)
     return [(x.place(at), round(100 - y.place(value), 2)) for at, value in kept]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from onlinesrl.core.errors import OnlinesrlError
 
 if TYPE_CHECKING:
-    from onlinesrl.run.schema import Config
+    from onlinesrl.runs.schema import Config
 
 FREE = (
     "output",
@@ -28,7 +28,7 @@ FREE = (
 LABEL_BYTES = 250_000_000
 """The default of labels.max_bytes, left out of fingerprints, as in older checkpoints."""
 
-_ALWAYS = {
+ALWAYS = {
     "source.topic": None,
     "source.group": None,
     "source.shared": False,
@@ -52,7 +52,7 @@ def fingerprint(config: Config, model: str) -> dict[str, Any]:
     its includes, the background facts and the starting weights are given by their SHA-256. Raises
     OSError if one of these files cannot be read.
     """
-    values = _ALWAYS | dict(leaves(config.as_dict()))
+    values = ALWAYS | dict(leaves(config.as_dict()))
     for key in FREE:
         del values[key]
     if config.dialect == "alchemy":
