@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from onlinesrl.library.learner import OnlineLearner
     from onlinesrl.library.model import Model, Rule
     from onlinesrl.library.prediction import Prediction
-    from onlinesrl.library.streams import read, run
+    from onlinesrl.library.streams import examples, read, run
+    from onlinesrl.library.tables import Table
     from onlinesrl.library.weights import Weights
+    from onlinesrl.logic.tables import TableError
 
 __version__ = "0.1.0"
 
@@ -45,8 +47,10 @@ _MODULES = {
     "library.learner": ("OnlineLearner",),
     "library.model": ("Model", "Rule"),
     "library.prediction": ("Prediction",),
-    "library.streams": ("read", "run"),
+    "library.streams": ("examples", "read", "run"),
+    "library.tables": ("Table",),
     "library.weights": ("Weights",),
+    "logic.tables": ("TableError",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -64,8 +68,11 @@ __all__ = [
     "Prediction",
     "Rule",
     "StorageError",
+    "Table",
+    "TableError",
     "UsageError",
     "Weights",
+    "examples",
     "ground",
     "infer",
     "read",

@@ -23,6 +23,11 @@ Overrides = Annotated[
 ]
 OutputOption = Annotated[Path | None, typer.Option(help="A file; else standard output.")]
 
+TablesOption = Annotated[
+    Path | None,
+    typer.Option("--tables", metavar="FOLDER", help="Write tables there, in Parquet files."),
+]
+
 
 def say(message: str) -> None:
     """Write a message to standard error, if anybody is there to read it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onlinesrl.commands.common import OutputOption, say, warn, write_lines
+from onlinesrl.commands.common import OutputOption, TablesOption, say, warn, write_lines
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.language import language_of
 
@@ -122,6 +122,7 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
     data: Data = None,
     method: Method = None,
     output: OutputPath = None,
+    tables: TablesOption = None,
     seed: Seed = 0,
     error: Error = None,
     max_atoms: MaxAtoms = 1_000_000,
@@ -139,7 +140,9 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
                 "--closed, --open, --dialect, --error"
             )
         method = method or "admm"
-        found = _infer_psl(model, data, method, output, seed, max_groundings, skip, to_stdout)
+        found = _infer_psl(
+            model, data, method, output, tables, seed, max_groundings, skip, to_stdout
+        )
     elif query is None or data is not None or targets is not None:
         raise UsageError(
             f"{model} is Markov logic, which needs --query, and takes --evidence, not --data, --targets"
@@ -147,7 +150,7 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
     else:
         options = _world_options(closed, open_, dialect)
         world = _world(model, evidence, query, options, max_atoms, max_groundings)
-        found = _infer_mln(world, method or "mpe", output, seed, error, to_stdout)
+        found = _infer_mln(world, method or "mpe", output, tables, seed, error, to_stdout)
     if stats:
         print(json.dumps(found, indent=2))
 
@@ -220,6 +223,7 @@ def _infer_mln(  # noqa: PLR0913, PLR0917 - the options of the command
     world: GroundWorld,
     method: str,
     output: Path | None,
+    tables: Path | None,
     seed: int,
     error: float | None,
     to_stdout: bool,
@@ -228,9 +232,11 @@ def _infer_mln(  # noqa: PLR0913, PLR0917 - the options of the command
     from onlinesrl.mln import answers
 
     with told_of_compiling(say):
-        lines, found = answers.infer(world, method, seed, error)
-    if output is not None or to_stdout:
-        write_lines(output, lines)
+        values, found = answers.solve(world, method, seed, error)
+    if tables is not None:
+        _write_tables(tables, answers.columns(world, values))
+    if output is not None or (to_stdout and tables is None):
+        write_lines(output, answers.lines(world, values, method))
     _warn_all(found)
     return found
 
@@ -239,6 +245,13 @@ def _warn_all(stats: dict[str, Any]) -> None:
     """Say, even where nothing else is shown, that an answer is not what was asked for."""
     for message in stats["warnings"]:
         warn(message)
+
+
+def _write_tables(folder: Path, tables: Mapping[str, Mapping[str, Sequence[Any]]]) -> None:
+    from onlinesrl.logic.tables import write_parquet
+
+    for name, columns in tables.items():
+        write_parquet(folder / f"{name}.parquet", columns)
 
 
 # PSL ---------------------------------------------------------------------------------------------
@@ -259,6 +272,7 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
     data: Path | None,
     method: str,
     output: Path | None,
+    tables: Path | None,
     seed: int,
     max_groundings: int | None,
     skip: bool,
@@ -273,9 +287,11 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
         inferred = inference.infer(
             model, data, method, seed, output, status, most, skip, status.tell
         )
+    if tables is not None:
+        _write_tables(tables, inference.columns(inferred))
     if output is not None:
         inference.write(inferred, output)
-    elif to_stdout:
+    elif to_stdout and tables is None:
         write_lines(None, inference.lines(inferred))
     _warn_all(inferred.stats)
     if output is not None or inferred.stats["warnings"] or inferred.stats["skipped"]:

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onlinesrl.commands.common import ConfigPath, OutputOption, Overrides, Trained, output_to
+from onlinesrl.commands.common import (
+    ConfigPath,
+    OutputOption,
+    Overrides,
+    TablesOption,
+    Trained,
+    output_to,
+)
 from onlinesrl.core.errors import ConfigError, legible
 
 if TYPE_CHECKING:
@@ -116,10 +123,12 @@ def predict(
     config: ConfigPath,
     set_: Overrides = [],  # noqa: B006
     output: OutputOption = None,
+    tables: TablesOption = None,
 ) -> None:
     """Predict a source's examples, with score and margin over the second best state.
 
-    Each example gets one line, in order, also a bad one; lines are flushed when no more input waits.
+    Each example gets one line, in order, also a bad one; lines are flushed when no more input waits. With
+    --tables it gets rows instead: a table per predicate, and one of the examples.
     """
     settings = _load(config, set_)
     from onlinesrl.core.metrics import Metrics
@@ -128,6 +137,17 @@ def predict(
     from onlinesrl.stream.answers import answer
 
     learner = trained_learner(settings, trained, margins=True)
+    if tables is not None:
+        from onlinesrl.stream.table_sink import MOST_ROWS, new_tables
+
+        into = new_tables(tables, settings.argument_types())
+        for found in held_out.predictions(learner, settings, Metrics()):
+            if found is not None:
+                into.add(*found)
+            if into.rows >= MOST_ROWS:
+                into.write()
+        into.write()
+        return
     with output_to(output) as stream:
         for found in held_out.predictions(learner, settings, Metrics()):
             if found is None:

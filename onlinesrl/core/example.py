@@ -13,14 +13,20 @@ from onlinesrl.core.errors import ExampleError
 Constant: TypeAlias = str | int
 
 
+UNSAID = float("1")
+"""The value of an atom without one: this object, so that a number which is missing is not taken for 1."""
+MOST = 1e30
+"""The largest number of a numeric atom, and less this the smallest: products of five stay far from infinite."""
+
+
 class ValuedAtom(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An atom with a truth value: 1 true, 0 false; in PSL programs any value between them.
 
-    That of a numeric predicate of Markov logic is any finite number.
+    That of a numeric predicate of Markov logic is any number from -MOST to MOST.
     """
 
     args: list[Constant]
-    value: float = 1.0
+    value: float = UNSAID
 
 
 def arguments(atom: list[Constant] | ValuedAtom) -> list[Constant]:

@@ -13,6 +13,7 @@ import numpy as np
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import DataError, ExampleError
 from onlinesrl.core.example import (
+    UNSAID,
     Atoms,
     Constant,
     Example,
@@ -21,8 +22,9 @@ from onlinesrl.core.example import (
     arguments,
     show_ground_atom,
 )
-from onlinesrl.library.tables import VALUE, atoms_of_table, columns_of, is_table
-from onlinesrl.logic.database import complaint_of
+from onlinesrl.library.tables import atoms_of_table, columns_of, is_table
+from onlinesrl.logic.database import valued_atom
+from onlinesrl.logic.tables import VALUE
 
 Given: TypeAlias = Mapping[str, Any]
 """Atoms by predicate: rows of constants (a lone constant is a row of one), a mapping from rows to
@@ -72,25 +74,22 @@ def atoms(given: Given, where: str) -> Atoms:
 
 
 def facts(given: Given, where: str, program: Any) -> list[GroundAtom]:
-    """Return the atoms one by one, with truth True or False where their value is 1 or 0.
+    """Return the atoms one by one: truth True or False where their value is 1 or 0, or a Number.
 
     Raises DataError for an atom that is none of the program's, or has two values.
     """
     found: dict[tuple[str, tuple[str, ...]], GroundAtom] = {}
     for name, rows in atoms(given, where).items():
         for row in rows:
-            value = row.value if isinstance(row, ValuedAtom) else 1.0
-            atom = GroundAtom(name, tuple(map(str, arguments(row))), _truth(value), 0)
-            complaint = complaint_of(atom, program)
-            if complaint is not None:
-                raise DataError(f"{where}: {complaint[0]}; {complaint[1]}")
+            valued = isinstance(row, ValuedAtom) and row.value is not UNSAID
+            value = row.value if valued else None
+            try:
+                atom = valued_atom(name, arguments(row), value, 0, program)
+            except ValueError as error:
+                raise DataError(f"{where}: {error}") from None
             if found.setdefault(atom[:2], atom).value != atom.value:
                 raise DataError(f"{where}: {show_ground_atom(*atom[:2])} has two values")
     return [*found.values()]
-
-
-def _truth(value: float) -> bool | float:
-    return bool(value) if value in {0.0, 1.0} else value
 
 
 def _atoms(rows: Any, name: str) -> list[list[Constant] | ValuedAtom]:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.example import Constant, GroundAtom
 from onlinesrl.core.language import language_of
 from onlinesrl.library.atoms import Given, columns, facts
 from onlinesrl.library.display import table_html
 from onlinesrl.library.model import Model
-from onlinesrl.library.tables import VALUE, Table, argument_names
+from onlinesrl.library.tables import Table
+from onlinesrl.logic.tables import VALUE
 
 Atom = tuple[Constant, ...]
 Evidence = Given | str | Path | Sequence[str | Path]
@@ -96,12 +93,7 @@ def infer(  # noqa: PLR0913 - what may be asked
 
     world = _world(model, evidence, query, closed, opened)
     values, stats = answers.solve(world, method or "mpe", seed, error)
-    atoms = sorted((world.atoms[n][0], n) for n in world.shown)
-    tables = {
-        name: _table(model, name, [world.atoms[n][1] for _, n in of], values[[n for _, n in of]])
-        for name, of in ((name, [*of]) for name, of in groupby(atoms, lambda each: each[0]))
-    }
-    return Answer(tables, stats)
+    return _answer(answers.columns(world, values), stats)
 
 
 def ground(
@@ -153,10 +145,8 @@ def _given(program: Any, evidence: Evidence, dialect: Any) -> list[GroundAtom]:
     return facts(evidence, "evidence", program)
 
 
-def _table(model: Model, name: str, rows: Sequence[Sequence[Constant]], values: Floats) -> Table:
-    names = argument_names(model.predicates[name])
-    of = {argument: [row[n] for row in rows] for n, argument in enumerate(names)}
-    return Table({**of, VALUE: values.tolist()})
+def _answer(columns: Mapping[str, Mapping[str, Sequence[Any]]], stats: Mapping[str, Any]) -> Answer:
+    return Answer({name: Table(of) for name, of in columns.items()}, stats)
 
 
 def _infer_psl(  # noqa: PLR0913, PLR0917 - as ``infer``
@@ -176,13 +166,7 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - as ``infer``
     found = psl.solve(
         model.program, {}, database, method, seed, None, quiet, MOST, False, quiet, clock
     )
-    names = np.array(database.constants, object)
-    tables = {}
-    for name, table in psl.named(found):
-        arguments = argument_names(model.predicates[name])
-        of = zip(arguments, (names[column].tolist() for column in table.columns), strict=True)
-        tables[name] = Table({**dict(of), VALUE: table.values.tolist()})
-    return Answer(tables, found.stats)
+    return _answer(psl.columns(found), found.stats)
 
 
 def _nothing(message: str) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments
 from onlinesrl.core.learner import Prediction as Line
 from onlinesrl.library.display import table_html
-from onlinesrl.library.tables import VALUE, Table, argument_names
+from onlinesrl.library.tables import Table
+from onlinesrl.logic.tables import VALUE, argument_names
 
 Atom = tuple[Constant, ...]
 

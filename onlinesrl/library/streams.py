@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any, Self
 
 from onlinesrl.core.errors import DataError, ExampleError
 from onlinesrl.core.example import Example
+from onlinesrl.library.tables import rows_by
 from onlinesrl.runs import config as configuration
 from onlinesrl.runs.messages import told_to
+from onlinesrl.stream.tables import merged
 
 
 def read(
@@ -41,6 +44,34 @@ def read(
             if bad is None:
                 raise DataError(message)
             bad(message)
+
+
+def examples(
+    evidence: Mapping[str, Any],
+    truth: Mapping[str, Any] | None = None,
+    query: Mapping[str, Any] | None = None,
+    *,
+    by: str,
+) -> Iterator[Example]:
+    """Yield the examples in tables, one per predicate, in ascending order of the column ``by``.
+
+    That column says which example a row belongs to, and is its id. The other columns are the arguments,
+    and ``value``. Rows keep their order. With ``truth`` every example has one, with ``query`` its open
+    atoms, if only an empty one. Raises TableError.
+
+    >>> tokens = {"doc": [2, 1, 2], "word": ["to", "be", "or"]}
+    >>> [x.evidence for x in examples({"Token": Table(tokens)}, by="doc")]
+    [{'Token': [['be']]}, {'Token': [['to'], ['or']]}]
+    """
+    parts = {"evidence": evidence, "truth": truth, "query": query}
+    given = {part: of for part, of in parts.items() if of is not None}
+    tables = {
+        (part, name): rows_by(frame, name, by)
+        for part, of in given.items()
+        for name, frame in of.items()
+    }
+    for name, atoms in merged(tables, sys.maxsize):
+        yield Example(id=name, **({part: {} for part in given} | atoms))
 
 
 def _names(query: str | Sequence[str]) -> Sequence[str]:

@@ -1,28 +1,18 @@
 """Tables in and out: one per predicate, its columns the arguments.
 
-Read are data frames of any library that has the Arrow PyCapsule interface (Polars, pandas, PyArrow, DuckDB
-and others), pandas' without it, and mappings of columns. Given are ``Table``s, which these libraries read.
+Read are pandas' data frames and those of any library that has the Arrow PyCapsule interface (Polars,
+PyArrow, DuckDB and others). Given are ``Table``s, which these libraries read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
-import numpy as np
-
-from onlinesrl.core.errors import OnlinesrlError
 from onlinesrl.core.example import Constant, ValuedAtom
 from onlinesrl.library.display import table_html
-
-VALUE = "value"
-"""The column with truth values, or with numbers; without it every row's value is 1."""
-
-
-class TableError(OnlinesrlError):
-    """A table whose columns or rows are not those of its predicate."""
-
-    exit_code = 65
+from onlinesrl.logic.tables import VALUE, TableError, checked, connect
 
 
 class Table:
@@ -65,7 +55,7 @@ class Table:
 def _arrow_type(column: Sequence[Any]) -> Any:
     import nanoarrow as na
 
-    kinds = {*map(type, column)}
+    kinds = {*map(type, column)} - {type(None)}
     if kinds <= {int}:
         return na.int64()
     return na.float64() if kinds <= {float, int} else na.string()
@@ -89,43 +79,27 @@ def columns_of(frame: Any, name: str) -> dict[str, list[Any]]:
     Raises TableError for a null (a NaN in a column of numbers is one) and for columns that are no text,
     whole numbers or, the column ``value``, numbers.
     """
-    columns = _pandas_columns(frame) if _is_pandas(frame) else _arrow_columns(frame, name)
-    return {column: _checked(of, column, name) for column, of in columns.items()}
+    import duckdb
+
+    try:
+        with connect() as connection:
+            connection.register("frame", frame if _is_pandas(frame) else _Stream(frame))
+            connection.execute("SELECT * FROM frame")
+            found = connection.fetchnumpy()
+    except duckdb.Error as error:
+        said = str(error).partition("\n")[0]
+        raise TableError(f"{name}: cannot be read as a table: {said}") from error
+    return checked({column: of.tolist() for column, of in found.items()}, name)
 
 
-def _pandas_columns(frame: Any) -> dict[str, list[Any]]:
-    names = [str(column) for column in frame.columns]
-    return {name: frame.iloc[:, n].tolist() for n, name in enumerate(names)}
+class _Stream:
+    """The Arrow stream of a table, and no more of it."""
 
+    def __init__(self, frame: Any) -> None:
+        self.frame = frame
 
-def _arrow_columns(frame: Any, name: str) -> dict[str, list[Any]]:
-    import nanoarrow as na
-
-    with na.ArrayStream(frame) as stream:
-        schema = stream.schema
-        if schema.type.name != "STRUCT":
-            raise TableError(f"{name}: expected a table, found a column of {schema.type.name}")
-        whole = stream.read_all()
-    return {field.name: whole.child(n).to_pylist() for n, field in enumerate(schema.fields)}
-
-
-def _checked(column: list[Any], at: str, name: str) -> list[Any]:
-    number = at == VALUE
-    expected = {float, int} if number else {str, int}
-    kinds = {*map(type, column)}
-    if kinds - expected:
-        row = next(n for n, value in enumerate(column) if type(value) not in expected)
-        what = "a number" if number else "text or a whole number"
-        found = "a null" if _null(column[row]) else repr(column[row])
-        raise TableError(f"{name}, column {at}, row {row}: expected {what}, found {found}")
-    if number and not np.isfinite(np.array(column, np.float64)).all():
-        row = int(np.flatnonzero(~np.isfinite(np.array(column, np.float64)))[0])
-        raise TableError(f"{name}, column {at}, row {row}: expected a number, found {column[row]}")
-    return column
-
-
-def _null(value: Any) -> bool:
-    return value is None or value != value  # noqa: PLR0124 - NaN
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.frame.__arrow_c_stream__(requested_schema)
 
 
 # atoms -------------------------------------------------------------------------------------------
@@ -134,20 +108,26 @@ def _null(value: Any) -> bool:
 def atoms_of_table(frame: Any, name: str) -> list[list[Constant] | ValuedAtom]:
     """Return a table's rows as atoms, the columns other than ``value`` as arguments in their order."""
     columns = columns_of(frame, name)
+    return _rows(columns, len(next(iter(columns.values()), ())))
+
+
+def rows_by(frame: Any, name: str, by: str) -> list[tuple[Constant, list[Constant] | ValuedAtom]]:
+    """Return pairs of the value in the column ``by`` and the atom in the others, sorted by the former.
+
+    Raises TableError where there is no such column.
+    """
+    columns = columns_of(frame, name)
+    if by not in columns:
+        found = ", ".join(columns)
+        raise TableError(f"{name}: no column {by}, which says the example; it has {found}")
+    names = columns.pop(by)
+    return sorted(zip(names, _rows(columns, len(names)), strict=True), key=itemgetter(0))
+
+
+def _rows(columns: dict[str, list[Any]], count: int) -> list[list[Constant] | ValuedAtom]:
     values = columns.pop(VALUE, None)
-    rows = [list(row) for row in zip(*columns.values(), strict=True)]
+    rows: list[Any] = [list(row) for row in zip(*columns.values(), strict=True)]
+    rows = rows or [[] for _ in range(count)]
     if values is None:
-        return rows  # type: ignore[return-value]
-    return [
-        row if value == 1 else ValuedAtom(row, float(value))
-        for row, value in zip(rows, values, strict=True)
-    ]
-
-
-def argument_names(types: Sequence[str | None]) -> list[str]:
-    """Return column names: the types of the arguments, numbered where they repeat or lack."""
-    names: list[str] = []
-    for n, kind in enumerate(types, 1):
-        name = kind or f"argument_{n}"
-        names.append(f"{name}_{n}" if name in names or name == VALUE else name)
-    return names
+        return rows
+    return [ValuedAtom(row, float(value)) for row, value in zip(rows, values, strict=True)]

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
-from math import isfinite
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from onlinesrl.core.errors import DatabaseError, LocatedError
-from onlinesrl.core.example import GroundAtom, Number, Truth
+from onlinesrl.core.example import MOST, Constant, GroundAtom, Number, Truth, show_ground_atom
 from onlinesrl.logic.ast import Position, Predicate
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.logic.source import Source, read_text, source
 from onlinesrl.logic.text import NAME, spell_atom, unquote
 
+PARQUET = ".parquet"
+"""The suffix of files of tables."""
 _LETTER = r"[A-Za-z0-9_'\-]"
 _NUMBER = r"[+\-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+\-]?[0-9]+)?"
 _SEPARATOR = re.compile(r"^[ \t]*---[ \t]*$", re.MULTILINE)
@@ -146,9 +147,13 @@ def separate(text: str) -> list[str]:
 def load_db(path: str | Path, program: Signature, dialect: Dialect = ALCHEMY) -> list[GroundAtom]:
     """Read a file of ground atoms of a program's predicates and functions.
 
-    Raises DatabaseError as `parse_db` and for atoms not of the program; StorageError if the file cannot
-    be read.
+    A Parquet file has atoms of the predicate that it is named after. Raises DatabaseError as `parse_db`
+    and for atoms not of the program, for Parquet TableError; StorageError if the file cannot be read.
     """
+    if str(path).endswith(PARQUET):
+        from onlinesrl.logic.tables import load_parquet
+
+        return load_parquet(Path(path), program)
     text = source(read_text(path), str(path), DatabaseError)
     atoms = parse_db(text.text, text.file, dialect)
     for atom in atoms:
@@ -157,6 +162,33 @@ def load_db(path: str | Path, program: Signature, dialect: Dialect = ALCHEMY) ->
             column = text.text.split("\n")[atom.line - 1].index(atom.predicate) + 1
             raise text.error(complaint[0], Position(atom.line, column), complaint[1])
     return atoms
+
+
+def valued_atom(
+    name: str, arguments: Iterable[Constant], value: float | None, line: int, program: Signature
+) -> GroundAtom:
+    """Return the atom of a program that has a value given as a number: 1 true, 0 false, or a probability.
+
+    Without a value it is true; that of a numeric predicate is its number. Raises ValueError.
+    """
+    numeric = _numeric(name, program)
+    truth = True if value is None else Number(value) if numeric else _truth(value)
+    atom = GroundAtom(name, tuple(map(str, arguments)), truth, line)
+    complaint = complaint_of(atom, program)
+    if complaint is not None:
+        raise ValueError("; ".join(complaint))
+    if not (numeric or 0 <= atom.value <= 1):
+        raise ValueError(f"{show_ground_atom(*atom[:2])} has the value {value:g}; expected 0 to 1")
+    return atom
+
+
+def _truth(value: float) -> bool | float:
+    return bool(value) if value in {0.0, 1.0} else value
+
+
+def _numeric(name: str, program: Signature) -> bool:
+    declared = program.predicates.get(name)
+    return isinstance(declared, Predicate) and declared.numeric
 
 
 def complaint_of(atom: GroundAtom, program: Signature) -> tuple[str, str] | None:
@@ -169,7 +201,7 @@ def complaint_of(atom: GroundAtom, program: Signature) -> tuple[str, str] | None
     declared = known[name]
     types = declared.types if isinstance(declared, Predicate) else declared * ("_",)
     if len(types) == len(atom.arguments):
-        return _no_number(atom, isinstance(declared, Predicate) and declared.numeric)
+        return _no_number(atom, _numeric(name, program))
     form = f"{name}({', '.join(types)})"
     if name in program.functions:
         form = f"{types[-1]} = {name}({', '.join(types[:-1])})"
@@ -177,13 +209,16 @@ def complaint_of(atom: GroundAtom, program: Signature) -> tuple[str, str] | None
 
 
 def _no_number(atom: GroundAtom, numeric: bool) -> tuple[str, str] | None:
-    """Return the complaint of a numeric atom without a number, or another one with a number."""
-    shown = spell_atom(atom.predicate, atom.arguments)
-    if numeric and not isinstance(atom.value, Number):
-        return f"{atom.predicate} is numeric: its atoms have numbers", f"write `{shown} = 0.7`"
-    if not numeric and isinstance(atom.value, Number):
-        hint = f"declare it so, `{atom.predicate}(...): real`, or write `0.7 {shown}` for a probability"
-        return f"{atom.predicate} is not numeric: its atoms are true or false", hint
+    """Return the complaint of a numeric atom without a number in range, or another one with a number."""
+    name, value, shown = atom.predicate, atom.value, spell_atom(atom.predicate, atom.arguments)
+    if numeric and not isinstance(value, Number):
+        hint = f"write `{shown} = 0.7`, or in a table give its value"
+        return f"{name} is numeric: its atoms have numbers", hint
+    if isinstance(value, Number) and not numeric:
+        hint = f"the model may declare it numeric, `{name}(...): real`"
+        return f"{name} is not numeric: its atoms are true or false", hint
+    if isinstance(value, Number) and not abs(value) <= MOST:
+        return f"{shown} has the number {value:g}", f"expected one from {-MOST:g} to {MOST:g}"
     return None
 
 
@@ -198,8 +233,8 @@ def _value(
     sign, number = atom[1], atom[5]
     before = prefix[2] if prefix else None
     if atom[4] is not None:
-        if sign or prefix or not isfinite(float(number)):
-            message = "a numeric atom has one number, which is at most 1.8e308, and no sign"
+        if sign or prefix:
+            message = "a numeric atom has one number, and no sign"
             raise text.error(message, atom.start(5), "write `Score(Bob) = 0.7`")
         return Number(number)
     if sign == "?" and not dialect.unknown:

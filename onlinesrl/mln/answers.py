@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, groupby
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import UNPROVEN
 from onlinesrl.core.example import Constant
+from onlinesrl.logic.tables import with_names
 from onlinesrl.logic.text import spell_atom
 from onlinesrl.mln.engines.diagnostics import DISAGREE, Diagnostics
 from onlinesrl.mln.engines.engine import MapEngine, Marginals
@@ -97,9 +98,14 @@ def infer(
 ) -> tuple[list[str], dict[str, Any]]:
     """Answer a query; returns ``Atom(args) value`` lines, sorted, and statistics; see ``solve``."""
     values, stats = solve(world, method, seed, error)
+    return lines(world, values, method), stats
+
+
+def lines(world: GroundWorld, values: Floats, method: str) -> list[str]:
+    """Return an ``Atom(args) value`` line for each atom asked for, sorted."""
     spelled = "{:.0f}" if method in MAP_METHODS else "{:.10f}"
     order = sorted(world.shown, key=lambda n: _natural(world.atoms[n]))
-    return [f"{spell_atom(*world.atoms[n])} {spelled.format(values[n])}" for n in order], stats
+    return [f"{spell_atom(*world.atoms[n])} {spelled.format(values[n])}" for n in order]
 
 
 def solve(
@@ -133,6 +139,17 @@ def solve(
         "seconds": {**world.seconds, "infer_cpu": time.process_time() - clock},
     }
     return values, stats
+
+
+def columns(world: GroundWorld, values: Floats) -> dict[str, dict[str, Sequence[Any]]]:
+    """Return the atoms asked for and their values as columns, by predicate."""
+    order = sorted(world.shown, key=lambda n: _natural(world.atoms[n]))
+    found = {}
+    for name, of in groupby(order, lambda n: world.atoms[n][0]):
+        shown = [*of]
+        arguments = zip(*(world.atoms[n][1] for n in shown), strict=True)
+        found[name] = with_names(world.types[name], arguments, values[shown].tolist())
+    return found
 
 
 def _natural(atom: tuple[str, Sequence[Constant]]) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from pathlib import Path
@@ -56,18 +56,20 @@ class QueryError(OnlinesrlError):
 
 @dataclass(frozen=True)
 class GroundWorld:
-    """A ground model with names: ``atoms`` are (predicate, arguments), ``shown`` those asked for.
+    """A ground model with names.
 
-    Behind them ``model`` has the atoms that stand for conjunctions an existential quantifier asks for.
-    Atoms that evidence fixes are hard unit clauses of ``model`` and in no other one; ``soft`` has the
-    weights of all soft clauses by their literals, those of fixed atoms too. ``weight`` is float64[clauses].
-    ``assumed`` are the predicates
-    that are open only because no database has an atom of them.
+    ``atoms`` are (predicate, arguments), ``shown`` those asked for, ``types`` those of each predicate's
+    arguments. Behind the atoms ``model`` has those that stand for conjunctions an existential quantifier
+    asks for. Atoms that evidence fixes are hard unit clauses of ``model`` and in no other one; ``soft`` has
+    the weights of all soft clauses by their literals, those of fixed atoms too. ``weight`` is
+    float64[clauses]. ``assumed`` are the predicates that are open only because no database has an atom of
+    them.
     """
 
     model: ClauseModel
     weight: Floats
     atoms: list[tuple[str, list[Constant]]]
+    types: Mapping[str, Sequence[str]]
     fixed: dict[int, bool]
     soft: dict[tuple[int, ...], float]
     shown: list[int]
@@ -228,7 +230,8 @@ def _ground(
     model, place = clause_model(net)
     model, weight = _with_units(model, clause_weights(model, place, of_ground), units)
     fixed = {n: v == TRUE for n, v in enumerate(values) if v in {FALSE, TRUE}}
-    return GroundWorld(model, weight, atoms, fixed, total, [], (), {})
+    types = {name: each.types for name, each in program.predicates.items()}
+    return GroundWorld(model, weight, atoms, types, fixed, total, [], (), {})
 
 
 def _with_constants(program: Program, atoms: Iterable[tuple[str, tuple[str, ...]]]) -> Program:

@@ -6,7 +6,7 @@ import json
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from onlinesrl.core.errors import UNPROVEN, UsageError
 from onlinesrl.core.kernels.jit import told_of_compiling
 from onlinesrl.core.metrics import f1
 from onlinesrl.core.storage import storage_errors, write_atomic
+from onlinesrl.logic.tables import with_names
 from onlinesrl.psl.engines.admm import Admm
 from onlinesrl.psl.engines.dual import residual
 from onlinesrl.psl.engines.engine import HingeEngine, HingeSolution, Round
@@ -309,6 +310,19 @@ def named(inferred: Inferred) -> Iterator[tuple[str, AtomTable]]:
         if n:
             yield name, AtomTable(relation.targets.columns, inferred.values[first : first + n])
         first += n
+
+
+def columns(inferred: Inferred) -> dict[str, dict[str, Sequence[Any]]]:
+    """Return the targets and their values as columns, by predicate."""
+    names = np.array(inferred.database.constants, object)
+    return {
+        name: with_names(
+            [None] * len(table.columns),
+            (names[column].tolist() for column in table.columns),
+            table.values.tolist(),
+        )
+        for name, table in named(inferred)
+    }
 
 
 def lines(inferred: Inferred) -> Iterator[str]:

@@ -121,6 +121,11 @@ class Config(Section):
         """The language of the model."""
         return language_of(self.model.suffix)
 
+    def argument_types(self) -> dict[str, tuple[str | None, ...]]:
+        """Return the types of each predicate's arguments. Raises ModelError."""
+        program, of = self.language.load(self.model, self.dialect), self.language.argument_types
+        return {name: tuple(of(program, name)) for name in program.predicates}
+
     def as_dict(self) -> dict[str, Any]:
         """Return all keys and values, for JSON."""
         return self.model_dump(mode="json")

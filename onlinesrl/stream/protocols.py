@@ -39,6 +39,10 @@ class Sections(Protocol):
         """When to save."""
         ...
 
+    def argument_types(self) -> Mapping[str, Sequence[str | None]]:
+        """Return the types of each predicate's arguments."""
+        ...
+
     def error(self, key: str, reason: str) -> ConfigError:
         """Return the error for a key found wrong."""
         ...

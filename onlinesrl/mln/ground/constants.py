@@ -149,19 +149,15 @@ class Constants:
 
         Those of query predicates are packed with each world, whose atoms they fix.
         """
-        rows = {}
+        layout, rows = self.layout, dict[int, list[list[int]]]()
         self.fact_values: dict[float, int] = {}
-        for name, atoms in self.background.atoms.items():
-            if name not in self.layout.plan.query:
-                numbers = [[self.constants[c] for c in arguments(atom)] for atom in atoms]
-                if name in self.layout.numeric:
-                    for row, value in zip(
-                        numbers, self.background.values[name].values(), strict=True
-                    ):
-                        row.append(self.fact_values.setdefault(value, len(self.fact_values)))
-                shape = len(atoms), self.arity[name]
-                rows[self.layout.evidence[name]] = np.array(numbers, np.int32).reshape(shape)
-        return rows
+        for name, values in self.background.values.items():
+            for args, value in values.items() if name not in layout.plan.query else ():
+                row = [self.constants[c] for c in args]
+                if name in layout.numeric:
+                    row.append(self.fact_values.setdefault(value, len(self.fact_values)))
+                rows.setdefault(layout.slot(name, value), []).append(row)
+        return {slot: np.array(of, np.int32) for slot, of in rows.items()}
 
     def _number_facts(self) -> None:
         """Give facts and shared constants the numbers that they now have."""

@@ -71,6 +71,10 @@ class Layout:
         """Return the types of the columns of a predicate's relations."""
         return (*self.arguments(name), *([VALUE] if name in self.numeric else []))
 
+    def slot(self, name: str, value: float) -> int:
+        """Return the slot of an evidence atom with a value; 0 only adds constants."""
+        return self.evidence[name] if value else self.mentioned[name]
+
     def slot_predicates(self) -> list[str]:
         """Return the predicate of every slot."""
         return [*self.evidence] * 2 + [name for name in self.plan.query for _ in range(4)]

@@ -16,8 +16,16 @@ import numpy as np
 
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.example import Atoms, Constant, Example, ValuedAtom, arguments, show_ground_atom
-from onlinesrl.core.kernels.averaged import HUGE
+from onlinesrl.core.example import (
+    MOST,
+    UNSAID,
+    Atoms,
+    Constant,
+    Example,
+    ValuedAtom,
+    arguments,
+    show_ground_atom,
+)
 from onlinesrl.mln.ground.constants import Constants, Domain
 from onlinesrl.mln.ground.layout import Layout
 from onlinesrl.mln.kernels.plans import Batch
@@ -110,41 +118,43 @@ class Packer(Constants):
         self.worlds.append(Packed(example, place))
 
     def _numeric(self, evidence: Atoms, start: list[int], count: list[int]) -> Atoms:
-        """Pack the atoms of numeric predicates, and return the others; value 0 is as good as absent."""
+        """Pack the atoms of numeric predicates, and return the others; number 0 is as good as absent."""
         layout = self.layout
-        named = [name for name in evidence if name in layout.numeric]
-        for name in named:
+        for name in (each for each in evidence if each in layout.numeric):
+            rows: dict[int, list[int]] = {layout.slot(name, 0): [], layout.slot(name, 1): []}
             values = self._values(name, evidence[name])
-            for slots, kept in ((layout.evidence, True), (layout.mentioned, False)):
-                rows = [row for row in values.items() if bool(row[1]) == kept]
-                start[slots[name]], count[slots[name]] = len(self.data), len(rows)
-                for args, value in rows:
-                    self.data += [*map(self.constants.__getitem__, args), self._value_number(value)]
-        return {name: evidence[name] for name in evidence if name not in named}
+            for args, value in values.items():
+                row = [self.constants[constant] for constant in args]
+                rows[layout.slot(name, value)] += [*row, self._value_number(value)]
+            for slot, data in rows.items():
+                start[slot], count[slot] = len(self.data), len(data) // self.arity[name]
+                self.data += data
+        return {name: atoms for name, atoms in evidence.items() if name not in layout.numeric}
 
     def _values(
         self, name: str, atoms: Sequence[list[Constant] | ValuedAtom]
     ) -> dict[tuple[str, ...], float]:
-        """Return the values of numeric atoms. Raises ExampleError for one without, with a bad one, or two."""
-        arity = len(self.layout.arguments(name))
-        if len(atoms) > self.max_atoms or any(len(arguments(atom)) != arity for atom in atoms):
-            limit = len(atoms) > self.max_atoms
-            raise ExampleError(self._wrong(name, atoms, "evidence"), "limit" if limit else "schema")
-        found: dict[tuple[str, ...], float] = {}
+        """Return the numbers of atoms. Raises ExampleError for one without, with a bad one, or two."""
+        if len(atoms) > self.max_atoms:
+            raise ExampleError(self._wrong(name, atoms, "evidence"), "limit")
+        arity, found = len(self.layout.arguments(name)), dict[tuple[str, ...], float]()
         for atom in atoms:
             args = arguments(atom)
-            shown = f"evidence atom {show_ground_atom(name, args)}"
-            if isinstance(atom, list):
+            if len(args) != arity:
+                raise ExampleError(self._wrong(name, [atom], "evidence"), "schema")
+            if isinstance(atom, list) or atom.value is UNSAID:
                 form = f'{{"args": {json.dumps(args)}, "value": 0.7}}'
-                reason = f"{shown} has no value, and {name} is numeric; write {form}"
-                raise ExampleError(reason, "schema")
-            if not abs(atom.value) <= HUGE:
-                reason = f"{shown} has value {atom.value}; expected a number from {-HUGE} to {HUGE}"
-                raise ExampleError(reason, "schema")
-            first = found.setdefault(tuple(map(str, args)), atom.value)
-            if first != atom.value:
-                reason = f"contradiction: {shown} has the values {first} and {atom.value}"
-                raise ExampleError(reason, "contradiction")
+                said = f"has no value, and {name} is numeric; write {form}"
+                raise ExampleError(f"evidence atom {show_ground_atom(name, args)} {said}", "schema")
+            value = atom.value
+            if not abs(value) <= MOST:
+                said = f"has value {value}; expected a number from {-MOST:g} to {MOST:g}"
+                raise ExampleError(f"evidence atom {show_ground_atom(name, args)} {said}", "schema")
+            first = found.setdefault(tuple(map(str, args)), value)
+            if first != value:
+                said = f"has the values {first} and {value}"
+                shown = f"contradiction: evidence atom {show_ground_atom(name, args)}"
+                raise ExampleError(f"{shown} {said}", "contradiction")
         return found
 
     def _value_number(self, value: float) -> int:

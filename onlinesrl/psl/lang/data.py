@@ -10,6 +10,8 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.errors import DatabaseError, LocatedError
+from onlinesrl.logic.ast import Position
+from onlinesrl.logic.database import PARQUET
 from onlinesrl.logic.source import Source, read_text, source
 
 
@@ -122,6 +124,8 @@ class _FileRows:
 def _read(
     path: Path, name: str, arity: int, missing: float, constants: dict[str, int]
 ) -> _FileRows:
+    if path.suffix == PARQUET:
+        return _read_parquet(path, name, arity, missing, constants)
     text = source(read_text(path), str(path), DatabaseError)
     listed = text.text.split("\n")
     numbers = [number for number, line in enumerate(listed, 1) if line and not line.isspace()]
@@ -148,6 +152,31 @@ def _read(
     if width > arity:
         values[:] = _values(cells[arity::width], missing, text, numbers, arity)
     return _FileRows(text, columns, values, np.array(numbers, np.int64))
+
+
+def _read_parquet(
+    path: Path, name: str, arity: int, missing: float, constants: dict[str, int]
+) -> _FileRows:
+    from onlinesrl.logic.tables import VALUE, read_parquet
+
+    text, listed = Source(str(path), "", DatabaseError), read_parquet(path)
+    values = listed.pop(VALUE, None)
+    if len(listed) != arity:
+        found = ", ".join(listed) or "none"
+        message = (
+            f"{name} has {arity} arguments; expected as many columns, and {VALUE}; found {found}"
+        )
+        raise text.error(message, 0)
+    count = len(next(iter(listed.values()), ()))
+    columns = np.empty((arity, count), np.int32)
+    for index, column in enumerate(listed.values()):
+        columns[index] = interned([*map(str, column)], constants)
+    truth = np.full(count, missing) if values is None else np.array(values, np.float64)
+    wrong = np.flatnonzero((truth < 0) | (truth > 1))
+    if len(wrong):
+        row = int(wrong[0])
+        raise _error(text, row + 1, 0, f"a truth value is a number from 0 to 1, not {truth[row]:g}")
+    return _FileRows(text, columns, truth, np.arange(1, count + 1))
 
 
 def interned(names: Sequence[str], constants: dict[str, int]) -> Ints32:
@@ -184,7 +213,9 @@ def _value(field: str, missing: float) -> float:
 
 
 def _error(text: Source, line: int, field: int, message: str) -> LocatedError:
-    """Return the error for a field of a line; lines count from 1."""
+    """Return the error for a field of a line, or for a row of a Parquet file; they count from 1."""
+    if not text.text:
+        return text.error(message, Position(line, 1))
     start = 0
     for _ in range(line - 1):
         start = text.text.index("\n", start) + 1

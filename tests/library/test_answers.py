@@ -5,7 +5,7 @@ from typing import Any
 
 import duckdb
 import nanoarrow as na
-import numpy as np
+import pandas as pd
 import pytest
 
 import onlinesrl as srl
@@ -125,18 +125,6 @@ def test_relations_of_duckdb_are_read() -> None:
     assert one.values == other.values
 
 
-class Frame:
-    """What pandas has, without its Arrow interface."""
-
-    def __init__(self, columns: dict[str, list[Any]]) -> None:
-        self.columns = [*columns]
-        self.iloc = self
-        self.data = columns
-
-    def __getitem__(self, key: tuple[Any, int]) -> Any:
-        return np.array(self.data[self.columns[key[1]]], object)
-
-
 BAD: list[tuple[dict[str, Any], str]] = [
     (
         {"x": ["a", None], "y": ["b", "c"]},
@@ -149,7 +137,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"x": ["a"], "y": ["b"], "value": [float("nan")]},
-        "Knows, column value, row 0: expected a number",
+        "Knows, column value, row 0: expected a number, found a null",
     ),
     (
         {"x": ["a"], "y": ["b"], "value": ["high"]},
@@ -172,7 +160,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 def test_bad_tables_are_named(columns: dict[str, Any], said: str) -> None:
     model = srl.Model(RULES, "psl")
     with pytest.raises(srl.OnlinesrlError, match=said):
-        srl.infer(model, {"Knows": Frame(columns)}, {"Likes": [("b", "x")]})
+        srl.infer(model, {"Knows": pd.DataFrame(columns)}, {"Likes": [("b", "x")]})
 
 
 def test_an_atom_is_not_observed_and_asked_for() -> None:
