@@ -16,7 +16,7 @@ Constant: TypeAlias = str | int
 UNSAID = float("1")
 """The value of an atom without one: this object, so that a number which is missing is not taken for 1."""
 MOST = 1e30
-"""The largest number of a numeric atom, and less this the smallest: products of five stay far from infinite."""
+"""Numbers of atoms are from -MOST to MOST, so that products of five, and their squares, are finite."""
 
 
 class ValuedAtom(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -81,8 +81,8 @@ def facts(given: Given, where: str, program: Any) -> list[GroundAtom]:
     found: dict[tuple[str, tuple[str, ...]], GroundAtom] = {}
     for name, rows in atoms(given, where).items():
         for row in rows:
-            valued = isinstance(row, ValuedAtom) and row.value is not UNSAID
-            value = row.value if valued else None
+            value = row.value if isinstance(row, ValuedAtom) else None
+            value = None if value is UNSAID else value
             try:
                 atom = valued_atom(name, arguments(row), value, 0, program)
             except ValueError as error:

@@ -177,7 +177,7 @@ def valued_atom(
     complaint = complaint_of(atom, program)
     if complaint is not None:
         raise ValueError("; ".join(complaint))
-    if not (numeric or 0 <= atom.value <= 1):
+    if value is not None and not (numeric or 0 <= value <= 1):
         raise ValueError(f"{show_ground_atom(*atom[:2])} has the value {value:g}; expected 0 to 1")
     return atom
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from itertools import combinations, product
+from math import prod
 from typing import NamedTuple
 
 from onlinesrl.core.example import Example, ValuedAtom
@@ -62,7 +63,14 @@ class World:
                 self.domains[kind].add(constant)
         for kind, constant in shown:
             self.domains[kind].add(constant)
+        self.numbers = {
+            (name, tuple(map(str, atom.args))): atom.value
+            for name, rows in example.evidence.items()
+            for atom in rows
+            if program.predicates[name].numeric
+        }
         self.true = {atom for atom, value in evidence if value and atom[0] not in self.query}
+        self.true |= {atom for atom, number in self.numbers.items() if number}
         opened = self._all_query_atoms() if example.query is None else listed
         self.atoms: dict[Atom, bool | None] = dict.fromkeys(opened)
         self.atoms.update((atom, value) for atom, value in evidence if atom[0] in self.query)
@@ -105,14 +113,23 @@ class World:
             del self.atoms[atom]
 
     def soft(self) -> Counter[Soft]:
-        """The soft groundings that evidence does not decide, tautologies too, with their signs."""
+        """The soft groundings that evidence does not decide, tautologies too: their signs times numbers."""
         found: Counter[Soft] = Counter()
         for clause in clauses(self.program):
             if not clause.hard:
-                for key, literals in self.groundings(clause):
+                for value, literals in self._groundings(clause):
                     if literals:
-                        found[Soft(clause, key, literals)] += clause.sign
+                        key = tuple(value[name] for name in clause.template)
+                        product_ = clause.sign * self._product(clause, value)
+                        found[Soft(clause, key, literals)] += product_
         return found
+
+    def _product(self, clause: Clause, value: dict[str, str]) -> float:
+        """The product of a grounding's numbers; 1 without any."""
+        atoms = [x.atom for x in clause.literals if self.program.predicates[x.atom.predicate].numeric]
+        return prod(
+            self.numbers[x.predicate, tuple(_constant(t, value) for t in x.terms)] for x in atoms
+        )
 
     def hard(self) -> set[Literals]:
         """The hard clauses over query atoms: of rules, of `!` marks and of observed atoms.
@@ -140,10 +157,14 @@ class World:
 
     def groundings(self, clause: Clause) -> Iterator[tuple[tuple[str, ...], Literals]]:
         """Yield the template's constants and the literals left of each undecided grounding."""
+        for value, literals in self._groundings(clause):
+            yield tuple(value[name] for name in clause.template), literals
+
+    def _groundings(self, clause: Clause) -> Iterator[tuple[dict[str, str], Literals]]:
         for value in self._bindings(clause, {}):
             literals = self._left(clause, value)
             if literals is not None:
-                yield tuple(value[name] for name in clause.template), literals
+                yield value, literals
 
     def _bindings(self, body: Clause | Existential, value: dict[str, str]) -> Iterator[dict]:
         """Extend a binding to the variables of a clause or an existential, where its conditions hold.

@@ -35,7 +35,7 @@ def networks(draw: st.DrawFn):
         net.row_len[row], net.row_weight[row] = length, -1 if hard else draw(st.integers(0, 6))
         net.row_step[row], net.row_factor[row] = (
             draw(st.integers(0, 1)),
-            draw(st.sampled_from([1, -1])),
+            draw(st.sampled_from([1, -1, 0.375, -2.5])),
         )
         net.lit_start[row + 1] = at
         net.clause_start[row + 1] = net.clause_start[row] + length

@@ -64,13 +64,17 @@ class Pair:
         return net
 
 
+FACTORS = st.integers(-192, 192).map(lambda n: n / 64)
+"""What clauses with numeric atoms count; their sums are exact."""
+
+
 @st.composite
 def pairs(draw: st.DrawFn) -> Pair:
-    """Clauses of one to three literals that share weights, some with multiplicity; any two states."""
+    """Clauses of one to three literals that share weights, with signs or numbers; any two states."""
     literal = st.tuples(st.integers(1, ATOMS), st.sampled_from([1, -1]))
     clause = st.tuples(
         st.integers(0, WEIGHTS - 1),
-        st.sampled_from([1.0, -1.0, 2.0]),
+        st.sampled_from([1.0, -1.0, 2.0]) | FACTORS,
         st.lists(literal, min_size=1, max_size=3, unique_by=lambda each: each[0]),
     )
     clauses = draw(st.lists(clause, max_size=8))

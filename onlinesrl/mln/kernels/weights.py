@@ -8,6 +8,8 @@ from onlinesrl.core.kernels.jit import kernel
 from onlinesrl.mln.kernels.network import ATOMS, DEFINED, ROWS, Network, clause_true
 from onlinesrl.mln.kernels.plans import Plans
 
+EPSILON = 2.0**-53  # a sum of n terms is off by at most n EPSILON times the sum of their sizes
+
 
 class Weights(Averaged):
     """The weights, and the hash table from template constants to blocks of them."""
@@ -118,7 +120,7 @@ def effective(net: Network, value: Floats, cu: float, cv: float, weight: Floats)
 @kernel
 def gap(net: Network, weights: Weights, truth: Bytes, rival: Bytes) -> tuple[int, float]:
     """Accumulate Delta = f(truth) - f(rival) in ``delta``; returns how many weights it touched, and rho."""
-    n, rho = 0, 0.0
+    n, rho, terms, total = 0, 0.0, 0, 0.0
     for a in range(net.size[ATOMS]):
         rho += net.fixed[a] != DEFINED and truth[a] != rival[a]
     for r in range(net.size[ROWS]):
@@ -140,4 +142,21 @@ def gap(net: Network, weights: Weights, truth: Bytes, rival: Bytes) -> tuple[int
                     weights.touched[n] = i
                     n += 1
                 weights.delta[i] += net.row_factor[r] * change
+                total += abs(net.row_factor[r])
+                terms += 1
+    _drop_rounding(weights, n, terms * EPSILON * total)
     return n, rho
+
+
+@kernel
+def _drop_rounding(weights: Weights, n: int, error: float) -> None:
+    """Make a Delta 0 of which nothing is larger than the rounding error of its sums.
+
+    Numbers that cancel may leave 1e-17, along which an unbounded step would be immense; counts leave 0.
+    """
+    largest = 0.0
+    for j in range(n):
+        largest = max(largest, abs(weights.delta[weights.touched[j]]))
+    if largest <= error:
+        for j in range(n):
+            weights.delta[weights.touched[j]] = 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from onlinesrl.logic.ast import (
     Compare,
     Constant,
     Equal,
+    Formula,
     Function,
     FunctionType,
     Position,
@@ -27,6 +28,8 @@ from onlinesrl.mln.lang.normal import Clause
 from onlinesrl.mln.lang.syntax import Sentence
 
 _LATER = {"concat", "substr"}
+MOST_FACTORS = 5
+"""The most numeric atoms of a rule: their product is finite, see ``core.example.MOST``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,31 +95,22 @@ class Checker:
 
     def check_numeric(self, sentence: Sentence, clauses: Iterable[Clause]) -> None:
         """Check that numeric atoms are conditions of all clauses of a soft rule, which they multiply."""
-        names = {name for name, each in self._declared.predicates.items() if each.numeric}
-        mentioned = [(each.formula, each.position) for each in sentence.mentions]
-        numeric = [
-            (formula.predicate, place)
-            for formula, place in mentioned
-            if isinstance(formula, Atom) and formula.predicate in names
-        ]
-        if not numeric:
+        numeric = {name for name, each in self._declared.predicates.items() if each.numeric}
+        found = [each for each in sentence.mentions if _predicate(each.formula) in numeric]
+        if not found:
             return
-        name, place = numeric[0]
+        name, message, hint = _predicate(found[0].formula), None, ""
         if sentence.hard or sentence.definite:
-            message = (
-                f"{name} is numeric and multiplies the weight of a rule, and this one has none"
-            )
-            raise self._source.error(message, place, "make the rule soft: no period, no `:-`")
-        for clause in clauses:
-            conditions = [
-                x for x in clause.literals if x.atom.predicate in names and not x.positive
-            ]
-            if len(conditions) < len(numeric):
-                message = (
-                    f"{name} is numeric, neither true nor false: it multiplies a whole rule, once"
-                )
-                hint = f"let it be a condition, as in `{name}(x) => (...)`, or in a conjunction of atoms"
-                raise self._source.error(message, place, hint)
+            message = f"{name} is numeric: it multiplies a rule's weight, and this rule has none"
+            hint = "make the rule soft: no period, no `:-`"
+        elif len(found) > MOST_FACTORS:
+            message = f"{len(found)} numeric atoms in a rule, of which {MOST_FACTORS} may multiply"
+            hint = "let one predicate have their product"
+        elif any(_conditions(clause, numeric) < len(found) for clause in clauses):
+            message = f"{name} is numeric, neither true nor false: it multiplies a whole rule, once"
+            hint = f"let it be a condition, as in `{name}(x) => (...)`, or in a conjunction of atoms"
+        if message is not None:
+            raise self._source.error(message, found[0].position, hint)
 
     def _expected(self, mention: Mention) -> Iterator[tuple[Argument, str | None]]:
         """Pair the arguments of a mention with the types of their places, None where it has none."""
@@ -260,6 +254,14 @@ class Checker:
             yield TypedConstant(argument.term.name, type_, type_ is not None)
         for part, inner in self._parts(argument):
             yield from self._constants(part, inner)
+
+
+def _predicate(formula: Formula) -> str | None:
+    return formula.predicate if isinstance(formula, Atom) else None
+
+
+def _conditions(clause: Clause, names: Set[str]) -> int:
+    return sum(not x.positive and x.atom.predicate in names for x in clause.literals)
 
 
 def _spread(argument: Argument, type_: str | None, types: dict[str, str]) -> None:
