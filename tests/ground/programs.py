@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -91,7 +92,7 @@ def cases(draw: st.DrawFn, examples: int = 1, weighted: bool = False) -> Case:
 
 @st.composite
 def with_numbers(draw: st.DrawFn, drawn: st.SearchStrategy[Case]) -> Case:
-    """Cases with two numeric predicates, of which some atoms multiply soft rules."""
+    """Cases with two numeric predicates, whose atoms multiply some soft rules and one more."""
     case = draw(drawn)
     kinds = {name: draw(_types(1, 2, 0)) for name in ("N0", "N1")}
     lines = [f"{name}({', '.join(of)}): real" for name, of in kinds.items()]
@@ -103,6 +104,11 @@ def with_numbers(draw: st.DrawFn, drawn: st.SearchStrategy[Case]) -> Case:
         joint = draw(st.sampled_from(["=>", "=>", "^"]))
         multiplied = f"{weight}{' ^ '.join(atoms)} {joint} ({formula})"
         lines.append(multiplied if atoms and _accepted([*lines, multiplied]) else line)
+    types = {name: case.program.predicates[name].types for name in case.query[:1]}
+    factors, (query, of) = draw(st.sampled_from([["N0"], ["N0", "N1"]])), *types.items()
+    atoms = [f"{name}({', '.join(draw(_arguments(kinds[name])))})" for name in factors]
+    head = f"{query}({', '.join(draw(_arguments(of)))})" if of else query
+    lines.append(f"0.75 {' ^ '.join(atoms)} => {head}")
     examples = [
         replace(x, evidence=x.evidence | {name: draw(_numbers(of)) for name, of in kinds.items()})
         for x in case.examples
@@ -110,7 +116,7 @@ def with_numbers(draw: st.DrawFn, drawn: st.SearchStrategy[Case]) -> Case:
     return Case("\n".join(lines), case.query, examples)
 
 
-def _arguments(kinds: list[str]) -> st.SearchStrategy[tuple[str, ...]]:
+def _arguments(kinds: Sequence[str]) -> st.SearchStrategy[tuple[str, ...]]:
     return st.tuples(*(st.sampled_from([*NUMBERED[k], SPELLED[k][0]]) for k in kinds))
 
 

@@ -169,21 +169,6 @@ def test_numeric_atoms_are_neither_truth_nor_query() -> None:
         compile_program(parse(MODEL), ["Good", "Score"])
 
 
-@pytest.mark.parametrize("rule", ["mira", "perceptron", "cda1", "adagrad"])
-def test_numbers_that_cancel_leave_no_gap_but_its_rounding(rule: str) -> None:
-    """0.1 + 0.2 - 0.2 - 0.1 is 3e-17 in floating point; MIRA would step by its inverse."""
-    text = "Score(i): real\nIn(i, f)\nf = {A, B}\n!In(i, A) v !In(i, B).\nScore(i) ^ In(i, A)\n"
-    plan = compile_program(parse(text), ["In"])
-    own = online(plan, update_of(rule, sigma=1e-9))
-    numbers = {1: 0.1, 2: 0.2, 3: 0.3, 4: 0.4, 5: 0.7, 6: 0.7, 7: 0.6, 8: 0.5}
-    atoms = [ValuedAtom([i], value) for i, value in numbers.items()]
-    rng = [1, 2, 5], [3, 5], [4, 3, 1], [8, 7, 2], [6, 3, 1]
-    for n, true in enumerate(rng):
-        truth = {"In": [[i, "A" if i in true else "B"] for i in numbers]}
-        learn(own, [Example(id=n, evidence={"Score": atoms}, truth=truth)])
-    assert all(abs(entry.weight) < 1e3 for entry in own.weights.entries())
-
-
 # the language ----------------------------------------------------------------------------------
 
 REFUSED = {
