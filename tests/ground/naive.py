@@ -126,7 +126,9 @@ class World:
 
     def _product(self, clause: Clause, value: dict[str, str]) -> float:
         """The product of a grounding's numbers; 1 without any."""
-        atoms = [x.atom for x in clause.literals if self.program.predicates[x.atom.predicate].numeric]
+        atoms = [
+            x.atom for x in clause.literals if self.program.predicates[x.atom.predicate].numeric
+        ]
         return prod(
             self.numbers[x.predicate, tuple(_constant(t, value) for t in x.terms)] for x in atoms
         )

@@ -24,11 +24,14 @@ Bias(): real
 Word(word, thing)
 Good(thing)
 """
-MODEL = DECLARED + """\
+MODEL = (
+    DECLARED
+    + """\
 0.5 Score(x) => Good(x)
 -1 Word(+w, x) => Good(x)
 0.25 Near(x, y) ^ Score(x) ^ Good(x) => Good(y)
 """
+)
 EVIDENCE = {
     "Score": [ValuedAtom(["A"], 0.5), ValuedAtom(["B"], -2.0), ValuedAtom(["C"], 0.0)],
     "Word": [["a", "A"]],
@@ -201,6 +204,7 @@ def test_what_has_no_meaning_is_refused_with_its_place(rule: str) -> None:
     [
         "Score(x) => Good(x)",
         "Score(x) ^ Good(x)",
+        "!Score(x) v Good(x)",
         "Score(x) ^ Near(x, y) => (Good(x) <=> Good(y))",
         "Good(x) => (Score(x) => Good(y))",
         "Score(x) => (EXIST y Good(y))",

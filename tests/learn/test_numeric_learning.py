@@ -31,15 +31,15 @@ def example(rng: np.random.Generator, number: int) -> Example:
     """Three tokens, of which scores tell the label, with noise, and which are more or less near."""
     true = rng.integers(0, 2, 3)
     scores = [
-        ValuedAtom([i, "AB"[l]], float((l == true[i]) - 0.5 + rng.normal()))
-        for i, l in product(range(3), range(2))
+        ValuedAtom([i, "AB"[k]], float((k == true[i]) - 0.5 + rng.normal()))
+        for i, k in product(range(3), range(2))
     ]
     near = [ValuedAtom([i, i + 1], float(rng.normal())) for i in range(2)]
     words = [[f"w{n}", i] for i, n in enumerate(rng.integers(0, 2, 3).tolist())]
     return Example(
         id=number,
         evidence={"Score": scores, "Near": near, "Word": words},
-        truth={"Is": [[i, "AB"[l]] for i, l in enumerate(true)]},
+        truth={"Is": [[i, "AB"[k]] for i, k in enumerate(true)]},
     )
 
 

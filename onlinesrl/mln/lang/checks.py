@@ -108,7 +108,9 @@ class Checker:
             hint = "let one predicate have their product"
         elif any(_conditions(clause, numeric) < len(found) for clause in clauses):
             message = f"{name} is numeric, neither true nor false: it multiplies a whole rule, once"
-            hint = f"let it be a condition, as in `{name}(x) => (...)`, or in a conjunction of atoms"
+            hint = (
+                f"let it be a condition, as in `{name}(x) => (...)`, or in a conjunction of atoms"
+            )
         if message is not None:
             raise self._source.error(message, found[0].position, hint)
 
