@@ -8,18 +8,25 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from onlinesrl.core.version import __version__
+
 if TYPE_CHECKING:
     from onlinesrl.core.errors import (
         ConfigError,
         DatabaseError,
         DataError,
         ExampleError,
+        InputError,
         ModelError,
+        NotFittedError,
         OnlinesrlError,
         StorageError,
         UsageError,
     )
     from onlinesrl.core.example import Example
+    from onlinesrl.estimators.linked import LinkedClassifier
+    from onlinesrl.estimators.tagger import SequenceTagger
+    from onlinesrl.library.curves import Curves
     from onlinesrl.library.inference import Answer, ground, infer
     from onlinesrl.library.learner import OnlineLearner
     from onlinesrl.library.model import Model, Rule
@@ -29,20 +36,23 @@ if TYPE_CHECKING:
     from onlinesrl.library.weights import Weights
     from onlinesrl.logic.tables import TableError
 
-__version__ = "0.1.0"
-
 _MODULES = {
     "core.errors": (
         "ConfigError",
         "DataError",
         "DatabaseError",
         "ExampleError",
+        "InputError",
         "ModelError",
+        "NotFittedError",
         "OnlinesrlError",
         "StorageError",
         "UsageError",
     ),
     "core.example": ("Example",),
+    "estimators.linked": ("LinkedClassifier",),
+    "estimators.tagger": ("SequenceTagger",),
+    "library.curves": ("Curves",),
     "library.inference": ("Answer", "ground", "infer"),
     "library.learner": ("OnlineLearner",),
     "library.model": ("Model", "Rule"),
@@ -57,21 +67,27 @@ _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = [
     "Answer",
     "ConfigError",
+    "Curves",
     "DataError",
     "DatabaseError",
     "Example",
     "ExampleError",
+    "InputError",
+    "LinkedClassifier",
     "Model",
     "ModelError",
+    "NotFittedError",
     "OnlineLearner",
     "OnlinesrlError",
     "Prediction",
     "Rule",
+    "SequenceTagger",
     "StorageError",
     "Table",
     "TableError",
     "UsageError",
     "Weights",
+    "__version__",
     "examples",
     "ground",
     "infer",
@@ -89,4 +105,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return __all__

@@ -15,6 +15,7 @@ LAYERS = [
     {"stream"},
     {"runs"},
     {"library"},
+    {"estimators"},
     {"commands", "testing"},
     {"cli"},
 ]

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from onlinesrl.core.clock import Clock
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.example import Constant, GroundAtom
 from onlinesrl.core.language import language_of
@@ -161,7 +162,7 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - as ``infer``
         {name: Columns(*columns(rows, name)) for name, rows in of.items()}
         for of in (evidence, query, truth)
     )
-    database, clock = database_of(model.program.predicates, *parts), psl.Clock()
+    database, clock = database_of(model.program.predicates, *parts), Clock()
     quiet = _nothing
     found = psl.solve(
         model.program, {}, database, method, seed, None, quiet, MOST, False, quiet, clock

@@ -21,6 +21,7 @@ from onlinesrl.core.update import Update
 from onlinesrl.core.updates import AnyUpdate
 from onlinesrl.core.yamltree import Place
 from onlinesrl.library.atoms import Given, example, facts
+from onlinesrl.library.curves import Curves
 from onlinesrl.library.model import Model
 from onlinesrl.library.prediction import Prediction
 from onlinesrl.library.saved import Saved
@@ -94,11 +95,11 @@ class OnlineLearner:
     ):
         self.model = model = Model(model) if isinstance(model, str) else model
         given = {"loss": loss, "sigma": sigma}
-        chosen = _section(update, "update") | {k: v for k, v in given.items() if v is not None}
+        chosen = section(update, "update") | {k: v for k, v in given.items() if v is not None}
         self.settings = Settings(
             (query,) if isinstance(query, str) else tuple(query),
-            _validated(AnyUpdate, "learner", chosen),
-            _validated(AnyEngine, "inference", _section(inference, "engine")),
+            validated(AnyUpdate, "learner", chosen),
+            validated(AnyEngine, "inference", section(inference, "engine")),
             seed,
             LimitsSection(),
         )
@@ -111,6 +112,7 @@ class OnlineLearner:
         )
         self._types = model.predicates
         self._metrics = Metrics()
+        self._lines: list[dict[str, Any]] = []
 
     # learning and predicting -----------------------------------------------------------------------
 
@@ -132,7 +134,7 @@ class OnlineLearner:
         copied once. Raises ExampleError, which tells the number of the bad example.
         """
         pairs = zip(xs, repeat(None)) if ys is None else zip(xs, ys, strict=True)
-        before, metrics = self._state(), self._metrics.save()
+        before, metrics, lines = self._state(), self._metrics.save(), len(self._lines)
         found: list[Prediction] = []
         try:
             for some in _batches((example(x, y) for x, y in pairs), BATCH):
@@ -140,6 +142,7 @@ class OnlineLearner:
         except BaseException:
             self._learner.restore(*before)
             self._metrics = Metrics.restore(metrics)
+            del self._lines[lines:]
             raise
         return found
 
@@ -183,7 +186,11 @@ class OnlineLearner:
         except ExampleError:
             self._learner.seen = seen
             raise
+        before = self._metrics.examples
         self._metrics.add(tally, len(some))
+        if self._metrics.examples.bit_length() > before.bit_length():
+            self._lines.append(self._line())
+            self._metrics.next_window()
         return found
 
     def _predictions(
@@ -217,9 +224,18 @@ class OnlineLearner:
     @property
     def metrics(self) -> dict[str, Any]:
         """The scores of all predictions of ``learn_one`` and ``learn_many``, as in metrics.jsonl."""
+        line = self._line()
+        del line["window"]
+        return line
+
+    def _line(self) -> dict[str, Any]:
         snapshot = self._metrics.snapshot()
-        del snapshot["window"]
         return {**snapshot, **self.certificate, "updates": self._learner.weights.updates}
+
+    @property
+    def curves(self) -> Curves:
+        """The metrics at powers of two of the number of examples, or right after them, and now."""
+        return Curves([*self._lines, self._line()], self.settings.learner.update)
 
     def weights_text(self) -> str:
         """Return the model with its averaged weights: a file of weights, which is a model."""
@@ -233,21 +249,22 @@ class OnlineLearner:
 
     def save(self, path: str | Path) -> None:
         """Write a checkpoint, whole or not at all; ``learner.start`` of a run takes it too."""
-        header, arrays = self._learner.save()
-        Saved(
+        self._saved().write(Path(path))
+
+    def _saved(self) -> Saved:
+        return Saved(
             self._learner.model_text,
             self.model.language,
             self.settings.as_dict(),
-            header,
-            arrays,
+            *self._state(),
             self._metrics.save(),
             self._own(),
-        ).write(Path(path))
+        )
 
     def _own(self) -> dict[str, Any]:
         values = self.background.values
         facts = {name: [[args, value] for args, value in of.items()] for name, of in values.items()}
-        return {"background": facts, "by": self.by}
+        return {"background": facts, "by": self.by, "lines": self._lines}
 
     @classmethod
     def load(cls, path: str | Path, background: Given | None = None) -> OnlineLearner:
@@ -261,19 +278,29 @@ class OnlineLearner:
             raise UsageError(
                 f"{path}: of a run with source.background; give these facts as background"
             )
+        return cls._of(saved, background if saved.facts is None else saved.facts)
+
+    @classmethod
+    def _of(cls, saved: Saved, background: Given | None) -> OnlineLearner:
         settings = saved.settings
         learner = cls(
             saved.model(),
             settings["query"],
             update=settings["learner"],
             inference=settings["inference"],
-            background=background if saved.facts is None else saved.facts,
+            background=background,
             by=saved.own.get("by"),
             seed=settings["seed"],
         )
         learner._learner.restore(saved.header, saved.arrays)
         learner._metrics = Metrics.restore(saved.metrics)
+        learner._lines = [*saved.own.get("lines", ())]
         return learner
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let a learner be pickled and copied, as its checkpoint."""
+        saved = self._saved()
+        return OnlineLearner._of, (saved, saved.facts)
 
     def __repr__(self) -> str:
         update = self.settings.learner.update
@@ -283,11 +310,12 @@ class OnlineLearner:
         return self.weights.heaviest()._repr_html_()
 
 
-def _section(given: str | Mapping[str, Any], tag: str) -> dict[str, Any]:
+def section(given: str | Mapping[str, Any], tag: str) -> dict[str, Any]:
+    """Return the keys of a section that may be given by the name of its kind alone."""
     return {tag: given} if isinstance(given, str) else dict(given)
 
 
-def _validated(kind: Any, section: str, values: dict[str, Any]) -> Any:
+def validated(kind: Any, section: str, values: dict[str, Any]) -> Any:
     """Return the section of given keys. Raises UsageError with all that is wrong."""
     try:
         return TypeAdapter(kind).validate_python(values)

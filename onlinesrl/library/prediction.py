@@ -64,6 +64,11 @@ class Prediction:
         return {name: _true(rows) for name, rows in self.line.predicted.items()}
 
     @property
+    def evidence(self) -> dict[str, list[Atom]]:
+        """The atoms given as true, by predicate."""
+        return {name: _true(rows) for name, rows in self.example.evidence.items()}
+
+    @property
     def truth(self) -> dict[str, list[Atom]] | None:
         """The atoms that are true, by predicate; None if that is not known."""
         truth = self.example.truth

@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from onlinesrl import __version__
 from onlinesrl.core.language import Language, language_of
 from onlinesrl.core.section import kind_of, sections_of
 from onlinesrl.core.updates import AnyUpdate
+from onlinesrl.core.version import __version__
 from onlinesrl.library.model import Model
 from onlinesrl.mln.sections import AnyEngine
 from onlinesrl.runs.fingerprint import ALWAYS, leaves

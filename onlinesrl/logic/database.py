@@ -16,8 +16,6 @@ from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.logic.source import Source, read_text, source
 from onlinesrl.logic.text import NAME, spell_atom, unquote
 
-PARQUET = ".parquet"
-"""The suffix of files of tables."""
 _LETTER = r"[A-Za-z0-9_'\-]"
 _NUMBER = r"[+\-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+\-]?[0-9]+)?"
 _SEPARATOR = re.compile(r"^[ \t]*---[ \t]*$", re.MULTILINE)
@@ -147,13 +145,9 @@ def separate(text: str) -> list[str]:
 def load_db(path: str | Path, program: Signature, dialect: Dialect = ALCHEMY) -> list[GroundAtom]:
     """Read a file of ground atoms of a program's predicates and functions.
 
-    A Parquet file has atoms of the predicate that it is named after. Raises DatabaseError as `parse_db`
-    and for atoms not of the program, for Parquet TableError; StorageError if the file cannot be read.
+    Raises DatabaseError as `parse_db` and for atoms not of the program; StorageError if the file cannot
+    be read.
     """
-    if str(path).endswith(PARQUET):
-        from onlinesrl.logic.tables import load_parquet
-
-        return load_parquet(Path(path), program)
     text = source(read_text(path), str(path), DatabaseError)
     atoms = parse_db(text.text, text.file, dialect)
     for atom in atoms:

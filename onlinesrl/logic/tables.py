@@ -16,8 +16,11 @@ import numpy as np
 from onlinesrl.core.errors import OnlinesrlError, StorageError
 from onlinesrl.core.example import GroundAtom, show_ground_atom
 from onlinesrl.core.storage import storage_errors, sync_folder
-from onlinesrl.logic.database import PARQUET, Signature, valued_atom
+from onlinesrl.logic.database import Signature, load_db, valued_atom
+from onlinesrl.logic.dialect import Dialect
 
+PARQUET = ".parquet"
+"""The suffix of files of tables."""
 VALUE = "value"
 """The column with truth values, or with numbers; without it every row's value is 1."""
 
@@ -105,7 +108,17 @@ def read_parquet(path: Path) -> dict[str, list[Any]]:
     return checked({name: column.tolist() for name, column in found.items()}, str(path))
 
 
-def load_parquet(path: Path, program: Signature) -> list[GroundAtom]:
+def load_atoms(path: Path, program: Signature, dialect: Dialect) -> list[GroundAtom]:
+    """Read the atoms of a program from a database or, by its suffix, a Parquet file.
+
+    Raises DatabaseError, TableError, StorageError.
+    """
+    if path.suffix == PARQUET:
+        return _load_parquet(path, program)
+    return load_db(path, program, dialect)
+
+
+def _load_parquet(path: Path, program: Signature) -> list[GroundAtom]:
     """Read the atoms of the predicate that a Parquet file is named after; a row is their ``line``, from 0.
 
     Raises TableError, StorageError.

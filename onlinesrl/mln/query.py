@@ -30,8 +30,8 @@ from onlinesrl.core.example import (
     ValuedAtom,
 )
 from onlinesrl.logic.ast import Program
-from onlinesrl.logic.database import load_db
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
+from onlinesrl.logic.tables import load_atoms
 from onlinesrl.logic.text import spell_atom
 from onlinesrl.mln.ground.compile import compile_program
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
@@ -148,7 +148,7 @@ def read_evidence(program: Program, evidence: Sequence[Path], dialect: Dialect) 
     given: list[GroundAtom] = []
     seen: dict[tuple[str, tuple[str, ...]], tuple[Truth, str]] = {}
     for path in evidence:
-        atoms = load_db(path, program, dialect)
+        atoms = load_atoms(path, program, dialect)
         for atom in atoms:
             here = (atom.value, f"{path}:{atom.line}")
             before, place = seen.setdefault((atom.predicate, atom.arguments), here)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import resource
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.clock import Clock
 from onlinesrl.core.errors import UNPROVEN, UsageError
 from onlinesrl.core.kernels.jit import told_of_compiling
 from onlinesrl.core.metrics import f1
@@ -280,26 +279,6 @@ def _quality(found: HingeSolution | TandemSolution, weights: Floats) -> dict[str
         "warnings": [] if found.certified else [UNPROVEN],
         "rounds": found.iterations,
     }
-
-
-class Clock:
-    """Wall-clock and CPU seconds of the parts of a job, and its peak memory."""
-
-    def __init__(self) -> None:
-        self._last = time.perf_counter(), time.process_time()
-        self._seconds: dict[str, float] = {}
-        self._cpu: dict[str, float] = {}
-
-    def lap(self, part: str) -> None:
-        """Note the end of a part."""
-        now = time.perf_counter(), time.process_time()
-        self._seconds[part], self._cpu[part] = now[0] - self._last[0], now[1] - self._last[1]
-        self._last = now
-
-    def stats(self) -> dict[str, Any]:
-        """Return the seconds of each part, and the peak memory in bytes."""
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        return {"seconds": self._seconds, "cpu_seconds": self._cpu, "peak_bytes": peak}
 
 
 def named(inferred: Inferred) -> Iterator[tuple[str, AtomTable]]:

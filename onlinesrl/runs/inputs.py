@@ -10,7 +10,7 @@ from onlinesrl.core.background import Background
 from onlinesrl.core.errors import DatabaseError
 from onlinesrl.core.example import GroundAtom, Number, show_ground_atom
 from onlinesrl.core.language import Program
-from onlinesrl.logic.database import load_db
+from onlinesrl.logic.tables import load_atoms
 from onlinesrl.logic.dialect import dialect_of
 from onlinesrl.runs.config import Config
 from onlinesrl.runs.messages import warn
@@ -55,7 +55,7 @@ def background(config: Config, program: Program) -> Background:
     """
     found: dict[tuple[str, tuple[str, ...]], GroundAtom] = {}
     for path in config.source.background or ():
-        for atom in load_db(path, program, dialect_of(config.dialect)):
+        for atom in load_atoms(path, program, dialect_of(config.dialect)):
             name = show_ground_atom(atom.predicate, atom.arguments)
             message = None
             sure = atom.value is True or isinstance(atom.value, Number)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
-from onlinesrl import __version__
+from onlinesrl.core.version import __version__
 from onlinesrl.core.example import Constant, Example, ValuedAtom, show_ground_atom
 from onlinesrl.core.learner import Learner, Outcome, WeightEntry, heaviest
 from onlinesrl.core.storage import json_lines, storage_errors, write_atomic
@@ -21,15 +22,15 @@ REPORTED_WEIGHTS = 400
 E = TypeVar("E", bound=WeightEntry)
 
 
-def read_summary(folder: RunFolder) -> dict[str, Any] | None:
+def read_summary(path: Path) -> dict[str, Any] | None:
     """Return the summary, the last file that a run writes.
 
     None if there is none, or it is damaged; it is then written again.
     """
-    if not folder.summary.exists():
+    if not path.exists():
         return None
-    with storage_errors(folder.summary, "read"):
-        text = folder.summary.read_bytes()
+    with storage_errors(path, "read"):
+        text = path.read_bytes()
     try:
         msgspec.json.decode(text, type=_Summary)
         summary: dict[str, Any] = json.loads(text)

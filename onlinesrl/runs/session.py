@@ -298,7 +298,7 @@ def _ended(saved: checkpoint.Checkpoint, reader: Reader, stopper: Stopper) -> bo
 
 def _summary_of(saved: checkpoint.Checkpoint, folder: RunFolder) -> dict[str, Any] | None:
     """Return the summary of a finished run, if it was written after its last checkpoint."""
-    summary = read_summary(folder)
+    summary = read_summary(folder.summary)
     return summary if summary and summary.get("checkpoint") == saved.number else None
 
 

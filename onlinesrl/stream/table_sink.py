@@ -10,8 +10,7 @@ from onlinesrl.core.errors import FolderError
 from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.core.learner import Outcome
 from onlinesrl.core.storage import storage_errors
-from onlinesrl.logic.database import PARQUET
-from onlinesrl.logic.tables import VALUE, argument_names, write_parquet
+from onlinesrl.logic.tables import PARQUET, VALUE, argument_names, write_parquet
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.folder import OutputFile
 from onlinesrl.stream.protocols import Sink

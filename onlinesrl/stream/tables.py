@@ -16,8 +16,7 @@ import msgspec
 from onlinesrl.core.errors import StorageError
 from onlinesrl.core.example import Constant
 from onlinesrl.core.storage import storage_errors
-from onlinesrl.logic.database import PARQUET
-from onlinesrl.logic.tables import VALUE, TableError, connect, duckdb_errors
+from onlinesrl.logic.tables import PARQUET, VALUE, TableError, connect, duckdb_errors
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.ledger import AGAIN
 from onlinesrl.stream.protocols import Source

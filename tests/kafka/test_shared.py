@@ -21,9 +21,8 @@ from onlinesrl.stream.file_sink import FileSink
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.kafka import shared as shared_source
 from onlinesrl.stream.kafka import sink as kafka_sink
-from onlinesrl.stream.kafka.broker import Broker
+from onlinesrl.stream.kafka.broker import Broker, ConsumerOptions
 from onlinesrl.stream.kafka.shared import SharedSource
-from onlinesrl.stream.kafka.source import ConsumerOptions
 from onlinesrl.stream.protocols import Rebalanced
 from tests.kafka.broker import Cluster
 from tests.kafka.streams import add_partitions
@@ -157,14 +156,17 @@ def assert_each_once(jobs: Sequence[Job], ids: set[str], names: Sequence[str] = 
     assert sum(summary(job)["examples"] for job in jobs) == len(ids)
 
 
-def test_members_join_and_leave_in_order(member: Callable[..., Job], ids: set[str]) -> None:
-    jobs = [member(name) for name in ("first", "second")]
-    first = start(jobs[0], slow=lambda n: SLOW if len(predicted(jobs[1])) > 5 else SLOWER)
+def test_members_join_and_leave_in_order(
+    member: Callable[..., Job], ids: set[str], tmp_path: Path
+) -> None:
+    jobs, left = [member(name) for name in ("first", "second")], tmp_path / "left"
+    first = start(jobs[0], slow=lambda n: SLOWER)
     until(lambda: len(predicted(jobs[0])) > 5)
-    second = start(jobs[1])
+    second = start(jobs[1], slow=lambda n: SLOW if n < 8 or left.exists() else 4 * SLOWER)
     until(lambda: len(predicted(jobs[1])) > 5)
     os.kill(first, signal.SIGTERM)
     assert wait(first) == 0, jobs[0].said
+    left.touch()
     assert wait(second) == 0, jobs[1].said
     assert all(map(predicted, jobs))
     assert_each_once(jobs, ids)

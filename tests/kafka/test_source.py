@@ -437,7 +437,8 @@ def test_a_silent_partition_is_noticed(broker, topic, job, citations, tally, par
 
 def test_lag(broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes]) -> None:
     from onlinesrl.stream.kafka.broker import Broker as Address
-    from onlinesrl.stream.kafka.source import ConsumerOptions, KafkaSource
+    from onlinesrl.stream.kafka.broker import ConsumerOptions
+    from onlinesrl.stream.kafka.source import KafkaSource
 
     broker.create_topic(topic, partitions=2)
     from kafka import KafkaProducer

@@ -2,6 +2,7 @@
 
 import doctest
 import os
+import pickle
 import signal
 import threading
 from importlib import import_module
@@ -294,3 +295,45 @@ def test_the_examples_of_the_docstrings(module: str) -> None:
     )
     assert tried
     assert not failed
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_pickled_learner_goes_on(name: str, tmp_path: Path) -> None:
+    learner, (*some, last) = new(name), stream(name)[:6]
+    learner.learn_many(some)
+    other = pickle.loads(pickle.dumps(learner))
+    assert other.learn_one(last).line == learner.learn_one(last).line
+    assert state(other, tmp_path) == state(learner, tmp_path)
+    assert other.metrics == learner.metrics
+
+
+# curves -------------------------------------------------------------------------------------------
+
+
+def test_curves_are_those_of_a_run(tmp_path: Path) -> None:
+    learner = new("citations")
+    for x in stream("citations"):
+        learner.learn_one(x)
+    (model,) = (REPO / "streams" / "citations").glob("*.mln")
+    config = {"model": str(model), "query": "InField", "output": str(tmp_path / "run")}
+    config |= {"learner": {"sigma": 0.003}, "metrics": {"by": "field"}}
+    source = {"path": str(REPO / "streams" / "citations" / "citations.jsonl")}
+    srl.run({**config, "source": source}, until=EXAMPLES)
+    run = srl.Curves.read(tmp_path / "run")
+    columns = learner.curves.table().columns
+    assert {name: column[:-1] for name, column in columns.items()} == run.table().columns
+    assert columns["examples"] == [1, 2, 4, 8, 16, 32, 40]
+    for curves in (run, learner.curves):
+        shown = curves._repr_html_()
+        assert shown.startswith("<iframe") and "Regret bound" in shown and "svg" in shown
+
+
+def test_curves_are_kept_in_checkpoints_and_after_exceptions(tmp_path: Path) -> None:
+    learner = new("citations")
+    learner.learn_many(stream("citations")[:20])
+    lines = learner.curves.lines
+    with pytest.raises(srl.ExampleError):
+        learner.learn_many([*stream("citations")[20:], {"Nothing": [1]}])
+    assert learner.curves.lines == lines
+    learner.save(tmp_path / "c.ckpt")
+    assert srl.OnlineLearner.load(tmp_path / "c.ckpt").curves.lines == lines

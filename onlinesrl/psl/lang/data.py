@@ -11,8 +11,8 @@ import numpy as np
 from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.errors import DatabaseError, LocatedError
 from onlinesrl.logic.ast import Position
-from onlinesrl.logic.database import PARQUET
 from onlinesrl.logic.source import Source, read_text, source
+from onlinesrl.logic.tables import PARQUET
 
 
 @dataclass(frozen=True, slots=True)

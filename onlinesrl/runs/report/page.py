@@ -68,6 +68,11 @@ def write_report(  # noqa: PLR0913 - the contents of a report
     path.write_text(_page(title, body), encoding="utf-8", errors="xmlcharrefreplace", newline="\n")
 
 
+def curves_page(metrics: Sequence[Figures], update: str) -> str:
+    """Return a page of the learning curve and the regret bound, from lines of metrics."""
+    return _page("Curves", join(learning_curve(metrics), regret_bound(metrics, update)))
+
+
 def _page(title: str, body: Markup) -> str:
     style = files("onlinesrl.runs.report").joinpath("style.css").read_text(encoding="utf-8")
     head = tag(

@@ -36,8 +36,16 @@ from kafka.errors import (
 from onlinesrl.core.errors import DataError, UnavailableError
 from onlinesrl.stream.aside import aside
 from onlinesrl.stream.files import Record
-from onlinesrl.stream.kafka.broker import ANSWER_MS, Broker, bounds, name_of, place_of, places_of
-from onlinesrl.stream.kafka.source import LOOK_SECONDS, POLL_MS, ConsumerOptions, KafkaSource
+from onlinesrl.stream.kafka.broker import (
+    ANSWER_MS,
+    Broker,
+    ConsumerOptions,
+    bounds,
+    name_of,
+    place_of,
+    places_of,
+)
+from onlinesrl.stream.kafka.source import LOOK_SECONDS, POLL_MS, KafkaSource
 from onlinesrl.stream.protocols import Rebalanced, Sink
 
 BREATH_SECONDS = 1.0

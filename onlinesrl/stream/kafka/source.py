@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,15 @@ from kafka.errors import (
 from onlinesrl.core.errors import DataError, StorageError, UnavailableError
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.journal import Journal
-from onlinesrl.stream.kafka.broker import ANSWER_MS, Broker, bounds, name_of, place_of, places_of
+from onlinesrl.stream.kafka.broker import (
+    ANSWER_MS,
+    Broker,
+    ConsumerOptions,
+    bounds,
+    name_of,
+    place_of,
+    places_of,
+)
 from onlinesrl.stream.protocols import Sink, Source
 from onlinesrl.stream.stopper import Stopped
 
@@ -36,24 +43,6 @@ LOOK_SECONDS = 10.0
 """How often the brokers are asked for the state of topics and partitions."""
 CHANCES = 2
 """After how many polls without its records a partition counts as stalled."""
-
-
-@dataclass(frozen=True)
-class ConsumerOptions:
-    """What to read and how.
-
-    ``topics`` are all read alike. ``from_end``: a new run starts at the ends of the partitions;
-    ``to_end``: the run stops where the partitions ended when it started. ``skip_gaps`` skips records
-    that were deleted before they were read. Brokers may be unavailable for ``patience`` seconds.
-    """
-
-    topics: Sequence[str]
-    group: str | None = None
-    from_end: bool = False
-    to_end: bool = False
-    skip_gaps: bool = False
-    patience: float = 300.0
-    max_bytes: int = 8_000_000
 
 
 class KafkaSource(Source):

@@ -60,9 +60,9 @@ class KafkaSection(Brokers, SourceSection):
 
     def make(self, setting: Setting) -> Source:
         """Return the topic's records; for a run of a group that shares them, its part."""
-        from onlinesrl.stream.kafka.broker import Broker
+        from onlinesrl.stream.kafka.broker import Broker, ConsumerOptions
         from onlinesrl.stream.kafka.shared import SharedSource
-        from onlinesrl.stream.kafka.source import ConsumerOptions, KafkaSource
+        from onlinesrl.stream.kafka.source import KafkaSource
 
         options = ConsumerOptions(
             [self.topic, *setting.labels],
