@@ -23,7 +23,7 @@ print(f"\n{learner.metrics['examples']} shops, F1 {learner.metrics['f1']:.3f}")
 print(learner.weights)
 
 # In Python numbers are a mapping from constants. Two reviews of one account, of which the classifier
-# suspects the first, and thinks little of the second:
-reviews = {"Score": {"r1": 0.6, "r2": -0.4, "r3": -0.4}, "By": [("r1", "a"), ("r2", "a")]}
+# suspects the first; the second is as unsuspicious as the third, but for its account:
+reviews = {"Score": {"r1": 2.5, "r2": -0.4, "r3": -0.4}, "By": [("r1", "a"), ("r2", "a")]}
 found = learner.predict_one(reviews, marginals=True)
 print({review: round(p, 2) for (review,), p in (found.values or {})["Fake"].items()})
