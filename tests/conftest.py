@@ -209,11 +209,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two processes for folders of tests; none for a few files, and where they measure or print."""
+    """Three processes for folders of tests, for some of them wait; none for a few files, and where they
+    measure or print.
+    """
     start = config.invocation_params.dir
     folders = all((start / each).is_dir() for each in config.args)
     quiet = config.option.capture != "no" and config.option.markexpr != "benchmark"
-    return 2 if folders and quiet else 0
+    return 3 if folders and quiet else 0
 
 
 def pytest_testnodedown(node: Any) -> None:

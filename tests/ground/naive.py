@@ -186,20 +186,45 @@ class World:
             )
             if isinstance(term, Variable) and term.name not in others and term.name not in value
         }
-        for constants in product(*(self.domains[kind] for kind in types.values())):
-            complete = self._computed(body, value | dict(zip(types, constants, strict=True)))
-            if complete is not None:
-                yield complete
+        yield from self._extended(body, value, [*types.items()])
 
-    def _computed(self, body: Clause | Existential, value: dict[str, str]) -> dict | None:
-        """Compute what is computed; None where a condition fails or compares what is no integer."""
-        for variable, op, left, right in body.computed:
-            sides = _number(_constant(left, value)), _number(_constant(right, value))
-            result = None if None in sides else calculate(op, *sides)
-            if result is None or _number(value.setdefault(variable.name, str(result))) != result:
-                return None
+    def _extended(
+        self, body: Clause | Existential, value: dict[str, str], types: list[tuple[str, str]]
+    ) -> Iterator[dict]:
+        """Bind one variable after the other, as long as what can be computed holds."""
+        computed = self._computed(body, value, whole=not types)
+        if computed is None:
+            return
+        if not types:
+            yield computed
+            return
+        (name, kind), *rest = types
+        constants = self.domains[kind]
+        if name in computed:
+            constants = [each for each in constants if _number(each) == _number(computed[name])]
+        for constant in constants:
+            yield from self._extended(body, computed | {name: constant}, rest)
+
+    def _computed(
+        self, body: Clause | Existential, value: dict[str, str], whole: bool
+    ) -> dict[str, str] | None:
+        """Compute what is computed from what is bound, all of it if that is the ``whole``.
+
+        None where a condition fails or compares what is no integer.
+        """
+        value = {**value}
+        for variable, op, *sides in body.computed:
+            if whole or all(_bound(each, value) for each in sides):
+                numbers = [_number(_constant(each, value)) for each in sides]
+                result = None if None in numbers else calculate(op, *numbers)
+                if (
+                    result is None
+                    or _number(value.setdefault(variable.name, str(result))) != result
+                ):
+                    return None
         compared = [x for _, _, *sides in body.comparisons for x in sides]
-        return None if None in [_number(_constant(x, value)) for x in compared] else value
+        bound = [x for x in compared if whole or _bound(x, value)]
+        return None if None in [_number(_constant(x, value)) for x in bound] else value
 
     def _left(self, clause: Clause, value: dict[str, str]) -> Literals | None:
         """Return the query literals of a grounding, None where the evidence makes it true."""
@@ -230,6 +255,10 @@ class World:
                 yield literal.positive, atom
             else:
                 yield (atom in self.true) == literal.positive
+
+
+def _bound(term: Constant | Variable, value: Mapping[str, str]) -> bool:
+    return isinstance(term, Constant) or term.name in value
 
 
 def _constant(term: Constant | Variable, value: Mapping[str, str]) -> str:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.engines.brute import Brute
@@ -50,7 +50,6 @@ def agrees_with_brute_force(net: network.Network, weight, bonus) -> None:
         assert state.tolist() == best.state.tolist()
 
 
-@settings(derandomize=True, deadline=None, max_examples=250)
 @given(networks())
 def test_runs_and_groups_agree_with_brute_force(case):
     net, weights, bonus = case
