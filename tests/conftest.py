@@ -1,5 +1,6 @@
 """What tests of whole runs share: a stream of our own, its configuration, and warm processes."""
 
+import compileall
 import json
 import os
 import random
@@ -195,6 +196,8 @@ SHAPED = Plans._without, Facts._without
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose how many cases are tried; where they are few, kernels are compiled for all plans at once."""
+    if not hasattr(config, "workerinput"):  # once: many processes are started
+        compileall.compile_dir(REPO / "onlinesrl", quiet=2)
     soak = config.option.markexpr == "soak"
     settings.load_profile("soak" if soak else "few")
     if not soak:
