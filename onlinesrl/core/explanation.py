@@ -19,7 +19,7 @@ SHOWN = 8
 """How many reasons on a side, and changed atoms, are shown to people."""
 _ATOM = re.compile(r"\s*([A-Za-z_][\w'-]*)\s*\((.*)\)\s*", re.DOTALL)
 _ARGUMENT = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^,"']*?))\s*(?:,|$)""")
-_NUMBERS = {0: "none", 1: "one", 2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
+_WORDS = {1: "one", 2: "two"}
 
 
 class ExplanationError(OnlinesrlError):
@@ -104,27 +104,32 @@ class Flip:
     def __str__(self) -> str:
         of = f"{self.candidates:,} evidence atom{'s' * (self.candidates != 1)} that could matter"
         if self.change:
-            what = " and ".join(_changed(*each) for each in self.change)
+            what = ", ".join(_changed(*each) for each in self.change)
             least = self.excluded == len(self.change) - 1
             rest = "no smaller change does" if least else "whether a smaller one does is not known"
-            return f"{what} would make it {self.becomes} (of {of}; {rest})"
+            return f"{what} it would be {self.becomes} (of {of}; {rest})"
         if self.excluded >= self.candidates:
             return f"no change of the {of} flips it"
         if not self.excluded:
             return f"not known: the search ended among the changes of one of {of}"
-        sizes = " or ".join(_NUMBERS.get(n, str(n)) for n in range(1, min(self.excluded, 2) + 1))
-        sizes = sizes if self.excluded < 3 else f"up to {_number(self.excluded)}"
+        sizes = " or ".join(_WORDS[n] for n in range(1, min(self.excluded, 2) + 1))
+        sizes = sizes if self.excluded < 3 else f"up to {self.excluded}"
         return f"no change of {sizes} of {of} flips it; larger ones were not tried" + (
             "" if self.complete else " to the end"
         )
 
 
+def _number(value: float) -> str:
+    """Write an effect or a weight: three decimal places, or few digits where it is tiny."""
+    return f"{value:.1e}" if 0 < abs(value) < 0.0005 else f"{value:.3f}"
+
+
+def _signed(value: float) -> str:
+    return f"{'+' if value >= 0 else ''}{_number(value)}"
+
+
 def _changed(atom: str, value: bool) -> str:
     return f"{'with' if value else 'without'} {atom}"
-
-
-def _number(n: int) -> str:
-    return _NUMBERS.get(n, str(n))
 
 
 @dataclass(frozen=True)
@@ -197,7 +202,7 @@ class Explanation:
         """The atom, the words that its constants stand for, its value and what else it could be."""
         words = ", ".join(f"{key} = {word}" for key, word in self.words.items())
         head = f"{self.atom}{f' [{words}]' if words else ''} of example {self.id}: "
-        head += f"{self.value:.4g}" if self.soft else ("true" if self.value else "false")
+        head += f"{self.value:.3f}" if self.soft else ("true" if self.value else "false")
         if self.given:
             return f"{head}, as its evidence says"
         return head + (f", rather than {self.instead}" if self.instead else "")
@@ -211,7 +216,7 @@ class Explanation:
             if reasons:
                 count = sum(reason.count for reason in reasons)
                 total = math.fsum(reason.effect for reason in reasons)
-                yield f"{said}: {total:+.4g} by {count:,} ground rule{'s' * (count != 1)}", reasons
+                yield f"{said}: {_signed(total)} by {count:,} ground rule{'s' * (count != 1)}", reasons
 
     def _rest(self, most: int) -> Iterator[str]:
         """Yield what follows from the reasons."""
@@ -229,8 +234,8 @@ class Explanation:
 
     def _balance(self) -> Iterator[str]:
         side = "1" if (self.bound or 0) < 0 else "0"
-        held = f", and the bound {side} holds with {self.bound:+.4g}" if self.bound else ""
-        yield f"the pulls add up to {self.difference:+.4g}{held}; {self.residual:.1e} is left, 0 at the optimum"
+        held = f", and the bound {side} holds with {_signed(self.bound)}" if self.bound else ""
+        yield f"the pulls add up to {_signed(self.difference)}{held}; {self.residual:.1e} is left, 0 at the optimum"
 
     def _alternative(self, most: int) -> Iterator[str]:
         if self.group:
@@ -272,15 +277,15 @@ _HEAD = {
 
 
 def _less(cost: float) -> str:
-    return f"{abs(cost):.4g} {'less' if cost >= 0 else 'more'}"
+    return f"{_number(abs(cost))} {'less' if cost >= 0 else 'more'}"
 
 
 def _cells(reason: Reason) -> tuple[str, str, str]:
-    weight = "hard" if reason.weight is None else f"{reason.weight:.4g}"
+    weight = "hard" if reason.weight is None else _number(reason.weight)
     if reason.distance is not None:
-        return f"{reason.effect:+.4g}", weight, f"{reason.distance:.3f}"
+        return f"{_signed(reason.effect)}", weight, f"{reason.distance:.3f}"
     times = f" x {reason.count}" if reason.count > 1 else ""
-    return f"{reason.effect:+.4g}", weight + times, "holds" if reason.holds else "fails"
+    return f"{_signed(reason.effect)}", weight + times, "holds" if reason.holds else "fails"
 
 
 def _table(reasons: Sequence[Reason], most: int) -> Iterator[str]:
@@ -291,7 +296,7 @@ def _table(reasons: Sequence[Reason], most: int) -> Iterator[str]:
         yield f"{effect:>{first}}  {weight:>{second}}  {how:>{third}}  {reason.rule}"
     if len(reasons) > most:
         rest = math.fsum(reason.effect for reason in reasons[most:])
-        yield f"... {len(reasons) - most:,} more: {rest:+.4g}"
+        yield f"... {len(reasons) - most:,} more: {_signed(rest)}"
 
 
 def _row(reason: Reason) -> str:

@@ -148,14 +148,19 @@ def _instead(world: PredictedWorld, a: int, local: State) -> str | None:
 def _other(world: PredictedWorld, a: int, state: State, certified: bool) -> Other:
     """Return what another state costs and changes; an atom's own group is no change."""
     cost = float(world.gain(world.state, state).sum())
-    own = {a} if world.state[a] == 0 else {a, *world.members(a)}
     changed = np.flatnonzero(world.state != state).tolist()
+    own = world.members(a)
     changes = [
         (shown(world.names[b]), bool(state[b]))
         for b in changed
-        if b < len(world.names) and b not in own
+        if b < len(world.names) and b not in own and not _replaced(world, b, state)
     ]
     return Other(cost, certified, tuple(changes))
+
+
+def _replaced(world: PredictedWorld, b: int, state: State) -> bool:
+    """Tell whether another atom of a group is true instead: that one is the change."""
+    return not state[b] and bool(np.any(state[world.members(b)]))
 
 
 def _undecided(world: PredictedWorld, local: State, gain: Floats) -> int:

@@ -51,7 +51,7 @@ def least_change(
         return None
     atom, group = world.names[a], [world.names[b] for b in world.members(a)]
     names, value = world.names, bool(world.state[a])
-    candidates = _candidates(learner, example, asked)
+    candidates = _candidates(learner, world, example, asked)
     reaches = _reaches(learner, example, names, atom, candidates)
     mattering = [replace(c, reach=r) for c, r in zip(candidates, reaches, strict=True) if r > 0]
 
@@ -74,13 +74,19 @@ def _said(atom: Atom, true: Sequence[Atom]) -> str:
     return shown(true[0]) if true else "false"
 
 
-def _candidates(learner: OnlineLearner, example: Example, asked: Asked) -> list[Candidate]:
-    """Return the candidates that are not values of functions. Raises ExplanationError for unknown ones."""
+def _candidates(
+    learner: OnlineLearner, world: PredictedWorld, example: Example, asked: Asked
+) -> list[Candidate]:
+    """Return the candidates that are not values of functions. Raises ExplanationError for impossible ones."""
+    fixed = world.net.fixed
+    open_ = {atom for a, atom in enumerate(world.names) if fixed[a] == n.OPEN}
     program = learner.layout.plan.program
     for name, args in asked.candidates or ():
         known = program.predicates.get(name)
         if known is None or name in program.functions or len(known.types) != len(args):
             raise ExplanationError(f"{shown((name, args))}: no atom of the model, so it cannot change")
+        if (name, args) in open_:
+            raise ExplanationError(f"{shown((name, args))} is predicted itself, so it cannot change")
     found = candidates_of(example, asked)
     return [c for c in found if c.atom[0] in program.predicates.keys() - program.functions.keys()]
 
