@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from onlinesrl import __version__
-from onlinesrl.commands import describe, infer, learn, operate
+from onlinesrl.commands import describe, explain, infer, learn, operate
 from onlinesrl.core.errors import OnlinesrlError, legible
 
 USAGE, UNAVAILABLE, DEFECT = 64, 69, 70
@@ -32,6 +32,7 @@ for command in (
     learn.serve,
     learn.predict,
     learn.evaluate,
+    explain.explain,
     learn.weights,
     learn.check,
     infer.infer,

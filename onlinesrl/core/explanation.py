@@ -165,7 +165,7 @@ class Explanation:
     @property
     def soft(self) -> bool:
         """Whether it is of a PSL program."""
-        return self.residual is not None
+        return self.residual is not None or self.value not in {0.0, 1.0}
 
     @property
     def favour(self) -> list[Reason]:
@@ -202,7 +202,7 @@ class Explanation:
         """The atom, the words that its constants stand for, its value and what else it could be."""
         words = ", ".join(f"{key} = {word}" for key, word in self.words.items())
         head = f"{self.atom}{f' [{words}]' if words else ''} of example {self.id}: "
-        head += f"{self.value:.3f}" if self.soft else ("true" if self.value else "false")
+        head += show_value(self.value, self.soft)
         if self.given:
             return f"{head}, as its evidence says"
         return head + (f", rather than {self.instead}" if self.instead else "")
@@ -274,6 +274,11 @@ _HEAD = {
     False: "<tr><th>effect</th><th>weight</th><th></th><th>rule</th></tr>",
     True: "<tr><th>pull</th><th>weight</th><th>distance</th><th>ground rule</th></tr>",
 }
+
+
+def show_value(value: float, soft: bool) -> str:
+    """Write a value; ``soft``: in [0, 1]."""
+    return f"{value:.3f}" if soft else "true" if value else "false"
 
 
 def _less(cost: float) -> str:
