@@ -172,7 +172,8 @@ def _ground_weights(learner: OnlineLearner, grounder: Grounder) -> Floats:
     here = [numbers.get(plan.clause, -1) for plan in grounder.layout.plan.clauses]
     rows = int(net.size[n.ROWS])
     own = np.array([*here, -1], np.int32)[net.row_clause[:rows]]
-    net.row_clause[:rows] = np.maximum(own, 0)
+    net.row_clause[:rows] = own
+    net.row_weight[:rows][own < 0] = -1
     keys = np.ascontiguousarray(net.row_key[:, : table.arrays.key.shape[1] - 1])
     net = replace(net, row_key=keys)
     table.number(net, learning=False)
