@@ -1,3 +1,108 @@
-"""Online learning of Markov logic weights from streams of structured, relational examples."""
+"""Online learning of Markov logic and probabilistic soft logic from relational, structured examples.
 
-__version__ = "0.1.0"
+The public names; each is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from onlinesrl.core.version import __version__
+
+if TYPE_CHECKING:
+    from onlinesrl.core.errors import (
+        ConfigError,
+        DatabaseError,
+        DataError,
+        ExampleError,
+        InputError,
+        ModelError,
+        NotFittedError,
+        OnlinesrlError,
+        StorageError,
+        UsageError,
+    )
+    from onlinesrl.core.example import Example
+    from onlinesrl.estimators.linked import LinkedClassifier
+    from onlinesrl.estimators.tagger import SequenceTagger
+    from onlinesrl.library.curves import Curves
+    from onlinesrl.library.inference import Answer, ground, infer
+    from onlinesrl.library.learner import OnlineLearner
+    from onlinesrl.library.model import Model, Rule
+    from onlinesrl.library.prediction import Prediction
+    from onlinesrl.library.streams import examples, read, run
+    from onlinesrl.library.tables import Table
+    from onlinesrl.library.weights import Weights
+    from onlinesrl.logic.tables import TableError
+
+_MODULES = {
+    "core.errors": (
+        "ConfigError",
+        "DataError",
+        "DatabaseError",
+        "ExampleError",
+        "InputError",
+        "ModelError",
+        "NotFittedError",
+        "OnlinesrlError",
+        "StorageError",
+        "UsageError",
+    ),
+    "core.example": ("Example",),
+    "estimators.linked": ("LinkedClassifier",),
+    "estimators.tagger": ("SequenceTagger",),
+    "library.curves": ("Curves",),
+    "library.inference": ("Answer", "ground", "infer"),
+    "library.learner": ("OnlineLearner",),
+    "library.model": ("Model", "Rule"),
+    "library.prediction": ("Prediction",),
+    "library.streams": ("examples", "read", "run"),
+    "library.tables": ("Table",),
+    "library.weights": ("Weights",),
+    "logic.tables": ("TableError",),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "Answer",
+    "ConfigError",
+    "Curves",
+    "DataError",
+    "DatabaseError",
+    "Example",
+    "ExampleError",
+    "InputError",
+    "LinkedClassifier",
+    "Model",
+    "ModelError",
+    "NotFittedError",
+    "OnlineLearner",
+    "OnlinesrlError",
+    "Prediction",
+    "Rule",
+    "SequenceTagger",
+    "StorageError",
+    "Table",
+    "TableError",
+    "UsageError",
+    "Weights",
+    "__version__",
+    "examples",
+    "ground",
+    "infer",
+    "read",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module onlinesrl has no attribute {name}")
+    found = getattr(import_module(f"onlinesrl.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

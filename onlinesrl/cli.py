@@ -1,4 +1,4 @@
-"""The entry point of the command line. Exit codes follow sysexits.h: see README."""
+"""The entry point of the command line. Exit codes follow sysexits.h: see `onlinesrl guide runs`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from onlinesrl import __version__
 from onlinesrl.commands import describe, explain, infer, learn, operate
 from onlinesrl.core.errors import OnlinesrlError, legible
+from onlinesrl.core.version import __version__
 
 USAGE, UNAVAILABLE, DEFECT = 64, 69, 70
 READER_GONE = 128 + 13
@@ -37,11 +37,11 @@ for command in (
     learn.check,
     infer.infer,
     infer.ground,
+    describe.guide,
     describe.schema,
     operate.replay,
 ):
     app.command()(command)
-app.add_typer(describe.guide, name="guide")
 app.add_typer(operate.dlq, name="dlq")
 app.add_typer(operate.checkpoints, name="checkpoint")
 

@@ -1,8 +1,8 @@
-"""Contract checks, public: cross them with an engine of your own and any small ground model.
+"""Public contract checks of engines, on ground models of your choice.
 
-They raise AssertionError, which says what the engine broke. Those of clause models compare with
-enumeration, so the models may have up to ``brute.MAX_ATOMS`` atoms; that of hinge-loss models, which may
-be large, with ADMM's certified answer.
+They raise AssertionError with the violated condition. Checks on clause models compare with enumeration,
+for up to ``brute.MAX_ATOMS`` atoms; the check on hinge-loss models, which may be large, compares with
+ADMM's certified answer.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from onlinesrl.psl.ground.hinges import HingeModel
 
 CLOSE = 1e-6
 GAP = 1e-3
-"""How far from the least energy, and from feasible, certified values may be."""
+"""The tolerance of certified values in energy and violation."""
 
 
 def check_map_engine(
     engine: MapEngine, model: ClauseModel, weights: Floats, bonus: Floats | None = None
 ) -> None:
-    """Check an engine's answer to one question, and that it answers the same a second time.
+    """Check the solution of a MAP engine, and that a second call returns the same.
 
-    The state is feasible; the score is that of the state; the bound is no less than the optimum;
-    what is certified is optimal; Infeasible is raised where there is no feasible state, only there.
+    The state is feasible; the score is that of the state; the bound is at least the optimum; a certified
+    state is optimal; Infeasible is raised if and only if there is no feasible state.
     """
     try:
         best = Brute().solve(model, weights, bonus=bonus)
@@ -40,11 +40,11 @@ def check_map_engine(
     found = _solved(engine, model, weights, bonus)
     again = _solved(engine, model, weights, bonus)
     if found is None or again is None:
-        raise AssertionError("raises Infeasible where there is a feasible state")
+        raise AssertionError("raises Infeasible although there is a feasible state")
     slack = CLOSE * max(1.0, abs(best.score))
     of_state = value(model, found.state, weights, bonus)
     _require(found.state.dtype == np.uint8, f"the state is {found.state.dtype}, not uint8")
-    _require(found.state.shape == (model.n_atoms,), "the state has not one value for each atom")
+    _require(found.state.shape == (model.n_atoms,), "the state does not have one value per atom")
     _require(model.feasible(found.state), "the state is not feasible")
     _require(found.score == of_state, f"the score {found.score} is not the state's, {of_state}")
     _require(found.score <= best.score + slack, "the score beats brute force")
@@ -52,17 +52,17 @@ def check_map_engine(
     _require(found.bound >= found.score, "the bound is below the score")
     optimal = found.score >= best.score - slack
     _require(optimal or not found.certified, "a certified state is not optimal")
-    _require(np.array_equal(found.state, again.state), "a second answer is another one")
+    _require(np.array_equal(found.state, again.state), "a second call returns something else")
 
 
 def check_marginal_engine(
     engine: MarginalEngine, model: ClauseModel, weights: Floats, within: float | None = None
 ) -> None:
-    """Check an engine's answer to one question, and that it answers the same a second time.
+    """Check the marginals of an engine, and that a second call returns the same.
 
-    Probabilities are in [0, 1], and sum over a group to 1 or at most 1; an atom that is true in no
-    feasible state has probability 0; Infeasible is raised where there is no such state, only there.
-    With ``within``, every probability is that close to the exact one, and so is log Z where given.
+    Probabilities are in [0, 1] and sum to 1 over an exactly-one group, to at most 1 over others. An atom
+    that is true in no feasible state has probability 0. Infeasible is raised if and only if there is no
+    feasible state. With ``within``, probabilities and log Z, if given, are that close to the exact ones.
     """
     try:
         exact = marginals_by_enumeration(model, weights)
@@ -72,18 +72,18 @@ def check_marginal_engine(
     found = _marginals(engine, model, weights)
     again = _marginals(engine, model, weights)
     if found is None or again is None:
-        raise AssertionError("raises Infeasible where there is a feasible state")
+        raise AssertionError("raises Infeasible although there is a feasible state")
     p = found.probability
-    _require(p.dtype == np.float64 and p.shape == (model.n_atoms,), "not one float for each atom")
+    _require(p.dtype == np.float64 and p.shape == (model.n_atoms,), "not one float64 per atom")
     _require(bool(np.all((p >= 0) & (p <= 1))), "a probability is not in [0, 1]")
     grouped = model.group >= 0
     sums = np.bincount(model.group[grouped], p[grouped], minlength=len(model.exactly))
-    _require(bool(np.all(sums <= 1 + CLOSE)), "a group's probabilities come to more than 1")
+    _require(bool(np.all(sums <= 1 + CLOSE)), "the probabilities of a group sum to more than 1")
     one = sums[model.exactly] >= 1 - CLOSE
-    _require(bool(np.all(one)), "an exactly-one group's probabilities come to less than 1")
+    _require(bool(np.all(one)), "the probabilities of an exactly-one group sum to less than 1")
     impossible = (exact.probability == 0) & (p > CLOSE)
     _require(not np.any(impossible), "an atom that is always false has a probability above 0")
-    _require(np.array_equal(p, again.probability), "a second answer is another one")
+    _require(np.array_equal(p, again.probability), "a second call returns something else")
     if within is not None:
         error = float(np.max(np.abs(p - exact.probability), initial=0.0))
         _require(error <= within, f"a probability is {error:.2g} from the exact one")
@@ -99,11 +99,12 @@ def check_hinge_engine(
     bonus: Floats | None = None,
     within: float | None = None,
 ) -> None:
-    """Check an engine's answer to one question, and that it answers the same a second time.
+    """Check the solution of a hinge engine, and that a second call returns the same.
 
-    Values are in [0, 1]; energy and violation are theirs, the bound is the dual's; what is certified
-    is optimal and feasible to 1e-3, relative to the energy (absolute below 1); Infeasible is raised
-    only where ADMM's bound shows it. With ``within``, every answer's energy is so close to the least.
+    Values are in [0, 1]; energy and violation are those of the values, the bound is that of the dual;
+    certified values are optimal and feasible to 1e-3, relative to the energy (absolute below 1).
+    Infeasible is raised only if ADMM's bound proves it. With ``within``, the energy is that close to the
+    least, also if not certified.
     """
     try:
         best = Admm(tolerance=1e-7).solve(model, weights, bonus=bonus)
@@ -113,9 +114,11 @@ def check_hinge_engine(
     found = _minimised(engine, model, weights, bonus)
     again = _minimised(engine, model, weights, bonus)
     if found is None or again is None:
-        raise AssertionError("raises Infeasible where there are feasible values")
+        raise AssertionError("raises Infeasible although there are feasible values")
     y, scale = found.y, max(1.0, abs(best.energy))
-    _require(y.dtype == np.float64 and y.shape == (model.n_variables,), "not a float a variable")
+    _require(
+        y.dtype == np.float64 and y.shape == (model.n_variables,), "not one float64 per variable"
+    )
     _require(bool(np.all((y >= 0) & (y <= 1))), "a value is not in [0, 1]")
     energy = model.energy(y, weights) - (0.0 if bonus is None else float(bonus @ y))
     _require(
@@ -128,14 +131,14 @@ def check_hinge_engine(
     _require(same, f"the bound is not the dual's, {bound}")
     _require(found.bound <= best.energy + GAP * scale, "the bound is above the least energy")
     far = abs(found.energy - best.energy)
-    _require(not found.certified or far <= GAP * scale, "what is certified is not optimal")
-    _require(not found.certified or violation <= GAP, "what is certified is not feasible")
+    _require(not found.certified or far <= GAP * scale, "certified values are not optimal")
+    _require(not found.certified or violation <= GAP, "certified values are not feasible")
     _require(within is None or far <= (within or 0) * scale, f"the energy is {far} from the least")
-    _require(np.array_equal(y, again.y), "a second answer is another one")
+    _require(np.array_equal(y, again.y), "a second call returns something else")
 
 
 def marginals_by_enumeration(model: ClauseModel, weights: Floats) -> Marginals:
-    """Return the marginals and log Z from every state of a small model; or raise Infeasible."""
+    """Return the marginals and log Z of a small model by enumeration. Raises Infeasible."""
     scores = state_scores(model, weights, None)
     top = float(scores.max())
     if top == -np.inf:

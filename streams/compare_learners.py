@@ -1,13 +1,13 @@
-"""Compare the online learners of a PSL program on examples held out.
+"""Compare the online learners of a PSL program on held-out examples.
 
 usage: compare_learners.py CONFIG --test GROUP [GROUP ...] [--set KEY=VALUE ...] [--alone RULE,RULE ...]
 
-Each learner makes one pass over the examples of the other groups, and its averaged weights are tested
-on those of the test groups. Its sigma is the one with the least mean absolute error on the way: every
-example is predicted before it is learned from, and the test groups have no say. Beside the learners
-stand the constant that is best on the test groups themselves (the median of the truth), the rules as
-they are in the file, and, for each --alone, the rules of these numbers, counted from 1, as they are.
-Prints Markdown: mean absolute error; accuracy and F1 in per cent, where values above 1/2 are true.
+Each learner makes one pass over the examples of the other groups; its averaged weights are tested on the
+test groups. Its sigma is the one with the least progressive mean absolute error: every example is predicted
+before it is learned from, and the test groups are not used. Baselines are the best constant on the test
+groups (the median of the truth), the rules of the file, and, for each --alone, only the rules with these
+numbers, counted from 1. Prints Markdown: mean absolute error; accuracy and F1 in per cent, with values
+above 1/2 counted as true.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from onlinesrl.core.example import Example, ValuedAtom, decode
 from onlinesrl.core.learner import Learner
 from onlinesrl.core.metrics import Metrics
 from onlinesrl.psl.lang import psl
-from onlinesrl.run.config import load
-from onlinesrl.run.schema import Config
-from onlinesrl.run.session import make_learner
+from onlinesrl.runs.config import load
+from onlinesrl.runs.schema import Config
+from onlinesrl.runs.session import make_learner
 
 SIGMAS = (0.01, 0.1, 1.0, 10.0, 100.0)
 NO_SIGMA = (1.0,)
@@ -44,7 +44,7 @@ LEARNERS = (
 
 
 def scores(learner: Learner, examples: Sequence[Example], learning: bool = False) -> dict[str, Any]:
-    """Predict examples, and learn from each once it is predicted if so asked; return the scores."""
+    """Predict examples, optionally learn from each afterwards; return the scores."""
     metrics = Metrics()
     metrics.add(learner.step(examples, learning=learning)[1], len(examples))
     return metrics.snapshot()
@@ -53,7 +53,7 @@ def scores(learner: Learner, examples: Sequence[Example], learning: bool = False
 def learned(
     config: Path, values: Sequence[str], sigmas: Sequence[float], training: Sequence[Example]
 ) -> tuple[Learner, float]:
-    """Return the learner with the least error on its one pass, and its sigma."""
+    """Return the learner with the least progressive error, and its sigma."""
     found = []
     for sigma in sigmas:
         learner = make_learner(load(config, [*values, f"learner.sigma={sigma}"]))
@@ -63,7 +63,7 @@ def learned(
 
 
 def alone(config: Config, numbers: Collection[int]) -> Learner:
-    """Return a learner of the rules with these numbers, as they are in the file."""
+    """Return a learner with only the rules of these numbers."""
     program = psl.load(config.model)
     rules = enumerate(program.rules, 1)
     kept = tuple(rule if number in numbers else replace(rule, weight=0.0) for number, rule in rules)
@@ -84,7 +84,7 @@ def constant(examples: Sequence[Example]) -> dict[str, float]:
 
 
 def values(example: Example) -> Floats:
-    """Return the true values of all atoms that are to be predicted."""
+    """Return the true values of all targets."""
     listed = [row for rows in (example.truth or {}).values() for row in rows]
     given = [row.value if isinstance(row, ValuedAtom) else 1.0 for row in listed]
     count = sum(map(len, (example.query or {}).values()))
@@ -98,7 +98,7 @@ def print_row(name: str, found: Mapping[str, Any], sigma: str = "-") -> None:
 
 
 def main() -> None:
-    """Read the examples, train and test every learner."""
+    """Train and test every learner."""
     parser = argparse.ArgumentParser(description="Compare the online learners of a PSL program.")
     parser.add_argument("config", metavar="CONFIG", type=Path)
     parser.add_argument("--test", metavar="GROUP", nargs="+", required=True)

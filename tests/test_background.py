@@ -22,8 +22,8 @@ from onlinesrl.mln.lang.mln import parse
 from onlinesrl.psl.engines.admm import Admm
 from onlinesrl.psl.lang import psl
 from onlinesrl.psl.learner import PslInference, PslLearner
-from onlinesrl.run import session
-from onlinesrl.run.config import load
+from onlinesrl.runs import session
+from onlinesrl.runs.config import load
 from tests.ground.programs import FOUND, Case, cases
 from tests.ground.soak import soaked
 from tests.learn import trust

@@ -10,9 +10,9 @@ import pytest
 from onlinesrl.core.example import Example, decode
 from onlinesrl.core.learner import Prediction
 from onlinesrl.mln.learner import OnlineLearner
-from onlinesrl.run import session
-from onlinesrl.run.config import Config, load
-from onlinesrl.run.held_out import evaluate
+from onlinesrl.runs import session
+from onlinesrl.runs.config import Config, load
+from onlinesrl.runs.held_out import evaluate
 from streams.citations import from_citeseer
 from streams.citations.leave_one_topic_out import CONFIG, rows
 

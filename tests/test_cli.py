@@ -18,7 +18,7 @@ from conftest import MODEL, REPO, Job, command, wait
 from onlinesrl import __version__
 from onlinesrl.cli import app
 from onlinesrl.core.example import json_schema
-from onlinesrl.run.session import compile_kernels
+from onlinesrl.runs.session import compile_kernels
 
 
 @pytest.fixture(scope="module")

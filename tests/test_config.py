@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from onlinesrl.core.errors import ConfigError
 from onlinesrl.core.updates import UPDATES
 from onlinesrl.core.values import STDIN
-from onlinesrl.run.config import Config, load, mismatch
+from onlinesrl.runs.config import Config, load, mismatch
 
 GOOD = """\
 model: models/m.mln

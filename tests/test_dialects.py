@@ -24,7 +24,7 @@ from onlinesrl.mln.lang import mln
 from onlinesrl.mln.lang.given import with_weights
 from onlinesrl.mln.lang.normal import rule_clauses
 from onlinesrl.mln.lang.weights import alchemy_text
-from onlinesrl.run.schema import DialectName
+from onlinesrl.runs.schema import DialectName
 
 PEERS = Path(__file__).parents[2] / "shared" / "peers" / "mln" / "friends_smokers"
 
@@ -32,8 +32,8 @@ PEERS = Path(__file__).parents[2] / "shared" / "peers" / "mln" / "friends_smoker
 def world(folder, dialect, model, database, query, closed=(), opened=()):  # noqa: PLR0917
     (folder / "m.mln").write_text(model)
     (folder / "e.db").write_text(database)
-    reading = inference.Reading(tuple(closed), tuple(opened), dialect_of(dialect))
-    return inference.load_world(folder / "m.mln", [folder / "e.db"], query.split(","), reading)
+    options = inference.WorldOptions(tuple(closed), tuple(opened), dialect_of(dialect))
+    return inference.load_world(folder / "m.mln", [folder / "e.db"], query.split(","), options)
 
 
 def network(grounded):
@@ -126,8 +126,8 @@ def test_one_world_in_every_dialect(tmp_path, dialect):
 @pytest.mark.parametrize("people", [10, 50])
 def test_a_program_of_tuffy_has_the_exact_answer(people):
     model, database = PEERS / "fs-infer-tuffy.mln", PEERS / f"fs{people}-test.db"
-    reading = inference.Reading(dialect=dialect_of("tuffy"))
-    grounded = inference.load_world(model, [database], ["Smokes", "Cancer"], reading)
+    options = inference.WorldOptions(dialect=dialect_of("tuffy"))
+    grounded = inference.load_world(model, [database], ["Smokes", "Cancer"], options)
     _, stats = answers.infer(grounded, "mpe", 0)
     golden = (PEERS / f"fs{people}.map.exact").read_text()
     assert stats["cost"] == pytest.approx(float(golden.split()[2]), abs=1e-6)

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from onlinesrl.cli import app
 from onlinesrl.core.section import sections_of
-from onlinesrl.run import guide
-from onlinesrl.run.schema import Config
+from onlinesrl.runs import guide
+from onlinesrl.runs.schema import Config
 
 ROWS = {row.key: row for section in guide.sections() for row in section.rows}
 
@@ -40,9 +40,9 @@ def test_every_key_is_there_with_a_meaning() -> None:
     [
         ("model", "-", "path"),
         ("batch", "64", "integer >= 1"),
-        ("source.kind", "file", "file | kafka | socket"),
+        ("source.kind", "file", "file | kafka | parquet | socket"),
         ("source.shared", "false", "true | false"),
-        ("source.path", "-", "list"),
+        ("source.path", "-", "list | path"),
         ("source.security.ssl_password", "null", "password | null"),
         ("learner.sigma", "0.01", "number > 0"),
         ("limits.bad_share", "0.1", "0 to 1"),

@@ -426,9 +426,9 @@ CROWD = "t = {1,...,40}\nP(t)\nR(t,t)\n1 P(x) ^ P(y)\n"
 def test_limits_are_named_as_they_are_set(tmp_path, database, limits, said):
     model, data = write(tmp_path, "m.mln", CROWD), write(tmp_path, "e.db", database)
     most = replace(inference.LIMITS, atoms=limits[0], groundings=limits[1])
-    reading = inference.Reading(closed=("R",) if not database else ())
+    options = inference.WorldOptions(closed=("R",) if not database else ())
     with pytest.raises(ExampleError, match=said) as error:
-        inference.load_world(model, [data], ["P"], reading, most)
+        inference.load_world(model, [data], ["P"], options, most)
     assert error.value.kind == "limit"
 
 

@@ -13,7 +13,9 @@ LAYERS = [
     {"logic"},
     {"mln", "psl"},
     {"stream"},
-    {"run"},
+    {"runs"},
+    {"library"},
+    {"estimators"},
     {"commands", "testing"},
     {"cli"},
 ]
@@ -157,6 +159,6 @@ def test_the_check_lets_pass():
 def test_the_order_sees():
     assert upward("logic", "mln")
     assert upward("mln", "psl")
-    assert upward("psl", "run")
-    assert not upward("run", "core")
+    assert upward("psl", "runs")
+    assert not upward("runs", "core")
     assert not upward("cli", "stream")

@@ -37,8 +37,7 @@ WIDE = {"id": "w", "evidence": {"Token": [["a", n] for n in range(9)]}, "truth":
         (
             TRUST,
             "inference.max_groundings=1",
-            "more than 1 rows to make ground rules of, reached in this rule "
-            "(inference.max_groundings): 1: Knows",
+            "more than 1 joined rows, reached in this rule (inference.max_groundings): 1: Knows",
         ),
         (
             TRUST | {"query": {"Trusts": PAIRS[:1]}},

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onlinesrl.run.progress import Display, print_summary
+from onlinesrl.runs.progress import Display, print_summary
 
 
 class Clock:
@@ -174,7 +174,7 @@ def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rich_is_imported_on_a_terminal_only() -> None:
     program = """
 import io, sys
-from onlinesrl.run.progress import Display
+from onlinesrl.runs.progress import Display
 with Display(io.StringIO()) as progress:
     progress.update({"examples": 1}, 1.0)
 assert "rich" not in sys.modules

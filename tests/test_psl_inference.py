@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from onlinesrl.cli import app
 from onlinesrl.core.errors import ModelError, OnlinesrlError, UsageError
-from onlinesrl.run.progress import Status
+from onlinesrl.runs.progress import Status
 
-README = Path(__file__).parents[1] / "README.md"
+PAGE = Path(__file__).parents[1] / "onlinesrl" / "guide" / "psl.md"
 RULES = "2: Knows(A, B) & Likes(A, X) & A != B -> Likes(B, X) ^2\n1: !Likes(A, X) ^2\n"
 DATA = """predicates: {Knows/2: closed, Likes/2: open}
 observations: {Knows: knows.txt, Likes: likes.txt}
@@ -109,11 +109,13 @@ def test_a_cardinality_is_that_of_the_ground_rule(tmp_path, method):
     (tmp_path / "likes.txt").write_text("ann\ttea\t1\nann\tmilk\t1\nann\tmud\t0\nbob\tmud\t1\n")
     found = answers(infer(model, "--method", method))
     assert found == pytest.approx({"Fond\tann": 2 / 3, "Fond\tbob": 1.0}, abs=0.01)
-    assert "`|Y|` counts the constants that `+Y` takes in the ground rule" in README.read_text()
+    assert "`|Y|` counts the constants that `+Y` takes in the ground rule" in PAGE.read_text()
 
 
 def test_the_limit_of_ground_rules_is_an_option(model):
-    with pytest.raises(ModelError, match=r"more than 5 rows(.|\n)*--max-groundings sets how many"):
+    with pytest.raises(
+        ModelError, match=r"more than 5 joined rows(.|\n)*--max-groundings sets how many"
+    ):
         infer(model, "--max-groundings", "5")
     assert infer(model, "--max-groundings", "8")
     assert infer(model, "--max-groundings", "5", "--method", "tandem")

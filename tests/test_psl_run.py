@@ -17,9 +17,9 @@ from conftest import Job, command, tiers, wait
 from onlinesrl.core.errors import ConfigError, OnlinesrlError
 from onlinesrl.psl.engines.admm import Admm
 from onlinesrl.psl.lang import psl
-from onlinesrl.run import exporter, inspect, session
-from onlinesrl.run.config import Config, load
-from onlinesrl.run.held_out import check, evaluate
+from onlinesrl.runs import exporter, inspect, session
+from onlinesrl.runs.config import Config, load
+from onlinesrl.runs.held_out import check, evaluate
 from tests.learn.trust import MODEL, examples
 from tests.stream.test_kill import LEARNERS, Killer
 from tests.stream.test_pipe import Piped
@@ -107,7 +107,7 @@ def test_a_run_learns_and_says_what(trust: Callable[..., Job]) -> None:
     learned = psl.load(run.output / "weights.psl")
     assert [rule.weight for rule in learned.rules] != [1.0, 1.0, 0.2, 0.5, None]
     page = (run.output / "report.html").read_text()
-    for said in ("Mean absolute error", "!Trusts(A, B) ^2", "one of weight zero says nothing"):
+    for said in ("Mean absolute error", "!Trusts(A, B) ^2", "weight zero has no effect"):
         assert said in page
     assert "Mean error" in run.printed
     assert "right side of 1/2" in run.printed
@@ -144,7 +144,7 @@ def test_values_are_ranked_as_the_predictions_have_them(trust: Callable[..., Job
     assert last["predicates"]["Trusts"]["support"] == sum(true for _, true in found)
     assert last["confusion"] is None  # who trusts several has no one class
     assert f"AUC {last['auc']:.1%}, average precision" in run.printed
-    assert "Predicate by predicate" in (run.output / "report.html").read_text()
+    assert "Scores by predicate" in (run.output / "report.html").read_text()
     summary = json.loads((run.output / "summary.json").read_text())
     assert summary["best_threshold"] == last["best_threshold"]
 

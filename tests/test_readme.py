@@ -1,37 +1,57 @@
-"""The README is kept true: its commands, and that every command of the tool is in it."""
+"""README, guide and tutorials are kept true: their commands, keys and links; their code runs and is typed."""
 
+import contextlib
+import io
+import json
 import re
+import runpy
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
 import typer
 import yaml
+from typer.testing import CliRunner
 
 from onlinesrl.cli import app
 from onlinesrl.core.example import decode
 from onlinesrl.core.section import sections_of
-from onlinesrl.run.schema import Config
+from onlinesrl.library.model import Model
+from onlinesrl.runs.schema import Config
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+GUIDE = {path.stem: path.read_text() for path in sorted((ROOT / "onlinesrl" / "guide").iterdir())}
+PAGES = {"README": README, **GUIDE}
+TUTORIALS = sorted((ROOT / "streams").glob("*/tutorial.py"))
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
 
 
 def commands(app: typer.Typer) -> list[str]:
     return [command.name or command.callback.__name__ for command in app.registered_commands]
 
 
+# README and guide ---------------------------------------------------------------------------------
+
+
 def test_ci_calls_the_test_command_of_the_readme():
-    _, command = (block.strip() for block in blocks("sh"))
+    _, command = (block.strip() for block in blocks(README, "sh"))
     assert command.endswith(".venv/bin/pytest")
     assert command in (ROOT / ".ci" / "run").read_text().splitlines()
 
 
 def test_both_commands_are_on_the_first_screen():
-    first, second = (README.index(block) for block in blocks("sh"))
+    first, second = (README.index(block) for block in blocks(README, "sh"))
     assert README[: max(first, second)].count("\n") < 40
+
+
+def test_the_readme_is_two_screens():
+    assert README.count("\n") < 120
 
 
 def test_every_command_of_the_tool_is_documented():
@@ -39,20 +59,97 @@ def test_every_command_of_the_tool_is_documented():
     for group in app.registered_groups:
         names += [f"{group.name} {name}" for name in commands(group.typer_instance)]
     assert len(names) > 14
-    assert [name for name in names if f"`onlinesrl {name}" not in README] == []
+    assert [name for name in names if f"`onlinesrl {name}" not in GUIDE["runs"]] == []
 
 
-def test_the_example_of_the_readme_is_one():
-    (line,) = blocks("json")
-    example = decode(line.encode())
-    assert example.truth == {"InField": [[3, "title"]]}
+def test_the_readme_leads_to_every_page():
+    for name in GUIDE:
+        assert f"[{name}](onlinesrl/guide/{name}.md)" in README
 
 
-def test_the_configuration_of_the_readme_has_only_keys_that_exist():
-    for text in blocks("yaml"):
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    folder = ROOT if page == "README" else ROOT / "onlinesrl" / "guide"
+    for link in re.findall(r"\]\(([^)]+)\)", PAGES[page]):
+        assert link.startswith("https://") or (folder / link).exists(), link
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_configurations_have_only_keys_that_exist(page):
+    for text in blocks(PAGES[page], "yaml"):
         for key, value in yaml.safe_load(text).items():
             if isinstance(value, dict):
                 kinds = sections_of(Config.model_fields[key].annotation)
                 assert set(value) <= {key for kind in kinds for key in kind.model_fields}
             else:
                 assert key in Config.model_fields
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_examples_and_rules_can_be_read(page):
+    for line in blocks(PAGES[page], "json"):
+        assert decode(line.encode()).truth
+        assert json.loads(line)
+    for text in blocks(PAGES[page], "mln"):
+        assert Model(text).rules
+    for text in blocks(PAGES[page], "psl"):
+        assert Model(text, "psl").rules
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_have_the_options_that_are_shown(page):
+    shown = re.findall(r"^\$ .venv/bin/onlinesrl (.*?)(?: +[#&].*)?$", PAGES[page], re.MULTILINE)
+    for command in shown:
+        words = command.split()
+        known = CliRunner().invoke(app, [words[0], "--help"], env={"COLUMNS": "200"})
+        assert known.exit_code == 0, command
+        options = {word for word in words if word.startswith("--")}
+        assert options <= set(re.findall(r"--[a-z-]+", known.stdout)), command
+
+
+def test_the_guide_shows_its_pages():
+    run = CliRunner().invoke
+    titles = run(app, ["guide"]).stdout
+    for name, page in GUIDE.items():
+        assert run(app, ["guide", name]).stdout == page
+        assert re.search(rf"^{name} +{re.escape(page.splitlines()[0][2:])}$", titles, re.MULTILINE)
+    assert re.search("^config ", titles, re.MULTILINE)
+    assert "there are config, " in str(run(app, ["guide", "nothing"]).exception)
+
+
+# code ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(PAGES[page], "python")])
+def test_code_runs_and_prints_what_is_shown(page, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    values: dict[str, Any] = {}
+    for code, shown in re.findall(
+        r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", PAGES[page], re.DOTALL | re.MULTILINE
+    ):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, page, "exec"), values)
+        assert printed.getvalue() == shown
+
+
+@pytest.mark.parametrize("tutorial", TUTORIALS, ids=[path.parent.name for path in TUTORIALS])
+def test_tutorials_run(tutorial, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(tutorial))
+    assert len(capsys.readouterr().out.splitlines()) > 3
+
+
+def test_there_is_a_tutorial_for_each_stream():
+    streams = {path.parent for path in (ROOT / "streams").glob("*/*.jsonl")}
+    assert {path.parent for path in TUTORIALS} == streams
+
+
+def test_code_is_typed(tmp_path):
+    code = {f"{path.parent.name}_tutorial": path.read_text() for path in TUTORIALS}
+    code |= {f"{page}_page": "\n".join(blocks(text, "python")) for page, text in PAGES.items()}
+    for name, text in code.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    command = [sys.executable, "-m", "mypy", "--strict", *map(str, tmp_path.glob("*.py"))]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout

@@ -15,7 +15,7 @@ from conftest import Job, wait
 from onlinesrl.core.errors import DataError, UsageError
 from onlinesrl.core.example import decode
 from onlinesrl.logic.dialect import DIALECTS
-from onlinesrl.run.replay import Message, message_of, messages
+from onlinesrl.runs.replay import Message, message_of, messages
 from onlinesrl.stream.deadletter import DeadLetters
 from onlinesrl.stream.files import Record
 from tests.kafka.broker import Broker, Cluster
@@ -202,7 +202,7 @@ def test_a_record_too_large_for_the_topic_is_named(
 def test_no_such_topic_is_69(
     job: Callable[..., Job], broker: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onlinesrl.run.replay.BROKER_SECONDS", 1)
+    monkeypatch.setattr("onlinesrl.runs.replay.BROKER_SECONDS", 1)
     run = job([b"{}\n"])
     target = ["--to", "kafka", "--topic", topic, "--bootstrap", broker.bootstrap]
     assert call(run, run.source, *target) == 69
@@ -210,7 +210,7 @@ def test_no_such_topic_is_69(
 
 
 def test_no_broker_is_69(job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onlinesrl.run.replay.BROKER_SECONDS", 1)
+    monkeypatch.setattr("onlinesrl.runs.replay.BROKER_SECONDS", 1)
     run = job([b"{}\n"])
     assert (
         call(run, run.source, "--to", "kafka", "--topic", "t", "--bootstrap", "127.0.0.1:1") == 69
@@ -229,8 +229,8 @@ def test_a_broker_that_goes_away_is_69_and_what_arrived_is_told(
     topic: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("onlinesrl.run.replay.BROKER_SECONDS", 2)
-    monkeypatch.setattr("onlinesrl.run.replay.DELIVERY_SECONDS", 6)
+    monkeypatch.setattr("onlinesrl.runs.replay.BROKER_SECONDS", 2)
+    monkeypatch.setattr("onlinesrl.runs.replay.DELIVERY_SECONDS", 6)
     own_broker.create_topic(topic)
     run = job(citations[:100])
     target = ["--to", "kafka", "--topic", topic, "--bootstrap", own_broker.bootstrap]

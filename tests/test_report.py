@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.run.report import ExampleRow, WeightRow, write_report
-from onlinesrl.run.report.chart import Series, line_chart, linear_ticks, log_ticks, thin
+from onlinesrl.runs.report import ExampleRow, WeightRow, write_report
+from onlinesrl.runs.report.chart import Series, line_chart, linear_ticks, log_ticks, thin
 
 VOID = {"meta", "path"}
 EVIL = "</style></td><script>alert('x')</script>\"'&<img src=x onerror=alert(1)>\x00\x1b\ud800"
@@ -102,17 +102,17 @@ def test_a_whole_run(tmp_path: Path) -> None:
         "F1 50.0% 60.0% of the atoms it predicted are true, 40.0% of the true ones were found",
         "Hamming loss 3.25 wrong atoms per example",
         "Weights 8,004 learned",
-        "whole stream so far 50.0% since the point before 75.0%",
+        "whole stream so far 50.0% since previous point 75.0%",
         "title 25.0% 30.0% 20.0% 12",
-        "mean of them (macro) 45.0%",
-        "the most the learner can regret: 2.5 per example by the end, 10 in all.",
-        "suffered, per example 4.5 no fixed weights below, per example 2",
+        "mean (macro) 45.0%",
+        "bounds the regret: 2.5 per example at the end, 10 in total.",
+        "loss of the learner, per example 4.5 lower bound for fixed weights, per example 2",
         '"proc", venue +2.500 40',
         "13 more",
-        "!InField(i, f) instance weight updates the rule itself -1.250 3",
-        "elimination \u2013 exact reductions alone, no search needed 4 100.0%",
+        "!InField(i, f) instance weight updates the rule -1.250 3",
+        "elimination \u2013 exact reductions, without search 4 100.0%",
         "4 answers are certified",
-        "2 bad examples were put aside",
+        "2 bad examples are in deadletter.jsonl",
         "query InField, Same",
         "learner.update cda2",
         "Version 9.9.",
@@ -127,7 +127,7 @@ def test_the_scores_of_parts(tmp_path: Path) -> None:
     line = metrics_line(4, confusion=confusion, predicates={"P": scores, "Q": scores | ranked})
     page = report(tmp_path, summary=summary(**ranked), metrics=[line])
     for said in (
-        "What was taken for what",
+        "Confusion matrix",
         "true <b> a none a 4 1 <b> 1,234 none 2",
         "P 50.0% 40.0% 75.0% 8 \u2013 \u2013 \u2013 \u2013 Q 50.0% 40.0% 75.0% 8 87.5% 90.0% 62.5% 0.3125",
         "AUC 87.5% of the pairs of a true and a false atom are in the right order",
@@ -136,8 +136,8 @@ def test_the_scores_of_parts(tmp_path: Path) -> None:
     large = {f"c{n}": {f"c{n}": 1} for n in range(31)}
     line = metrics_line(4, confusion=large, predicates={"P": scores})
     page = report(tmp_path, metrics=[line])
-    assert "taken for what" not in page.text
-    assert "Predicate by predicate" not in page.text
+    assert "Confusion matrix" not in page.text
+    assert "Scores by predicate" not in page.text
 
 
 def test_it_opens_offline_and_runs_nothing(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_nothing_can_be_injected(tmp_path: Path) -> None:
 )
 def test_a_run_without_labels(tmp_path: Path, metrics: list[dict[str, Any]]) -> None:
     page = report(tmp_path, summary=summary(regret_bound=None), metrics=metrics)
-    assert "No labelled example was scored" in page.text
+    assert "There are no labelled examples" in page.text
     assert "Examples 4" in page.text
 
 
@@ -191,7 +191,7 @@ def test_an_empty_run(tmp_path: Path) -> None:
 def test_one_example(tmp_path: Path) -> None:
     page = report(tmp_path, summary=summary(bad=0), metrics=[metrics_line(1, window=None)])
     assert "whole stream so far 50.0%" in page.text
-    assert "None: every example could be used." in page.text
+    assert "Bad examples None." in page.text
 
 
 @pytest.mark.parametrize("update", ["mira", "perceptron"])
@@ -202,7 +202,7 @@ def test_learners_without_a_certificate_have_no_bound(tmp_path: Path, update: st
 
 def test_cda1_says_what_its_bound_is(tmp_path: Path) -> None:
     page = report(tmp_path, summary=summary("cda1"), metrics=[metrics_line(n) for n in (1, 2)])
-    assert "at most that plus sigma/2 times the squared length of u" in page.text
+    assert "at most that plus sigma/2 times the squared norm of u" in page.text
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, None, "text"])
@@ -328,10 +328,10 @@ def test_a_run_of_a_psl_program(tmp_path: Path) -> None:
     for said in (
         "Mean absolute error 0.0625 between the values of the atoms and the true ones",
         "Accuracy 70.0% of the atoms are on the right side of 1/2",
-        "The mean absolute error as the stream went by",
-        "whole stream so far 0.0625 since the point before 0.03125",
+        "The mean absolute error of the predictions made so far",
+        "whole stream so far 0.0625 since previous point 0.03125",
         "examples F1 precision recall accuracy mean absolute error",
-        "one of weight zero says nothing. All bars",
+        "weight zero has no effect. All bars",
         "its true value after an arrow",
         "0 right, 1 wrong, 1 missing",
         "+ a, b 0.83 \u2192 0.00",

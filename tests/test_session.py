@@ -11,9 +11,9 @@ from conftest import MODEL, Job
 
 from onlinesrl.core.errors import ConfigError, ModelError, OnlinesrlError
 from onlinesrl.core.metrics import Metrics
-from onlinesrl.run import session
-from onlinesrl.run.config import Config, load
-from onlinesrl.run.held_out import evaluate, predictions
+from onlinesrl.runs import session
+from onlinesrl.runs.config import Config, load
+from onlinesrl.runs.held_out import evaluate, predictions
 from tests.learn.trust import MODEL as TRUST
 from tests.learn.trust import examples
 from tests.stream.test_kill import LEARNERS

@@ -15,7 +15,7 @@ SCRIPT = """
 import sys
 import onlinesrl
 from onlinesrl.mln.lang import mln
-from onlinesrl.run.report import page
+from onlinesrl.runs.report import page
 from onlinesrl.cli import main
 
 assert onlinesrl.__file__.startswith(sys.argv[1]), onlinesrl.__file__
@@ -51,9 +51,9 @@ def test_the_wheel_carries_every_file_of_the_package(wheel: Path) -> None:
     package = {
         path.relative_to(REPO).as_posix()
         for path in (REPO / "onlinesrl").rglob("*")
-        if path.suffix in {".py", ".lark", ".css", ".typed"} or path.name == "py.typed"
+        if path.suffix in {".py", ".lark", ".css", ".md"} or path.name == "py.typed"
     }
-    assert {"onlinesrl/py.typed", "onlinesrl/run/report/style.css"} <= package
+    assert {"onlinesrl/py.typed", "onlinesrl/runs/report/style.css"} <= package
     assert any(name.endswith(".lark") for name in package)
     assert {name for name in inside if not name.partition("/")[0].endswith("info")} == package
 

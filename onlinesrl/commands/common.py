@@ -21,7 +21,12 @@ Overrides = Annotated[
     list[str],
     typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the configuration."),
 ]
-OutputFile = Annotated[Path | None, typer.Option(help="A file; else standard output.")]
+OutputOption = Annotated[Path | None, typer.Option(help="A file; else standard output.")]
+
+TablesOption = Annotated[
+    Path | None,
+    typer.Option("--tables", metavar="FOLDER", help="Write tables there, in Parquet files."),
+]
 
 
 def say(message: str) -> None:

@@ -1,12 +1,19 @@
-"""Commands that tell what may be written: schema, guide config."""
+"""Commands that tell what may be written: schema, guide."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import sys
+from importlib import resources
+from typing import Annotated
 
 import typer
+
+from onlinesrl.core.errors import UsageError
+
+CONFIG = "config"
+"""The topic that is made from the schema of configurations."""
 
 
 def schema() -> None:
@@ -16,14 +23,37 @@ def schema() -> None:
     print(json.dumps(json_schema(), indent=2))
 
 
-guide = typer.Typer(no_args_is_help=True, help="What can be looked up: config.")
+def guide(
+    topic: Annotated[str | None, typer.Argument(help="A page; without it, their titles.")] = None,
+) -> None:
+    """Print a page of the guide; `guide config`: every key of a configuration.
 
-
-@guide.command("config")
-def guide_config() -> None:
-    """Print every key of a configuration with its default and meaning; in a pipe, a line each."""
-    from onlinesrl.run.guide import config_lines
-
+    In a pipe a page is Markdown, and a key is a line.
+    """
+    folder = resources.files("onlinesrl") / "guide"
+    pages = {page.name.removesuffix(".md"): page for page in folder.iterdir()}
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in config_lines(width):
-        print(line)
+    if topic == CONFIG:
+        from onlinesrl.runs.guide import config_lines
+
+        for line in config_lines(width):
+            print(line)
+    elif topic is None:
+        titles = {name: page.read_text().partition("\n")[0] for name, page in pages.items()}
+        for name, title in sorted({**titles, CONFIG: "Every key of a configuration"}.items()):
+            print(f"{name:12} {title.removeprefix('# ')}")
+    elif topic in pages:
+        _show(pages[topic].read_text(), width)
+    else:
+        raise UsageError(f"no topic {topic}; there are {', '.join(sorted([*pages, CONFIG]))}")
+
+
+def _show(page: str, width: int | None) -> None:
+    """Print Markdown: as it is to a pipe, set to a terminal of a width in columns."""
+    if width is None:
+        print(page, end="")
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console(width=min(width, 120)).print(Markdown(page))

@@ -43,7 +43,7 @@ def explain(  # noqa: PLR0913, PLR0917 - the options of the command
     json_: Annotated[bool, typer.Option("--json", help="As JSON, to the last bit.")] = False,
 ) -> None:
     """Explain a prediction: the ground rules for and against it, and what would flip it."""
-    from onlinesrl.run.explain import explanations
+    from onlinesrl.runs.explain import explanations
 
     found = explanations(trained, config, set_, id_, atom, change, tries)
     if json_:

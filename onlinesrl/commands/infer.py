@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onlinesrl.commands.common import OutputFile, say, warn, write_lines
+from onlinesrl.commands.common import OutputOption, TablesOption, say, warn, write_lines
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.language import language_of
 
 if TYPE_CHECKING:
-    from onlinesrl.mln.query import GroundWorld, Reading
+    from onlinesrl.mln.query import GroundWorld, WorldOptions
 
 Model = Annotated[Path, typer.Option("--model", metavar="M.mln", help="The model.")]
 AnyModel = Annotated[
@@ -122,6 +122,7 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
     data: Data = None,
     method: Method = None,
     output: OutputPath = None,
+    tables: TablesOption = None,
     seed: Seed = 0,
     error: Error = None,
     max_atoms: MaxAtoms = 1_000_000,
@@ -139,15 +140,17 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
                 "--closed, --open, --dialect, --error"
             )
         method = method or "admm"
-        found = _infer_psl(model, data, method, output, seed, max_groundings, skip, to_stdout)
+        found = _infer_psl(
+            model, data, method, output, tables, seed, max_groundings, skip, to_stdout
+        )
     elif query is None or data is not None or targets is not None:
         raise UsageError(
             f"{model} is Markov logic, which needs --query, and takes --evidence, not --data, --targets"
         )
     else:
-        reading = _reading(closed, open_, dialect)
-        world = _world(model, evidence, query, reading, max_atoms, max_groundings)
-        found = _infer_mln(world, method or "mpe", output, seed, error, to_stdout)
+        options = _world_options(closed, open_, dialect)
+        world = _world(model, evidence, query, options, max_atoms, max_groundings)
+        found = _infer_mln(world, method or "mpe", output, tables, seed, error, to_stdout)
     if stats:
         print(json.dumps(found, indent=2))
 
@@ -159,7 +162,7 @@ def ground(  # noqa: PLR0913, PLR0917 - the options of the command
     closed: Closed = "",
     open_: Open = "",
     dialect: DialectOption = "alchemy",
-    output: OutputFile = None,
+    output: OutputOption = None,
     max_atoms: MaxAtoms = 1_000_000,
     max_groundings: MaxGroundings = None,
 ) -> None:
@@ -171,8 +174,8 @@ def ground(  # noqa: PLR0913, PLR0917 - the options of the command
     from onlinesrl.core.kernels.jit import told_of_compiling
     from onlinesrl.mln import answers
 
-    reading = _reading(closed, open_, dialect)
-    world = _world(model, evidence, query, reading, max_atoms, max_groundings)
+    options = _world_options(closed, open_, dialect)
+    world = _world(model, evidence, query, options, max_atoms, max_groundings)
     with told_of_compiling(say):
         write_lines(output, answers.network_lines(world))
 
@@ -184,19 +187,19 @@ def _is_psl(model: Path) -> bool:
 # Markov logic ------------------------------------------------------------------------------------
 
 
-def _reading(closed: str, opened: str, dialect: str) -> Reading:
+def _world_options(closed: str, opened: str, dialect: str) -> WorldOptions:
     from onlinesrl.logic.dialect import dialect_of
-    from onlinesrl.mln.query import Reading
+    from onlinesrl.mln.query import WorldOptions
 
     false, unknown = (tuple(filter(None, text.split(","))) for text in (closed, opened))
-    return Reading(false, unknown, dialect_of(dialect))
+    return WorldOptions(false, unknown, dialect_of(dialect))
 
 
 def _world(  # noqa: PLR0913, PLR0917 - the options of two commands
     model: Path,
     evidence: list[Path],
     query: str,
-    reading: Reading,
+    options: WorldOptions,
     max_atoms: int,
     max_groundings: int | None,
 ) -> GroundWorld:
@@ -206,7 +209,7 @@ def _world(  # noqa: PLR0913, PLR0917 - the options of two commands
     from onlinesrl.mln import query as inference
 
     limits = replace(inference.LIMITS, atoms=max_atoms, groundings=max_groundings or 1_000_000)
-    world = inference.load_world(model, evidence, query.split(","), reading, limits)
+    world = inference.load_world(model, evidence, query.split(","), options, limits)
     if world.assumed:
         names = ",".join(world.assumed)
         warn(
@@ -220,6 +223,7 @@ def _infer_mln(  # noqa: PLR0913, PLR0917 - the options of the command
     world: GroundWorld,
     method: str,
     output: Path | None,
+    tables: Path | None,
     seed: int,
     error: float | None,
     to_stdout: bool,
@@ -228,9 +232,11 @@ def _infer_mln(  # noqa: PLR0913, PLR0917 - the options of the command
     from onlinesrl.mln import answers
 
     with told_of_compiling(say):
-        lines, found = answers.infer(world, method, seed, error)
-    if output is not None or to_stdout:
-        write_lines(output, lines)
+        values, found = answers.solve(world, method, seed, error)
+    if tables is not None:
+        _write_tables(tables, answers.columns(world, values))
+    if output is not None or (to_stdout and tables is None):
+        write_lines(output, answers.lines(world, values, method))
     _warn_all(found)
     return found
 
@@ -239,6 +245,13 @@ def _warn_all(stats: dict[str, Any]) -> None:
     """Say, even where nothing else is shown, that an answer is not what was asked for."""
     for message in stats["warnings"]:
         warn(message)
+
+
+def _write_tables(folder: Path, tables: Mapping[str, Mapping[str, Sequence[Any]]]) -> None:
+    from onlinesrl.logic.tables import write_parquet
+
+    for name, columns in tables.items():
+        write_parquet(folder / f"{name}.parquet", columns)
 
 
 # PSL ---------------------------------------------------------------------------------------------
@@ -259,6 +272,7 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
     data: Path | None,
     method: str,
     output: Path | None,
+    tables: Path | None,
     seed: int,
     max_groundings: int | None,
     skip: bool,
@@ -266,16 +280,18 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
 ) -> dict[str, Any]:
     from onlinesrl.psl import query as inference
     from onlinesrl.psl.ground.grounder import MOST
-    from onlinesrl.run.progress import Status
+    from onlinesrl.runs.progress import Status
 
     most = max_groundings or MOST
     with _interruptible(), closing(Status(sys.stderr)) as status:
         inferred = inference.infer(
             model, data, method, seed, output, status, most, skip, status.tell
         )
+    if tables is not None:
+        _write_tables(tables, inference.columns(inferred))
     if output is not None:
         inference.write(inferred, output)
-    elif to_stdout:
+    elif to_stdout and tables is None:
         write_lines(None, inference.lines(inferred))
     _warn_all(inferred.stats)
     if output is not None or inferred.stats["warnings"] or inferred.stats["skipped"]:

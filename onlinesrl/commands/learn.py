@@ -13,18 +13,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onlinesrl.commands.common import ConfigPath, OutputFile, Overrides, Trained, output_to
+from onlinesrl.commands.common import (
+    ConfigPath,
+    OutputOption,
+    Overrides,
+    TablesOption,
+    Trained,
+    output_to,
+)
 from onlinesrl.core.errors import ConfigError, legible
 
 if TYPE_CHECKING:
-    from onlinesrl.run.config import Config
-    from onlinesrl.run.exporter import Exporter
+    from onlinesrl.runs.config import Config
+    from onlinesrl.runs.exporter import Exporter
 
 _STARTED = time.perf_counter()
 
 
 def _load(path: Path, overrides: list[str]) -> Config:
-    from onlinesrl.run.config import load
+    from onlinesrl.runs.config import load
 
     return load(path, overrides)
 
@@ -49,8 +56,9 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
 ) -> None:
     """Learn online from a stream; resumes from the last checkpoint if there is one."""
     settings = _load(config, set_)
-    from onlinesrl.run import session
-    from onlinesrl.run.progress import print_summary, say
+    from onlinesrl.runs import session
+    from onlinesrl.runs.messages import say
+    from onlinesrl.runs.progress import print_summary
 
     seconds = time.perf_counter() - _STARTED
     with _exporter(metrics_host, metrics_port, say) as exporter:
@@ -80,8 +88,8 @@ def serve(
         settings = _load(config, [*set_, "source.path=-"])
     if not settings.source.served:
         raise settings.error("source.kind", "a server learns what clients send; leave source: out")
-    from onlinesrl.run import serve as server
-    from onlinesrl.run.progress import print_summary
+    from onlinesrl.runs import serve as server
+    from onlinesrl.runs.progress import print_summary
 
     seconds = time.perf_counter() - _STARTED
     print_summary(server.serve(settings, host, port, fresh, seconds), sys.stdout)
@@ -93,7 +101,7 @@ def _exporter(host: str, port: int | None, say: Callable[[str], None]) -> Iterat
     if port is None:
         yield None
         return
-    from onlinesrl.run.exporter import Exporter
+    from onlinesrl.runs.exporter import Exporter
 
     with Exporter(port, host) as exporter:
         say(f"metrics at http://{host}:{exporter.port}/metrics")
@@ -114,19 +122,32 @@ def predict(
     trained: Trained,
     config: ConfigPath,
     set_: Overrides = [],  # noqa: B006
-    output: OutputFile = None,
+    output: OutputOption = None,
+    tables: TablesOption = None,
 ) -> None:
     """Predict a source's examples, with score and margin over the second best state.
 
-    Each example gets one line, in order, also a bad one; lines are flushed when no more input waits.
+    Each example gets one line, in order, also a bad one; lines are flushed when no more input waits. With
+    --tables it gets rows instead: a table per predicate, and one of the examples.
     """
     settings = _load(config, set_)
     from onlinesrl.core.metrics import Metrics
-    from onlinesrl.run import held_out
-    from onlinesrl.run.session import trained_learner
+    from onlinesrl.runs import held_out
+    from onlinesrl.runs.session import trained_learner
     from onlinesrl.stream.answers import answer
 
     learner = trained_learner(settings, trained, margins=True)
+    if tables is not None:
+        from onlinesrl.stream.table_sink import MOST_ROWS, new_tables
+
+        into = new_tables(tables, settings.argument_types())
+        for found in held_out.predictions(learner, settings, Metrics()):
+            if found is not None:
+                into.add(*found)
+            if into.rows >= MOST_ROWS:
+                into.write()
+        into.write()
+        return
     with output_to(output) as stream:
         for found in held_out.predictions(learner, settings, Metrics()):
             if found is None:
@@ -138,7 +159,7 @@ def predict(
 def evaluate(trained: Trained, config: ConfigPath, set_: Overrides = []) -> None:  # noqa: B006
     """Score trained weights on a labelled source, without learning; JSON on standard output."""
     settings = _load(config, set_)
-    from onlinesrl.run import held_out
+    from onlinesrl.runs import held_out
 
     print(json.dumps(held_out.evaluate(settings, trained), indent=2))
 
@@ -162,7 +183,7 @@ def weights(  # noqa: PLR0913, PLR0917 - the options of the command
 
     The first line describes the order. Models without a common rule are not compared.
     """
-    from onlinesrl.run import inspect
+    from onlinesrl.runs import inspect
 
     chosen = inspect.Chosen(rule, about, top)
     if json_:
@@ -179,7 +200,7 @@ def check(
 ) -> None:
     """Validate configuration, model and first examples without running."""
     settings = _load(config, set_)
-    from onlinesrl.run import held_out
+    from onlinesrl.runs import held_out
 
     lines, good = held_out.check(settings, examples)
     for line in lines:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onlinesrl.commands.common import OutputFile, say
+from onlinesrl.commands.common import OutputOption, say
 from onlinesrl.core.errors import StorageError, UsageError, printable
 
 if TYPE_CHECKING:
-    from onlinesrl.run.replay import Destination, Message
+    from onlinesrl.runs.replay import Destination, Message
     from onlinesrl.stream.checkpoint import Checkpoint
     from onlinesrl.stream.deadletter import Letter
 
@@ -37,7 +37,7 @@ SHOWN = ("version", "finished", "seconds", "position", "lengths", "metrics", "fi
 def _topic(topic: str | None, bootstrap: str, partition: int | None = None) -> Destination:
     if topic is None:
         raise UsageError("--to kafka needs --topic")
-    from onlinesrl.run.replay import Topic
+    from onlinesrl.runs.replay import Topic
 
     return Topic(bootstrap, topic, partition)
 
@@ -68,7 +68,7 @@ def replay(  # noqa: PLR0913, PLR0917 - the options of the command
 ) -> None:
     """Give a file's examples out as a live stream."""
     from onlinesrl.logic.dialect import dialect_of
-    from onlinesrl.run import replay as give
+    from onlinesrl.runs import replay as give
 
     predicates = [name for name in query.split(",") if name]
     found = give.messages(file, predicates, dialect_of(dialect))
@@ -127,7 +127,7 @@ def dlq_show(
 def dlq_replay(
     run: RunArgument,
     to: Annotated[Target, typer.Option(help="Where to.")] = Target.STDOUT,
-    output: OutputFile = None,
+    output: OutputOption = None,
     topic: TopicName = None,
     bootstrap: Bootstrap = LOCAL,
 ) -> None:
@@ -135,7 +135,7 @@ def dlq_replay(
 
     What cannot be given out whole (it was cut, or is of several lines) is left out and told: exit 65.
     """
-    from onlinesrl.run import replay as give
+    from onlinesrl.runs import replay as give
 
     kafka = to is Target.KAFKA
     if kafka and output is not None:

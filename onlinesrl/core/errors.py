@@ -128,6 +128,14 @@ class ExampleError(OnlinesrlError):
         super().__init__(self.reason)
 
 
+class InputError(ExampleError, ValueError):
+    """Samples that an estimator cannot take; the message names sample and position, from 0."""
+
+
+class NotFittedError(UsageError, ValueError, AttributeError):
+    """An estimator that has learned nothing was asked to predict."""
+
+
 class Infeasible(OnlinesrlError):
     """No state satisfies the hard clauses and groups, or no values satisfy the constraints."""
 

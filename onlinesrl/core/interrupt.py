@@ -108,6 +108,33 @@ def leavable() -> Iterator[None]:
     check()
 
 
+@contextmanager
+def whole() -> Iterator[None]:
+    """Do a step whole or not at all, for a caller who handles no signals: Ctrl-C ends a search in it.
+
+    KeyboardInterrupt is raised at the end, when nothing is half done. Elsewhere than on the main thread,
+    and where SIGINT has a handler already, nothing changes.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    came = []
+
+    def ask(number: int, frame: object) -> None:
+        came.append(number)
+        note()
+
+    signal.signal(signal.SIGINT, ask)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if came:
+            _Now.flag[0] = 0
+            raise KeyboardInterrupt
+
+
 def note() -> None:
     """Note, in its handler, a signal that asks to stop; raises Interrupted during a search."""
     _Now.flag[0] = 1

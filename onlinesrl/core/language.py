@@ -66,8 +66,16 @@ class Language(Protocol):
         """Read a model or a file of weights. Raises ModelError."""
         ...
 
+    def parse(self, text: str, file: str, dialect: str) -> Program:
+        """Read the text of a model; ``file`` names it in errors. Raises ModelError."""
+        ...
+
     def check_trained(self, path: Path, program: Program) -> None:
         """Raise ModelError where a file of weights lacks a weight."""
+        ...
+
+    def rule(self, rule: Any) -> tuple[str, float | None, bool, int]:
+        """Return the text of a rule, its weight, whether it is hard, and its line."""
         ...
 
     def argument_types(self, program: Program, predicate: str) -> Sequence[str | None]:
@@ -113,3 +121,33 @@ def language_of(suffix: str) -> Language:
 def languages() -> tuple[Language, ...]:
     """Return all languages."""
     return tuple(dict.fromkeys(map(language_of, _MODULES)))
+
+
+def check_query(program: Program, settings: Settings) -> None:
+    """Raise ConfigError where a predicate to predict is not declared."""
+    for name in settings.query:
+        if name not in program.predicates:
+            known = ", ".join(sorted(program.predicates))
+            raise settings.error("query", f"{name} is not declared in the model, which has {known}")
+
+
+def counted(
+    language: Language, program: Program, settings: Settings, by: str | None
+) -> tuple[str, int] | None:
+    """Resolve ``metrics.by``: ``Predicate.N`` (from 1) or the name of a query argument's type.
+
+    Returns the predicate and the argument, from 0. Raises ConfigError.
+    """
+    if by is None:
+        return None
+    arguments = [
+        (name, n, kind)
+        for name in settings.query
+        for n, kind in enumerate(language.argument_types(program, name))
+    ]
+    for name, n, kind in arguments:
+        if by in (f"{name}.{n + 1}", kind):
+            return name, n
+    known = [f"{q}.{n + 1}{f' ({kind})' if kind else ''}" for q, n, kind in arguments]
+    reason = f"{by} is no argument of a query predicate: {', '.join(known)}"
+    raise settings.error("metrics.by", reason)

@@ -157,7 +157,7 @@ def heaviest(entries: Iterable[E]) -> list[E]:
     return sorted(known, key=lambda e: -abs(e.weight) * max(1, e.uses))
 
 
-class Weights(Protocol):
+class LearnedWeights(Protocol):
     """The weights of a learner; the length is their number."""
 
     dropped: int
@@ -179,11 +179,13 @@ class Learner(Protocol):
 
     update: Update
     slowest: Slowest
+    seen: int
+    """How many examples have been processed, good or bad; audits go by it."""
     valued: ClassVar[bool]
     """Whether predictions are values in [0, 1]."""
 
     @property
-    def weights(self) -> Weights:
+    def weights(self) -> LearnedWeights:
         """The weights."""
         ...
 
@@ -208,8 +210,11 @@ class Learner(Protocol):
         """
         ...
 
-    def predict(self, items: Sequence[Item]) -> list[Outcome]:
-        """Predict between two steps, without any effect on learning."""
+    def predict(self, items: Sequence[Item], marginals: bool = False) -> list[Outcome]:
+        """Predict between two steps, without any effect on learning.
+
+        ``marginals``: each atom by its probability. Raises UsageError where there are none (PSL).
+        """
         ...
 
     def explain(self, example: Example, atom: Atom, asked: Asked = Asked()) -> Explanation:

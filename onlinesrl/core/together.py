@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.learner import Item, Outcome, Weights
+from onlinesrl.core.learner import Item, LearnedWeights, Outcome
 
 TOO_LARGE = (
     "takes more memory than is available, even by itself; limits.max_atoms and "
@@ -35,7 +35,9 @@ class Together:
 
     most: int = 1 << 30
 
-    def take(self, items: Sequence[Item], attempt: Attempt, weights: Weights) -> list[Outcome]:
+    def take(
+        self, items: Sequence[Item], attempt: Attempt, weights: LearnedWeights
+    ) -> list[Outcome]:
         """Process items in turn; fewer when a signal asks to stop.
 
         Raises MemoryError where weights were updated before it: the state in memory is then unusable.

@@ -11,15 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from onlinesrl.core.arrays import Floats
 from onlinesrl.core.kernels import averaged as kernels
 from onlinesrl.core.kernels.jit import ready
 from onlinesrl.core.section import Section
 from onlinesrl.core.values import Count, Existing, Positive
 
-Floats = NDArray[np.float64]
 Kept = Mapping[str, Floats]
 """What an update keeps of each weight, float64[weights], by its name in ``columns``."""
 

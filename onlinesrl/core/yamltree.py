@@ -1,8 +1,8 @@
-"""YAML as plain values that know their place, so that every complaint can point at its line.
+"""YAML as plain values, with the place of each for error messages.
 
-A file is composed into nodes and never constructed: no tag can make an object. Scalars follow the
-core schema of YAML 1.2 (``1e-3`` is a number, ``no`` is text); aliases and duplicate keys are
-problems. Problems are collected, not raised.
+Files are only composed into nodes, so that tags cannot create objects. Scalars follow the core schema
+of YAML 1.2 (``1e-3`` is a number, ``no`` is text). Aliases and duplicate keys are errors. Errors are
+collected, not raised.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _SIGN = re.compile(r"""['"](?:|.|\\.|<[a-z ]+>)['"]""")
 
 
 def secretive(text: object) -> bool:
-    """Tell whether a text may say how to be let in somewhere, so that no complaint repeats it.
+    """Return whether a text may contain credentials, which error messages must not repeat.
 
-    Keys that are misspelt count, too: ``securty`` and ``sasl_plain_pasword``.
+    Misspelt keys count too: ``securty`` and ``sasl_plain_pasword``.
     """
     return _SECRETIVE.search(str(text)) is not None
 
 
 def spelled(key: Key) -> str:
-    """Return a key with its dots, without what may be a password that was to be its value."""
+    """Return a key with dots, without a part that may be a password."""
     secret = secretive(key)
     shown = takewhile(lambda part: not secret or str(part).isidentifier(), key)
     return ".".join(map(str, shown))
@@ -60,7 +60,7 @@ for _name, _pattern in _SCALARS.items():
 
 
 class Unplaced(LocatedError):
-    """A problem with no line to point at, in ``--set key=value`` for one."""
+    """An error without a line, for example in ``--set key=value``."""
 
     def __str__(self) -> str:
         """Render ``file: message``."""
@@ -69,14 +69,14 @@ class Unplaced(LocatedError):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a key or value was written; line 0 means that ``file`` says it all."""
+    """The place of a key or value; line 0: ``file`` is the whole place."""
 
     file: str
     line: int = 0
     column: int = 0
 
     def problem(self, message: str, source_line: str | None = None) -> LocatedError:
-        """Make an error at this place."""
+        """Return an error at this place."""
         kind = LocatedError if self.line else Unplaced
         return kind(
             message, file=self.file, line=self.line, column=self.column, source_line=source_line
@@ -84,7 +84,7 @@ class Place:
 
 
 class Tree:
-    """The places of the keys and values read so far, and the problems met."""
+    """The places of the keys and values read so far, and the errors found."""
 
     def __init__(self) -> None:
         self.problems: list[LocatedError] = []
@@ -92,10 +92,10 @@ class Tree:
         self._keys: dict[Key, Place] = {}
 
     def read(self, text: str, place: Place, key: Key = ()) -> Any:
-        """Return the plain value of ``text``, whose place in the whole is ``key``.
+        """Return the plain value of ``text``, as the value of ``key`` in the tree.
 
-        Places are lines and columns of ``place.file`` if ``place`` has a line, else ``place``.
-        They supersede those noted earlier for the same keys. Bad YAML gives None and a problem.
+        Places are lines and columns of ``place.file`` if ``place`` has a line, else ``place``. They
+        replace earlier ones of the same keys. Invalid YAML gives None and an error.
         """
         for known in [known for known in self._values if known[: len(key)] == key]:
             del self._values[known]
@@ -106,16 +106,16 @@ class Tree:
         return None if node is None else _Walk(self, place).value(node, key)
 
     def value_place(self, key: Key) -> Place:
-        """Return where the value of ``key`` is written, or the nearest section around it."""
+        """Return the place of the value of ``key``, or of the innermost enclosing section."""
         return next(place for place in map(self._values.get, _prefixes(key)) if place)
 
     def key_place(self, key: Key) -> Place:
-        """Return where ``key`` itself is written, or the nearest section around it."""
+        """Return the place of ``key`` itself, or of the innermost enclosing section."""
         found = next((place for place in map(self._keys.get, _prefixes(key)) if place), None)
         return found or self.value_place(())
 
     def note(self, key: Key, value: Place, name: Place | None = None) -> None:
-        """Remember where the value of ``key``, and perhaps the key itself, is written."""
+        """Record the place of the value of ``key``, and optionally of the key itself."""
         self._values[key] = value
         if name is not None:
             self._keys[key] = name
@@ -133,11 +133,9 @@ class Tree:
         return None
 
     def _syntax(self, place: Place, text: str, reason: str, index: int) -> None:
-        """Note a syntax problem at the ``index``-th character."""
+        """Record a syntax error at the ``index``-th character."""
         if secretive(text) or secretive(place.file):
-            reason = _QUOTED.sub(
-                lambda m: m[0] if _SIGN.fullmatch(m[0]) else "what stands here", reason
-            )
+            reason = _QUOTED.sub(lambda m: m[0] if _SIGN.fullmatch(m[0]) else "this value", reason)
         message = f"not valid YAML: {reason}"
         if not place.line:
             self.problems.append(place.problem(message))
@@ -150,17 +148,17 @@ class Tree:
 
 def _tag_problem(node: yaml.Node, key: Key) -> str:
     if secretive(key):
-        return "what begins with `!` stands in quotes"
+        return "a value that begins with `!` needs quotes"
     return f"the tag {node.tag} does not fit"
 
 
 def _prefixes(key: Key) -> list[Key]:
-    """``key`` and everything around it, innermost first."""
+    """Return ``key`` and its enclosing keys, innermost first."""
     return [key[:end] for end in range(len(key), -1, -1)]
 
 
 class _Walk:
-    """One pass over the nodes of one YAML text."""
+    """Converts the nodes of one YAML text."""
 
     def __init__(self, tree: Tree, place: Place) -> None:
         self.tree = tree
@@ -182,7 +180,7 @@ class _Walk:
         return self.mapping(node, key)
 
     def mapping(self, node: yaml.Node, key: Key) -> dict[str, Any]:
-        """Return the keys and values of ``node``; a key that is not a scalar is a problem."""
+        """Return the keys and values of ``node``; a key must be a scalar."""
         values: dict[str, Any] = {}
         first: dict[str, int] = {}
         for name, item in node.value:
@@ -198,7 +196,7 @@ class _Walk:
         return values
 
     def scalar(self, node: yaml.ScalarNode, key: Key) -> Any:
-        """Return null, a boolean, a number or a text, as the tag says."""
+        """Return null, a boolean, a number or a string, by tag."""
         kind = node.tag.removeprefix(_TAG)
         if kind == "str":
             return node.value
@@ -211,7 +209,7 @@ class _Walk:
         return self.number(node, key, kind)
 
     def number(self, node: yaml.ScalarNode, key: Key, kind: str) -> int | float | None:
-        """Return a number; one of thousands of digits is a problem."""
+        """Return a number; too many digits are an error."""
         try:
             if kind == "int":
                 return int(node.value.replace("_", ""))
@@ -221,7 +219,7 @@ class _Walk:
             return None
 
     def refuse(self, node: yaml.Node, key: Key, reason: str) -> Any:
-        """Note a problem at ``node``; the value becomes null."""
+        """Record an error at ``node`` and return None."""
         name = spelled(key)
         message = f"{name}: {reason}" if name else reason
         self.tree.problems.append(self.at(node).problem(message))

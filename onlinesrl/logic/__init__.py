@@ -1,1 +1,1 @@
-"""What both languages share: formulas, clauses, spelling, files of rules and databases."""
+"""Shared by both languages: formulas, clauses, spelling, parsing, databases."""

@@ -1,4 +1,4 @@
-"""The abstract syntax of Markov logic: immutable values, and the walks over formulas.
+"""The abstract syntax of Markov logic: immutable values, and traversals of formulas.
 
 Strings are names without their spelling: the constant written ``"3"`` or ``3`` is
 ``Constant("3")``, and the template variable written ``+w`` is ``Variable("w", plus=True)``.
@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in a file; both numbers count from 1."""
+    """A position in a file; line and column count from 1."""
 
     line: int
     column: int
@@ -21,7 +21,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A logical variable; ``plus`` asks for one weight for each of its constants."""
+    """A logical variable; ``plus``: a weight for each of its constants."""
 
     name: str
     plus: bool = False
@@ -29,7 +29,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A constant by its name, quotes and escapes removed."""
+    """A constant by its name, without quotes and escapes."""
 
     name: str
 
@@ -46,7 +46,7 @@ class Function:
 class Arithmetic:
     """``left op right`` on integers, where ``op`` is one of ``+ - * / %``; ``succ(t)`` is t + 1.
 
-    As in C, ``/`` drops the fraction and ``%`` has the sign of ``left``.
+    As in C, ``/`` truncates and ``%`` has the sign of ``left``.
     """
 
     op: str
@@ -122,7 +122,7 @@ class Iff:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """``EXIST x, y body``; in a rule no other quantifier binds the same names, nor are they free."""
+    """``EXIST x, y body``; the names are unique in a rule: not free, not bound by other quantifiers."""
 
     variables: tuple[str, ...]
     body: Formula
@@ -140,7 +140,7 @@ Formula: TypeAlias = Atom | Equal | Compare | Not | And | Or | Implies | Iff | E
 
 
 def subformulas(formula: Formula) -> tuple[Formula, ...]:
-    """Return the direct parts of a formula from left to right; none for an atom or comparison."""
+    """Return the direct subformulas from left to right; none of an atom or comparison."""
     match formula:
         case Atom() | Equal() | Compare():
             return ()
@@ -153,7 +153,7 @@ def subformulas(formula: Formula) -> tuple[Formula, ...]:
 
 
 def arguments(formula: Atom | Equal | Compare) -> tuple[Term, ...]:
-    """Return the terms that stand directly in an atom, equality or comparison."""
+    """Return the terms of an atom, equality or comparison."""
     return formula.terms if isinstance(formula, Atom) else (formula.left, formula.right)
 
 
@@ -171,7 +171,7 @@ def leaves(term: Term) -> Iterator[Leaf]:
 
 
 def terms(formula: Formula) -> Iterator[Leaf]:
-    """Yield the variables and constants of a formula from left to right, each as often as it occurs."""
+    """Yield the variables and constants of a formula from left to right, with repetitions."""
     if isinstance(formula, Atom | Equal | Compare):
         for term in arguments(formula):
             yield from leaves(term)
@@ -180,7 +180,7 @@ def terms(formula: Formula) -> Iterator[Leaf]:
 
 
 def bound_variables(formula: Formula) -> Iterator[str]:
-    """Yield the variables that the quantifiers of a formula bind, outer ones first."""
+    """Yield the quantified variables of a formula, outer ones first."""
     if isinstance(formula, Exists | Forall):
         yield from formula.variables
     for part in subformulas(formula):
@@ -201,7 +201,7 @@ def replace_leaves(term: Term, new: Callable[[Leaf], Term]) -> Term:
 def replace_terms(formula: Formula, new: Callable[[Leaf], Term]) -> Formula:
     """Return the formula with ``new(leaf)`` for each variable and constant, from left to right.
 
-    A quantifier's variables are replaced with those that they bind: by variables.
+    Quantified variables are replaced too, by variables.
     """
     if isinstance(formula, Atom):
         return Atom(formula.predicate, tuple(replace_leaves(term, new) for term in formula.terms))
@@ -221,10 +221,10 @@ Table: TypeAlias = tuple[tuple[tuple[str, ...], float], ...]
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A declared predicate, or the relation of a function: its arguments and, last, its result.
+    """A declared predicate, or the relation of a function: its arguments, then its result.
 
-    ``exactly_one`` lists the argument positions (from 0) marked ``!``: for each choice of the
-    other arguments, exactly one constant of these makes the atom true.
+    ``exactly_one`` are the argument positions (from 0) marked ``!``: for all other arguments, exactly
+    one tuple of constants at these positions makes the atom true.
     """
 
     name: str
@@ -245,16 +245,15 @@ class FunctionType:
 class Rule:
     """A formula with its weight; ``weight`` is None for hard and for weightless rules.
 
-    ``text`` is the formula as it is written, on one line, without weight and period.
+    ``text`` is the formula as written, on one line, without weight and period.
 
     ``table`` makes the rule a family: a row (constants of the ``+`` variables in order of first
-    occurrence in the formula, weight) for each instance. ``weight`` is then that of a tuple of
-    constants which the table does not list, 0.
+    occurrence, weight) for each instance. ``weight`` is then that of all other instances, 0.
 
-    ``types`` gives each variable of the formula its type.
+    ``types`` are the types of the variables.
 
-    The weight of a rule with a ``weight_variable`` is the number that this ``+`` variable stands for,
-    which evidence says. Learning leaves alone the weight of one that is ``fixed``.
+    The weight of a rule with a ``weight_variable`` is the value of this ``+`` variable, a number given by
+    evidence. The weight of a ``fixed`` rule is not learned.
     """
 
     formula: Formula
@@ -270,13 +269,13 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A model: the contents of one MLN file and those that it includes.
+    """A model: the contents of one MLN file and of the files that it includes.
 
-    ``types`` gives each type the constants that the file declares or uses, in order of first
-    occurrence; those in ``open`` have the constants that a stream has shown besides, as
-    ``label = {A, B, ...}`` says. ``predicates`` holds the relations of ``functions``, too, by the
-    functions' names. ``text`` is the whole model as one text, with included files in their places.
-    ``closed`` are the predicates that the file marks as those of a closed world, where its dialect does so.
+    ``types`` maps each type to the constants declared or used, in order of first occurrence; ``open``
+    types, as ``label = {A, B, ...}``, also have the constants seen in the stream. ``predicates`` includes
+    the relations of ``functions``, by the functions' names. ``text`` is the whole model, with included
+    files in place. ``closed`` are the predicates that the file marks as closed-world, in dialects that
+    have such a mark.
     """
 
     file: str

@@ -1,4 +1,4 @@
-"""Limits on the size of a statement of a model; larger ones are errors."""
+"""Limits on the size of a statement of a model."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from lark import Token, Tree
 
 MAX_DEPTH = 100
-"""The deepest nesting of connectives, functions and operators; parentheses do not count."""
+"""The maximal nesting of connectives, functions and operators, not counting parentheses."""
 
 MAX_NAMES = 2000
-"""The most names and constants of a formula."""
+"""The maximal number of names and constants in a formula."""
 
 
 def check_bounds(statement: Tree[Token], source: Source) -> None:
-    """Raise the source's error if a statement is nested too deeply or too long."""
+    """Raise the source's error if a statement is too deep or too long."""
     names, waiting = 0, [(statement, 0)]
     while waiting:
         node, depth = waiting.pop()

@@ -1,7 +1,7 @@
-"""Conjunctive normal form: formulas to disjunctions of literals, comparisons and existential parts.
+"""Conjunctive normal form: formulas as disjunctions of literals, comparisons and existential parts.
 
-Negations are pushed in. What is universally quantified becomes an ordinary variable, what is
-existentially quantified a disjunction of conjunctions, each over bindings of its own.
+Negations are pushed inwards. Universally quantified variables become free variables; an existential
+quantifier becomes a disjunction of conjunctions, each with its own variables.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Some:
-    """There are ``variables``, one or more, for which all of ``parts`` hold."""
+    """An existential conjunction: ``variables``, one or more, for which all of ``parts`` hold."""
 
     variables: tuple[str, ...]
     parts: tuple[Literal | Compared, ...]
@@ -69,7 +69,7 @@ _ORDER: dict[str, Callable[[int, int], bool]] = {
 }
 
 MAX_LITERALS = 20_000
-"""The most literals of the conjunctive normal form of a formula."""
+"""The maximal number of literals in the conjunctive normal form of a formula."""
 
 Disjunct: TypeAlias = Literal | Compared | Some
 Disjunction: TypeAlias = tuple[Disjunct, ...]
@@ -78,9 +78,9 @@ Disjunction: TypeAlias = tuple[Disjunct, ...]
 def disjunctions(formula: Formula) -> list[Disjunction]:
     """Return the conjunctive normal form, without tautologies and repetitions.
 
-    In each disjunction the variables of existential parts differ from all others. Raises
-    ValueError for a universal quantifier inside an existential one, and where the normal form, or
-    that of a part, would have more than `MAX_LITERALS`.
+    In each disjunction the variables of existential parts differ from all others. Raises ValueError for
+    a universal quantifier inside an existential one, and if the normal form of the formula or of a part
+    has more than `MAX_LITERALS`.
     """
     return [_apart(part) for part in _distinct(_conjuncts(formula, True))]
 
@@ -97,7 +97,7 @@ def negated(disjunct: Disjunct) -> Literal | Compared:
 
 
 def simplified(part: Disjunction) -> Disjunction | None:
-    """Remove false and repeated disjuncts; None if the disjunction is true in every state."""
+    """Remove false and repeated disjuncts; return None for a tautology."""
     kept: dict[tuple[bool, Hashable], Disjunct] = {}
     for disjunct in part:
         truth = _truth(disjunct)
@@ -112,7 +112,7 @@ def simplified(part: Disjunction) -> Disjunction | None:
 
 
 def _excluded_middle(disjunct: Disjunct, part: Collection[Disjunct]) -> bool:
-    """Tell whether a disjunction says that what a disjunct asks for is, or is not, there."""
+    """Return whether a disjunction contains the negations of all parts of an existential disjunct."""
     return isinstance(disjunct, Some) and all(negated(each) in part for each in disjunct.parts)
 
 
@@ -131,16 +131,16 @@ def variables(disjunct: Disjunct) -> Iterator[str]:
 
 
 def misplaced_universal(formula: Formula, inside: bool = False) -> int | None:
-    """Return which quantifier, counted from left to right, is universal inside an existential one.
+    """Return the index, from left to right, of a universal quantifier inside an existential one.
 
-    ``inside``: the whole formula is in the scope of an existential quantifier.
+    ``inside``: the formula is in the scope of an existential quantifier.
     """
     found = enumerate(_quantifiers(formula, True, inside))
     return next((index for index, misplaced in found if misplaced), None)
 
 
 def _quantifiers(formula: Formula, positive: bool | None, inside: bool) -> Iterator[bool]:
-    """Yield for each quantifier whether it is misplaced; ``positive`` is None for both signs."""
+    """Yield for each quantifier whether it is misplaced; ``positive`` is None under ``<=>``."""
     match formula:
         case Exists(_, body) | Forall(_, body):
             existential = positive is not None and isinstance(formula, Exists) == positive
@@ -190,13 +190,13 @@ def _conjuncts(formula: Formula, positive: bool) -> list[Disjunction]:
 
 
 def _all_of(conjunctions: Sequence[Sequence[Disjunction]]) -> list[Disjunction]:
-    """Return the conjunctive normal form of a conjunction of these."""
+    """Return the conjunctive normal form of the conjunction of normal forms."""
     _check_literals(sum(len(part) for parts in conjunctions for part in parts))
     return list(chain(*conjunctions))
 
 
 def _one_of(conjunctions: Sequence[Sequence[Disjunction]]) -> list[Disjunction]:
-    """Return the conjunctive normal form of a disjunction of these."""
+    """Return the conjunctive normal form of the disjunction of normal forms."""
     number = prod(map(len, conjunctions))
     if number:
         shares = (number // len(parts) * sum(map(len, parts)) for parts in conjunctions)
@@ -214,9 +214,9 @@ def _check_literals(number: int) -> None:
 def _existential(formula: Exists | Forall, positive: bool) -> list[Disjunction]:
     """Return ``EXIST variables body`` as disjunctions.
 
-    The disjuncts are the negated clauses of the negated body; existential quantifiers in it are
-    universal there, so that their variables come out with the others. A conjunction without any
-    of these variables is distributed.
+    The disjuncts are the negated clauses of the negated body. Existential quantifiers in the body are
+    universal in its negation, so their variables become free. A conjunction without quantified variables
+    is distributed.
     """
     bound = tuple(dict.fromkeys(bound_variables(formula)))
     choices = []
@@ -229,7 +229,7 @@ def _existential(formula: Exists | Forall, positive: bool) -> list[Disjunction]:
 
 
 def _distinct(parts: Iterable[Disjunction]) -> list[Disjunction]:
-    """Simplify disjunctions, and leave out tautologies and repetitions."""
+    """Simplify disjunctions; remove tautologies and repetitions."""
     distinct: dict[Hashable, Disjunction] = {}
     for part in map(simplified, parts):
         if part is not None:
@@ -238,7 +238,7 @@ def _distinct(parts: Iterable[Disjunction]) -> list[Disjunction]:
 
 
 def _sense(disjunct: Disjunct) -> tuple[bool, Hashable]:
-    """Return whether a disjunct is positive, and what it affirms or denies."""
+    """Return the sign of a disjunct and its content without the sign."""
     match disjunct:
         case Literal(positive, atom):
             return positive, atom
@@ -251,7 +251,7 @@ def _sense(disjunct: Disjunct) -> tuple[bool, Hashable]:
 
 
 def _truth(disjunct: Disjunct) -> bool | None:
-    """Return the truth value of a comparison that has the same one in every grounding."""
+    """Return the truth value of a comparison if it is the same in every grounding, else None."""
     if not isinstance(disjunct, Compared):
         return None
     left, right, op = disjunct.left, disjunct.right, disjunct.op

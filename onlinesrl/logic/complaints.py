@@ -21,7 +21,7 @@ COMMON = (
         r"close the quotes on the same line; the escapes are \" \\ \' \n \t \r",
     ),
 )
-"""Mistakes in every dialect."""
+"""Complaints for all dialects."""
 
 MLN = (
     Complaint("", "#", "`#` begins an include", 'write `#include "other.mln"`'),

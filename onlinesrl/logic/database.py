@@ -1,16 +1,16 @@
-"""Databases (.db files): the ground atoms of one world."""
+"""Databases (.db files): the ground atoms of a world."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from onlinesrl.core.errors import DatabaseError, LocatedError
-from onlinesrl.core.example import GroundAtom, Truth
+from onlinesrl.core.example import Constant, GroundAtom, Truth, show_ground_atom
 from onlinesrl.logic.ast import Position, Predicate
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.logic.source import Source, read_text, source
@@ -21,8 +21,8 @@ _NUMBER = r"[+\-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+\-]?[0-9]+)?"
 _SEPARATOR = re.compile(r"^[ \t]*---[ \t]*$", re.MULTILINE)
 
 
-class Declarations(Protocol):
-    """The declarations of a program of either language; for PSL's predicates, the arity."""
+class Signature(Protocol):
+    """The signature of a program of either language; PSL's predicates are given by arity."""
 
     @property
     def predicates(self) -> Mapping[str, Predicate | int]:
@@ -36,7 +36,7 @@ class Declarations(Protocol):
 
 
 class _Syntax(NamedTuple):
-    """The patterns of a dialect's databases."""
+    """Regular expressions of a dialect's databases."""
 
     atom: re.Pattern[str]
     prefix: re.Pattern[str]
@@ -73,12 +73,12 @@ def _syntax(constant: str) -> _Syntax:
 _COMPLAINTS = (
     (
         r"[A-Za-z]\w*[ \t]*=[ \t]*\{",
-        "a database has atoms, and not the constants of a type",
+        "a database has only atoms, not the constants of a type",
         "list them in the model",
     ),
     (
         r"=",
-        "a function's value comes before it",
+        "the value of a function is written before it",
         "write `Walking_ID1 = walking(ID1)`",
     ),
     (
@@ -101,11 +101,11 @@ _COMPLAINTS = (
 
 
 def parse_db(text: str, file: str = "<database>", dialect: Dialect = ALCHEMY) -> list[GroundAtom]:
-    """Read the ground atoms of a database in their order.
+    """Read the ground atoms of a database in order.
 
-    An atom is true, false after ``!``, unknown after ``?``, or has its probability before or
-    after it, where one that is 0 or 1 is false or true. Raises DatabaseError at the first mistake, or
-    what the dialect does not have.
+    An atom is true, false after ``!``, unknown after ``?``, or has a probability before or after it,
+    where 0 is false and 1 is true. Raises DatabaseError at the first mistake or form that the dialect
+    does not have.
     """
     text_source = source(text, file, DatabaseError)
     code = text_source.code().rstrip()
@@ -134,7 +134,7 @@ def parse_db(text: str, file: str = "<database>", dialect: Dialect = ALCHEMY) ->
 
 
 def separate(text: str) -> list[str]:
-    """Return the databases that ``---`` separates in one text, each with its lines at their place."""
+    """Split a text at ``---`` lines into databases, each padded to keep its line numbers."""
     ends = [match.span() for match in _SEPARATOR.finditer(text)]
     starts = (0, *(end for _, end in ends))
     stops = (*(start for start, _ in ends), len(text))
@@ -142,26 +142,41 @@ def separate(text: str) -> list[str]:
     return ["\n" * text.count("\n", 0, a) + text[a:b] for a, b in parts if text[a:b].strip()]
 
 
-def load_db(
-    path: str | Path, program: Declarations, dialect: Dialect = ALCHEMY
-) -> list[GroundAtom]:
+def load_db(path: str | Path, program: Signature, dialect: Dialect = ALCHEMY) -> list[GroundAtom]:
     """Read a file of ground atoms of a program's predicates and functions.
 
-    Raises DatabaseError as `parse_db`, and for an atom that is none of the program's; StorageError where the
-    file cannot be read.
+    Raises DatabaseError as `parse_db` and for atoms not of the program; StorageError if the file cannot
+    be read.
     """
     text = source(read_text(path), str(path), DatabaseError)
     atoms = parse_db(text.text, text.file, dialect)
     for atom in atoms:
-        complaint = _complaint(atom, program)
+        complaint = complaint_of(atom, program)
         if complaint is not None:
             column = text.text.split("\n")[atom.line - 1].index(atom.predicate) + 1
             raise text.error(complaint[0], Position(atom.line, column), complaint[1])
     return atoms
 
 
-def _complaint(atom: GroundAtom, program: Declarations) -> tuple[str, str] | None:
-    """Return the message and the hint for an atom that a program does not have."""
+def valued_atom(
+    name: str, arguments: Iterable[Constant], value: float, line: int, program: Signature
+) -> GroundAtom:
+    """Return the atom of a program that has a value given as a number: 1 true, 0 false, or a probability.
+
+    Raises ValueError.
+    """
+    truth = bool(value) if value in {0.0, 1.0} else value
+    atom = GroundAtom(name, tuple(map(str, arguments)), truth, line)
+    complaint = complaint_of(atom, program)
+    if complaint is not None:
+        raise ValueError("; ".join(complaint))
+    if not 0 <= value <= 1:
+        raise ValueError(f"{show_ground_atom(*atom[:2])} has the value {value:g}; expected 0 to 1")
+    return atom
+
+
+def complaint_of(atom: GroundAtom, program: Signature) -> tuple[str, str] | None:
+    """Return message and hint for an atom that does not fit a program's signature, else None."""
     name, known = atom.predicate, program.predicates
     if name not in known:
         close = get_close_matches(name, known, n=1)
@@ -184,7 +199,7 @@ def _value(
     prefix: re.Match[str] | None,
     dialect: Dialect,
 ) -> Truth:
-    """Return the truth of an atom that is not simply true or false."""
+    """Return the truth value of an atom that is unknown or has a number."""
     sign, number = atom[1], atom[4]
     before = prefix[2] if prefix else None
     if sign == "?" and not dialect.unknown:
@@ -203,7 +218,7 @@ def _value(
         message = "an atom has a sign or one value, and a function's value has none"
         raise text.error(message, place)
     if prefix and code[code.rfind("\n", 0, place) + 1 : place].strip():
-        message = "it is not clear which atom this value belongs to"
+        message = "this value could belong to the atom before or after it"
         raise text.error(message, place, "put each atom with a value on a line of its own")
     value = float(number or before or 0)
     if not 0 <= value <= 1:
@@ -214,11 +229,11 @@ def _value(
 
 
 def _error(text: Source, code: str, offset: int, dialect: Dialect) -> LocatedError:
-    """Return the error for the place where an atom should start and none can be read."""
+    """Return the error for a place where an atom is expected."""
     syntax = _syntax(dialect.constant)
     if _SEPARATOR.match(code, offset):
-        message = "`---` begins another database, and one world is asked for"
-        hint = "put each database in a file of its own; `onlinesrl replay` makes an example of each"
+        message = "`---` starts another database, but one world is expected"
+        hint = "put each database in its own file; `onlinesrl replay` makes an example of each"
         return text.error(message, offset, hint)
     opening = syntax.opening.match(code, offset)
     if opening is not None:
@@ -230,7 +245,7 @@ def _error(text: Source, code: str, offset: int, dialect: Dialect) -> LocatedErr
 
 
 def _argument_error(text: Source, code: str, offset: int, form: re.Pattern[str]) -> LocatedError:
-    """Return the error for an atom whose arguments start at ``offset`` and are not right."""
+    """Return the error for an atom with wrong arguments, which start at ``offset``."""
     item = form.match(code, offset)
     while item and item[1] and item[2]:
         item = form.match(code, item.end())
@@ -238,11 +253,11 @@ def _argument_error(text: Source, code: str, offset: int, form: re.Pattern[str])
     name = re.compile(NAME).match(code, item.end())
     if item[1]:
         message = "expected `,` or `)` after this constant"
-        hint = f'a constant with blanks in it needs quotes: "{unquote(item[1])} ..."'
+        hint = f'a constant with blanks needs quotes: "{unquote(item[1])} ..."'
     elif name:
         message = f"the constant {name[0]} starts with a lower-case letter"
         hint = f'write it with a capital or in quotes: "{name[0]}"'
     else:
         message = "expected a constant"
-        hint = 'put in quotes what is not a name or an integer: "2.5"'
+        hint = 'a constant that is not a name or an integer needs quotes: "2.5"'
     return text.error(message, item.end(), hint)

@@ -1,7 +1,7 @@
-"""The dialects of Markov logic: where other systems' files differ from Alchemy's.
+"""The dialects of Markov logic: how other systems' files differ from Alchemy's.
 
-Each is the grammar of mln.lark with some definitions overridden by files of its own, and what is said
-here of its names, worlds and databases. What is read is the same abstract syntax for all of them.
+A dialect is the grammar mln.lark with definitions overridden by its own files, and conventions for
+names, open predicates and databases. All are parsed to the same abstract syntax.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _WHOLE = rf"-?[0-9]+(?!{_LETTER}|\.)"
 _DECIMAL = rf"[+\-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+\-]?[0-9]+)?(?!{_LETTER}|\.)"
 
 FLOAT = "float_"
-"""The type of numbers in Tuffy and RockIt: only an argument of it can be a weight."""
+"""The type of numbers in Tuffy and RockIt; only arguments of this type can be weights."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """One system's dialect.
 
-    ``grammar`` are the files that override mln.lark. ``variables`` are names with a lower-case first
-    letter, all names, or those marked ``?``. ``opened`` predicates that are not queried: those that
-    no database mentions, those not marked ``*``, or all. ``functional`` is what ``!`` after an argument
-    says. A soft formula that is ``whole`` counts as one; else each of its clauses has its share of the
-    weight. ``constant`` is the regular expression of a database's constants, ``decimals``: decimal
-    numbers are constants in formulas, ``soft`` and ``unknown``: databases may have `0.7 P(A)` before,
-    or `P(A) 0.7` after the atom, and `?P(A)`.
+    ``grammar``: the files that override mln.lark. ``variables``: names with a lower-case first letter,
+    all names, or those marked ``?``. ``opened``: which unqueried predicates are open, those that no
+    database mentions, those not marked ``*``, or all. ``functional``: the meaning of ``!`` after an
+    argument. ``whole``: a soft formula is one feature; else each of its clauses has a share of the weight.
+    ``constant``: the regular expression of constants in databases. ``decimals``: formulas may have
+    decimal constants. ``soft``: databases may have values, `0.7 P(A)` or `P(A) 0.7`. ``unknown``: they
+    may have `?P(A)`.
     """
 
     name: str
@@ -52,9 +52,9 @@ class Dialect:
     complaints: tuple[Complaint, ...] = MLN
 
     def variable(self, token: Token) -> str | None:
-        """Return the name of the variable that a token is; None for a constant.
+        """Return the name of the variable that a token denotes; None for a constant.
 
-        Variables get names that are variables in Alchemy, too: different ones stay different.
+        The mapping to names of Alchemy's variables is injective.
         """
         if self.variables == "marked":
             return _lower(token[1:]) if token.type == "VARIABLE" else None
@@ -156,7 +156,7 @@ PRACMLN = Dialect(
             r"(?i:forall)\s*",
             "",
             "pracmln has no FORALL",
-            "variables that nothing binds are for all",
+            "free variables are universally quantified",
         ),
         *COMMON,
     ),
@@ -194,7 +194,7 @@ DIALECTS = {each.name: each for each in (ALCHEMY, TUFFY, ROCKIT, PRACMLN, PRACML
 
 
 def dialect_of(name: str) -> Dialect:
-    """Return a dialect by its name; UsageError for an unknown one."""
+    """Return a dialect by name. Raises UsageError."""
     if name not in DIALECTS:
         raise UsageError(f"unknown dialect {name}; known are: {', '.join(DIALECTS)}")
     return DIALECTS[name]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Complaint(NamedTuple):
-    """A message for a place, where the text before it matches `before` and the text after it `at`."""
+    """An error message for places where the text before matches `before` and the text after `at`."""
 
     before: str
     at: str
@@ -29,7 +29,7 @@ class Complaint(NamedTuple):
 
 
 Words: TypeAlias = tuple[tuple[set[str], set[str], str], ...]
-"""Groups of terminals for which one description is shown, with others that accompany them."""
+"""Descriptions of groups of terminals: (all accepted, others covered by it, description)."""
 
 
 def parse(
@@ -39,9 +39,9 @@ def parse(
     complaints: Sequence[Complaint],
     words: Words,
 ) -> Tree[Token]:
-    """Parse the code of a source by one grammar made of files, the later ones overriding.
+    """Parse the code of a source by a grammar in several files; later files override earlier ones.
 
-    Raises the source's error at the first place that the grammar does not accept.
+    Raises the source's error at the first syntax error.
     """
     from lark import UnexpectedInput
 
@@ -72,7 +72,7 @@ def _offset(error: UnexpectedInput, code: str) -> int:
     return len(code.rstrip()) if at_end else error.pos_in_stream or 0
 
 
-def _located(  # noqa: PLR0913, PLR0917 - a place, and what may be said of it
+def _located(  # noqa: PLR0913, PLR0917 - a place and its messages
     code: str,
     source: Source,
     offset: int,
@@ -80,7 +80,7 @@ def _located(  # noqa: PLR0913, PLR0917 - a place, and what may be said of it
     complaints: Sequence[Complaint],
     words: Words,
 ) -> LocatedError:
-    """Return the error for people; ``accepted`` are the terminals that could stand at ``offset``."""
+    """Return the error with a suggestion; ``accepted`` are the terminals accepted at ``offset``."""
     at_line_end = code.startswith("\n", offset)
     place = len(code[:offset].rstrip()) if at_line_end else offset
     before = code[code.rfind("\n", 0, offset) + 1 : offset]
@@ -109,7 +109,7 @@ def _found(code: str, offset: int) -> str:
 
 
 def position(node: Node) -> Position:
-    """Return where a tree or token starts."""
+    """Return the position of a tree or token."""
     if isinstance(node, str):
         return Position(node.line or 1, node.column or 1)
     return Position(node.meta.line, node.meta.column)

@@ -1,4 +1,4 @@
-"""The text of a file: positions in it, and its comments."""
+"""The text of a file, with positions, errors and comments."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from onlinesrl.logic.text import STRING
 _COMMENT = re.compile(rf"({STRING})|//[^\n]*|/\*.*?\*/|(/\*)", re.DOTALL)
 _NOT_LINE_END = re.compile(r"[^\n]")
 MOST = 100_000_000
-"""The most bytes that are read from a pipe or a device."""
+"""The maximal number of bytes read from a pipe."""
 
 
 @dataclass(frozen=True)
 class Source:
-    r"""A text with ``\n`` line ends, the name of its file, and the kind of error it gives."""
+    r"""A text with ``\n`` line ends, the name of its file, and the class of its errors."""
 
     file: str
     text: str
@@ -45,9 +45,9 @@ class Source:
         )
 
     def code(self, comment: re.Pattern[str] = _COMMENT) -> str:
-        """Return the text with comments replaced by blanks, which keeps all positions.
+        """Return the text with comments replaced by blanks, which keeps positions.
 
-        ``comment`` matches one; or a quoted constant, its group 1; or one never closed, group 2.
+        ``comment`` matches a comment, or a quoted constant as group 1, or an unclosed comment as group 2.
         """
         if not any(mark in self.text for mark in ("/*", "//", "#")):
             return self.text
@@ -62,23 +62,23 @@ class Source:
 
 
 def source(text: str, file: str, kind: type[LocatedError] = ModelError) -> Source:
-    """Return the source for a text with any line ends, and maybe a byte order mark."""
+    """Return the source of a text with any line ends and an optional byte order mark."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     return Source(file, text, kind)
 
 
 def read_text(path: str | Path, pipe: bool = True) -> str:
-    """Read a UTF-8 file, or a ``pipe`` where that is allowed; StorageError if that fails."""
+    """Read a UTF-8 file or, if ``pipe``, a pipe. Raises StorageError."""
     try:
         kind = Path(path).stat().st_mode
         whole = stat.S_ISREG(kind) or stat.S_ISDIR(kind)
         if not (whole or pipe):
-            raise StorageError(f"cannot read {path}: it is a device or a pipe, and no file")
+            raise StorageError(f"cannot read {path}: it is a device or a pipe, not a file")
         with Path(path).open("rb") as stream:
             data = stream.read(-1 if whole else MOST + 1)
         if not whole and len(data) > MOST:
             raise StorageError(
-                f"cannot read {path}: it is no file, and gives more than {MOST:,} bytes"
+                f"cannot read {path}: it is not a file, and has more than {MOST:,} bytes"
             )
         return data.decode("utf-8")
     except OSError as error:

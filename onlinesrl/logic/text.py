@@ -1,6 +1,6 @@
-"""The spelling of formulas: Alchemy's syntax for constants, terms, atoms and formulas.
+"""The spelling of constants, terms, atoms and formulas in Alchemy's syntax.
 
-What is written here reads back as the same value.
+It parses back to the same value.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STRING = r'"(?:[^"\\\n]|\\[\\"\'ntr])*"'
 """Regular expression of a quoted constant."""
 
 NAME = r"[A-Za-z_](?:[A-Za-z0-9_']|-(?!-(?![A-Za-z0-9_'\-])))*"
-"""Regular expression of an identifier; a final ``--`` is LoMRF's predecessor."""
+"""Regular expression of an identifier, without a final ``--`` (LoMRF's predecessor)."""
 
 _PLAIN = re.compile(rf"(?!(?i:exist|forall)$)(?=[A-Z]){NAME}|-?(?:0|[1-9][0-9]*)", re.ASCII)
 _QUOTED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t", "\r": r"\r"})
@@ -46,18 +46,18 @@ _PRODUCT = {"*", "/", "%"}
 
 
 WHOLE = re.compile(r"-?[0-9]{1,18}")
-"""What is a number to comparisons and arithmetic; longer ones are names only."""
+"""Integers in comparisons and arithmetic; longer ones are only names."""
 
 
 def quote(constant: str) -> str:
-    """Spell a constant: as it is where Alchemy's syntax allows it, else in quotes."""
+    """Spell a constant, in quotes if Alchemy's syntax requires them."""
     if _PLAIN.fullmatch(constant) and constant != "-0":
         return constant
     return f'"{constant.translate(_QUOTED)}"'
 
 
 def unquote(spelling: str) -> str:
-    """Return the name of a constant that is spelled in one of the two ways of `quote`."""
+    """Return the name of a constant spelled by `quote`."""
     if not spelling.startswith('"'):
         return str(spelling)
     if "\\" not in spelling:
@@ -124,7 +124,7 @@ def show(formula: Formula, leaf: Callable[[Leaf], str] = show_leaf) -> str:
 
 
 def _enclosed(operand: Formula, parent: Formula, leaf: Callable[[Leaf], str]) -> str:
-    """Spell an operand, in parentheses where it does not bind tighter than its parent."""
+    """Spell an operand, in parentheses unless it binds tighter than its parent."""
     text = show(operand, leaf)
     if isinstance(parent, Not) and isinstance(operand, Equal | Compare):
         return f"({text})"

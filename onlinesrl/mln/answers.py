@@ -6,13 +6,15 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, groupby
 from typing import Any
 
 import numpy as np
 
+from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import UNPROVEN
 from onlinesrl.core.example import Constant
+from onlinesrl.logic.tables import with_names
 from onlinesrl.logic.text import spell_atom
 from onlinesrl.mln.engines.diagnostics import DISAGREE, Diagnostics
 from onlinesrl.mln.engines.engine import MapEngine, Marginals
@@ -94,9 +96,25 @@ def _group_lines(world: GroundWorld, group: int, names: Sequence[str]) -> Iterat
 def infer(
     world: GroundWorld, method: str, seed: int, error: float | None = None
 ) -> tuple[list[str], dict[str, Any]]:
-    """Answer a query; returns ``Atom(args) value`` lines, sorted, and statistics.
+    """Answer a query; returns ``Atom(args) value`` lines, sorted, and statistics; see ``solve``."""
+    values, stats = solve(world, method, seed, error)
+    return lines(world, values, method), stats
 
-    ``error`` is the standard error that sampled marginals are to have.
+
+def lines(world: GroundWorld, values: Floats, method: str) -> list[str]:
+    """Return an ``Atom(args) value`` line for each atom asked for, sorted."""
+    spelled = "{:.0f}" if method in MAP_METHODS else "{:.10f}"
+    order = sorted(world.shown, key=lambda n: _natural(world.atoms[n]))
+    return [f"{spell_atom(*world.atoms[n])} {spelled.format(values[n])}" for n in order]
+
+
+def solve(
+    world: GroundWorld, method: str, seed: int, error: float | None = None
+) -> tuple[Floats, dict[str, Any]]:
+    """Return the value of every atom of a world, float64[atoms], and statistics.
+
+    ``error`` is the standard error that sampled marginals are to have. Raises QueryError, Infeasible,
+    Unsolved.
     """
     clock = time.process_time()
     if error is not None and (method in MAP_METHODS or not error > 0):
@@ -120,8 +138,18 @@ def infer(
         **found,
         "seconds": {**world.seconds, "infer_cpu": time.process_time() - clock},
     }
+    return values, stats
+
+
+def columns(world: GroundWorld, values: Floats) -> dict[str, dict[str, Sequence[Any]]]:
+    """Return the atoms asked for and their values as columns, by predicate."""
     order = sorted(world.shown, key=lambda n: _natural(world.atoms[n]))
-    return [f"{spell_atom(*world.atoms[n])} {values[n]}" for n in order], stats
+    found = {}
+    for name, of in groupby(order, lambda n: world.atoms[n][0]):
+        shown = [*of]
+        arguments = zip(*(world.atoms[n][1] for n in shown), strict=True)
+        found[name] = with_names(world.types[name], arguments, values[shown].tolist())
+    return found
 
 
 def _natural(atom: tuple[str, Sequence[Constant]]) -> tuple[Any, ...]:
@@ -129,7 +157,7 @@ def _natural(atom: tuple[str, Sequence[Constant]]) -> tuple[Any, ...]:
     return name, *((0, a, "") if isinstance(a, int) else (1, 0, a) for a in args)
 
 
-def _map(world: GroundWorld, method: str, seed: int) -> tuple[list[str], dict[str, Any]]:
+def _map(world: GroundWorld, method: str, seed: int) -> tuple[Floats, dict[str, Any]]:
     engines: dict[str, MapEngine] = {
         "mpe": Mpe(Ilp()),
         "lp": Lp(),
@@ -138,7 +166,7 @@ def _map(world: GroundWorld, method: str, seed: int) -> tuple[list[str], dict[st
     solution = engines[method].solve(world.model, world.weight)
     found = cost(world, solution.state)
     slack = solution.bound - solution.score
-    return [str(int(v)) for v in solution.state], {
+    return solution.state.astype(np.float64), {
         "cost": found,
         "bound": found - slack if math.isfinite(slack) else None,
         "route": solution.route,
@@ -162,10 +190,9 @@ def cost(world: GroundWorld, state: Sequence[int] | State) -> float:
 
 def _marginals(
     world: GroundWorld, method: str, seed: int, error: float | None
-) -> tuple[list[str], dict[str, Any]]:
+) -> tuple[Floats, dict[str, Any]]:
     found = marginals(world.model, world.weight, method, seed=seed, error=error)  # type: ignore[arg-type]
-    values = [f"{p:.10f}" for p in found.probability]
-    return values, {
+    return found.probability, {
         "log_z": found.log_z,
         "route": found.route,
         "samples": found.samples,

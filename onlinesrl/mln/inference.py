@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onlinesrl.core.errors import OnlinesrlError
 from onlinesrl.mln.engines.engine import MapEngine, MarginalEngine, RankingEngine
@@ -39,6 +39,7 @@ class Inference:
     presolve: bool = True
     audit_every: int = 0
     limits: Limits = LIMITS
+    seed: int = 0
 
     @property
     def engine(self) -> MapEngine:
@@ -49,6 +50,15 @@ class Inference:
     def eliminates(self) -> bool:
         """Whether narrow worlds are solved by elimination."""
         return self.presolve and self.marginals is None
+
+    def ranking(self) -> Inference:
+        """Return the same with marginals: exact where a world is narrow, else by MC-SAT from ``seed``."""
+        from onlinesrl.mln.engines.marginals import Narrow
+        from onlinesrl.mln.engines.mcsat import McSat
+
+        if self.marginals is not None:
+            return self
+        return replace(self, marginals=Narrow(McSat(seed=self.seed)))
 
 
 def check_audits(results: Results) -> None:

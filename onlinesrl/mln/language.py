@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from onlinesrl.core.errors import ModelError
 from onlinesrl.core.row import Row
-from onlinesrl.logic.ast import Constant, Formula, Leaf, Program, Variable, terms
+from onlinesrl.logic.ast import Constant, Formula, Leaf, Program, Rule, Variable, terms
 from onlinesrl.logic.text import show, show_leaf
 
 if TYPE_CHECKING:
@@ -28,11 +28,17 @@ class MarkovLogic:
 
     def load(self, path: Path, dialect: str) -> Program:
         """Read a model; one in another dialect becomes a program as Alchemy's file would give it."""
+        from onlinesrl.logic.source import read_text
+
+        return self.parse(read_text(path), str(path), dialect)
+
+    def parse(self, text: str, file: str, dialect: str) -> Program:
+        """Read the text of a model, as ``load``."""
         from onlinesrl.logic.dialect import dialect_of
         from onlinesrl.mln.lang import mln
         from onlinesrl.mln.lang.weights import alchemy_text
 
-        program = mln.load(path, dialect_of(dialect))
+        program = mln.parse(text, file, dialect_of(dialect))
         if dialect == "alchemy":
             return program
         for rule in program.rules:
@@ -40,12 +46,12 @@ class MarkovLogic:
                 raise ModelError(
                     "a weight that evidence says, or that is fixed, cannot be learned around: a run "
                     f"gives every soft rule weights of its own: {rule.text}",
-                    file=str(path),
+                    file=file,
                     line=rule.position.line,
                     column=rule.position.column,
                     hint="leave the mark out; infer and ground take such rules as they are",
                 )
-        return mln.parse(alchemy_text(program), str(path))
+        return mln.parse(alchemy_text(program), file)
 
     def check_trained(self, path: Path, program: Program) -> None:
         """Raise ModelError where a soft rule has no weight."""
@@ -57,6 +63,10 @@ class MarkovLogic:
                     line=rule.position.line,
                     column=rule.position.column,
                 )
+
+    def rule(self, rule: Rule) -> tuple[str, float | None, bool, int]:
+        """Return the text of a rule, its weight, whether it is hard, and its line."""
+        return rule.text, rule.weight, rule.hard, rule.position.line
 
     def argument_types(self, program: Program, predicate: str) -> Sequence[str | None]:
         """Return the types of a predicate's arguments."""

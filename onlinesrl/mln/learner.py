@@ -139,14 +139,16 @@ class OnlineLearner:
                 return {str(row[1]): str(row[0]) for row in atoms if isinstance(row, list)}
         return {}
 
-    def predict(self, items: Sequence[Item]) -> list[Outcome]:
+    def predict(self, items: Sequence[Item], marginals: bool = False) -> list[Outcome]:
         """Predict between two steps, with margins; nothing that learning depends on changes."""
-        seen, margins = self.seen, self.worlds.margins
+        seen, margins, inference = self.seen, self.worlds.margins, self.inference
         self.worlds.margins = True
+        if marginals:
+            self.worlds.inference = inference.ranking()
         try:
             return self.step(items, learning=False)[0]
         finally:
-            self.seen, self.worlds.margins = seen, margins
+            self.seen, self.worlds.margins, self.worlds.inference = seen, margins, inference
 
     def explain(self, example: Example, atom: Atom, asked: Asked = Asked()) -> Explanation:
         """See ``Learner.explain``."""

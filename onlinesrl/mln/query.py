@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from pathlib import Path
@@ -22,8 +22,8 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import DatabaseError, ExampleError, OnlinesrlError
 from onlinesrl.core.example import Atoms, Constant, Example, GroundAtom, Truth, ValuedAtom
 from onlinesrl.logic.ast import Program
-from onlinesrl.logic.database import load_db
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
+from onlinesrl.logic.tables import load_atoms
 from onlinesrl.logic.text import spell_atom
 from onlinesrl.mln.ground.compile import compile_program
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
@@ -48,18 +48,20 @@ class QueryError(OnlinesrlError):
 
 @dataclass(frozen=True)
 class GroundWorld:
-    """A ground model with names: ``atoms`` are (predicate, arguments), ``shown`` those asked for.
+    """A ground model with names.
 
-    Behind them ``model`` has the atoms that stand for conjunctions an existential quantifier asks for.
-    Atoms that evidence fixes are hard unit clauses of ``model`` and in no other one; ``soft`` has the
-    weights of all soft clauses by their literals, those of fixed atoms too. ``weight`` is float64[clauses].
-    ``assumed`` are the predicates
-    that are open only because no database has an atom of them.
+    ``atoms`` are (predicate, arguments), ``shown`` those asked for, ``types`` those of each predicate's
+    arguments. Behind the atoms ``model`` has those that stand for conjunctions an existential quantifier
+    asks for. Atoms that evidence fixes are hard unit clauses of ``model`` and in no other one; ``soft`` has
+    the weights of all soft clauses by their literals, those of fixed atoms too. ``weight`` is
+    float64[clauses]. ``assumed`` are the predicates that are open only because no database has an atom of
+    them.
     """
 
     model: ClauseModel
     weight: Floats
     atoms: list[tuple[str, list[Constant]]]
+    types: Mapping[str, Sequence[str]]
     fixed: dict[int, bool]
     soft: dict[tuple[int, ...], float]
     shown: list[int]
@@ -68,7 +70,7 @@ class GroundWorld:
 
 
 @dataclass(frozen=True)
-class Reading:
+class WorldOptions:
     """How a world's files are read.
 
     ``closed`` and ``opened`` are predicates whose atoms are false, or open, where no database says
@@ -84,7 +86,7 @@ def load_world(
     model: Path,
     evidence: Sequence[Path],
     query: Sequence[str],
-    reading: Reading = Reading(),
+    options: WorldOptions = WorldOptions(),
     limits: Limits = LIMITS,
 ) -> GroundWorld:
     """Read and ground a model with databases.
@@ -94,17 +96,31 @@ def load_world(
     rule.
     """
     clock = time.perf_counter()
-    program = mln.load(model, reading.dialect)
-    given = _given(program, evidence, reading.dialect)
+    program = mln.load(model, options.dialect)
+    given = read_evidence(program, evidence, options.dialect)
+    return world_of(program, given, query, options, limits, clock)
+
+
+def world_of(  # noqa: PLR0913, PLR0917 - as ``load_world``
+    program: Program,
+    given: Sequence[GroundAtom],
+    query: Sequence[str],
+    options: WorldOptions = WorldOptions(),
+    limits: Limits = LIMITS,
+    clock: float | None = None,
+) -> GroundWorld:
+    """Ground a program with atoms of its predicates, as ``load_world``; ``clock`` is when that began."""
+    clock = time.perf_counter() if clock is None else clock
     program = with_weights(program, given)
     unweighted = [r for r in program.rules if r.weight is None and not r.hard]
     if unweighted:
         rule = unweighted[0]
-        raise QueryError(f"{model}:{rule.position.line}: a rule without a weight: {rule.text}")
-    _check_asked(program, query, reading)
-    assumed = _assumed(program, given, query, reading)
+        place = f"{program.file}:{rule.position.line}"
+        raise QueryError(f"{place}: a rule without a weight: {rule.text}")
+    _check_asked(program, query, options)
+    assumed = _assumed(program, given, query, options)
     loaded = time.perf_counter()
-    wholly = tuple(dict.fromkeys([*query, *reading.opened, *assumed]))
+    wholly = tuple(dict.fromkeys([*query, *options.opened, *assumed]))
     world = _ground(program, given, wholly, limits)
     ground = time.perf_counter() - loaded
     return replace(
@@ -114,17 +130,17 @@ def load_world(
             for number, (name, _) in enumerate(world.atoms)
             if name in query and number not in world.fixed
         ],
-        assumed=assumed if reading.dialect.opened == "unmentioned" else (),
+        assumed=assumed if options.dialect.opened == "unmentioned" else (),
         seconds={"load": loaded - clock, "ground": ground},
     )
 
 
-def _given(program: Program, evidence: Sequence[Path], dialect: Dialect) -> list[GroundAtom]:
+def read_evidence(program: Program, evidence: Sequence[Path], dialect: Dialect) -> list[GroundAtom]:
     """Read the atoms of all databases; DatabaseError where one is given two values."""
     given: list[GroundAtom] = []
     seen: dict[tuple[str, tuple[str, ...]], tuple[Truth, str]] = {}
     for path in evidence:
-        atoms = load_db(path, program, dialect)
+        atoms = load_atoms(path, program, dialect)
         for atom in atoms:
             here = (atom.value, f"{path}:{atom.line}")
             before, place = seen.setdefault((atom.predicate, atom.arguments), here)
@@ -139,8 +155,8 @@ def _given(program: Program, evidence: Sequence[Path], dialect: Dialect) -> list
     return given
 
 
-def _check_asked(program: Program, query: Sequence[str], reading: Reading) -> None:
-    closed, opened = reading.closed, reading.opened
+def _check_asked(program: Program, query: Sequence[str], options: WorldOptions) -> None:
+    closed, opened = options.closed, options.opened
     for option, names in (("query", query), ("closed", closed), ("open", opened)):
         for name in names:
             if name not in program.predicates:
@@ -160,11 +176,11 @@ def _check_asked(program: Program, query: Sequence[str], reading: Reading) -> No
 
 
 def _assumed(
-    program: Program, given: Sequence[GroundAtom], query: Sequence[str], reading: Reading
+    program: Program, given: Sequence[GroundAtom], query: Sequence[str], options: WorldOptions
 ) -> tuple[str, ...]:
     """Return the predicates that no option or database mentions and whose atoms the dialect opens."""
-    closed: Set[str] = {*reading.closed, *query, *reading.opened, *program.functions}
-    match reading.dialect.opened:
+    closed: Set[str] = {*options.closed, *query, *options.opened, *program.functions}
+    match options.dialect.opened:
         case "unmentioned":
             closed = closed | {atom.predicate for atom in given}
         case "unmarked":
@@ -202,7 +218,8 @@ def _ground(
     model, place = clause_model(net)
     model, weight = _with_units(model, clause_weights(model, place, of_ground), units)
     fixed = {n: v == TRUE for n, v in enumerate(values) if v in {FALSE, TRUE}}
-    return GroundWorld(model, weight, atoms, fixed, total, [], (), {})
+    types = {name: each.types for name, each in program.predicates.items()}
+    return GroundWorld(model, weight, atoms, types, fixed, total, [], (), {})
 
 
 def _with_constants(program: Program, atoms: Iterable[tuple[str, tuple[str, ...]]]) -> Program:

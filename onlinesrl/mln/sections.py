@@ -74,6 +74,7 @@ class EngineSection(Section, ABC):
             fallback=WalkSat(seed=seed) if self.unsolved == "fallback" else None,
             presolve=presolve,
             limits=Limits(max_atoms, self.max_groundings),
+            seed=seed,
         )
 
 

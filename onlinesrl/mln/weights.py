@@ -1,13 +1,11 @@
 """The weights of a run, which grow with the constants of templates: updates, averages, names.
 
-``kernels.weights`` says how they and their averages are kept, and ``updates`` how they are moved. Template
-instances are found by a hash table from (clause, constants) to a block of weights. Here are growth,
-dropping, and the passage to and from names.
+Template instances are found by a hash table from (clause, constants) to a block of weights. Here are
+growth, dropping, and the passage to and from names.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints32
-from onlinesrl.core.counts import certificate
+from onlinesrl.core.averages import NORM, AveragedWeights
 from onlinesrl.core.example import Constant
-from onlinesrl.core.kernels.averaged import HUGE
 from onlinesrl.core.kernels.jit import ready
 from onlinesrl.core.update import Update
 from onlinesrl.core.updates import Cda2
@@ -30,29 +27,21 @@ from onlinesrl.mln.kernels.network import ROWS, Network
 
 KEPT_SHARE = 0.9
 STANDARD = Cda2()
-T, S, NORM = 0, 1, 2
-"""What ``scalar`` begins with: updates, the sum of s_2 .. s_{T+1}, and ||u||^2 in the metric of the update.
-
-Then come three sums over the updates: alpha (rho - <base, Delta>), the regularised loss and the loss.
-"""
 
 
-class WeightTable:
-    """Owns the weight arrays of ``kernels.weights`` and the constants they are known by.
+class WeightTable(AveragedWeights):
+    """Owns the weight arrays of ``kernels.weights`` and the constants they are known by."""
 
-    ``kept`` has what the ``update`` keeps beside the weights.
-    """
+    arrays: k.Weights
 
     def __init__(self, layout: Layout, update: Update = STANDARD):
+        super().__init__(update)
         self.layout = layout
-        self.update = update
         self.clauses = [p.clause for p in layout.plan.clauses]
         self.stream = {
             t: Domain(layout.constants[t]) for t in layout.types if t in layout.plan.template
         }
         self.plans, self.reserved = layout.encoded
-        self.dropped = 0
-        self.scalar = [0.0] * 6
         self.strides = [block_layout(layout, p) for p in layout.plan.clauses]
         keys = max((len(c.template) for c in self.clauses), default=0)
         self.arrays = self._empty(keys)
@@ -91,11 +80,6 @@ class WeightTable:
     def __len__(self) -> int:
         return int(self.arrays.size[0])
 
-    @property
-    def updates(self) -> int:
-        """The number of updates so far, T."""
-        return int(self.scalar[T])
-
     def grow(self) -> None:
         """Double the room for weights, blocks and hash slots."""
         a = self.arrays
@@ -133,11 +117,6 @@ class WeightTable:
         value = self.arrays.value[: len(self)]
         return value[:, 0] + cu * value[:, 1] + cv * value[:, 2]
 
-    def mean(self) -> tuple[float, float]:
-        """Return (cu, cv): the averaged weight is base + cu u + cv v."""
-        t = self.scalar[T]
-        return (self.scalar[S] / t, -1.0 / t) if t else (0.0, 0.0)
-
     # one world -----------------------------------------------------------------------------
 
     def compile(self) -> None:
@@ -167,43 +146,6 @@ class WeightTable:
         cu, cv = self.mean() if averaged else (self.update.scale(self.updates + 1), 0.0)
         k.effective(net, self.arrays.value, cu, cv, weight)
         return weight
-
-    def learn(self, n: int, rho: float) -> float:
-        """Make one update along a gap (``kernels.weights.gap``); returns the loss g_t(w_t).
-
-        NaN: some number would not be finite; nothing has been changed.
-        """
-        update, t = self.update, self.updates + 1
-        _, sum_s, length, dual, primal, losses = self.scalar
-        gap, s = update.measure(self.arrays, self.kept, n, rho), update.scale(t)
-        loss = max(0.0, gap.margin - s * gap.dot)
-        c, alpha = update.step(t, gap.margin, gap.moved, gap.norm) if gap.norm else (0.0, 1.0)
-        primal += loss
-        if update.shrinks:
-            primal += 0.5 * update.sigma * s * s * length
-        if c:
-            length += gap.rescaled + (2.0 * c * gap.moved + c * c * gap.norm)
-        dual += alpha * gap.margin
-        fits = all(abs(x) <= HUGE for x in (primal, length, dual))
-        if not update.move(self.arrays, self.kept, n, c if fits else math.nan, sum_s):
-            return math.nan
-        sum_s += update.scale(t + 1)
-        self.scalar[:] = float(t), sum_s, length, dual, primal, losses + loss
-        return loss
-
-    def certificate(self) -> dict[str, float | None]:
-        """Return the mean loss, the dual value D_T and the bound it gives on the regret.
-
-        Of updates that shrink the weights an upper bound on the regret, of others on the excess of the
-        summed loss over the least regularised one. None for updates without a dual, and once weights
-        were dropped.
-        """
-        t, _, length, dual, primal, loss = self.scalar
-        if not self.update.dual or self.dropped or not t:
-            return certificate(self.updates, loss, primal, None)
-        sigma = self.update.sigma
-        dual -= (sigma / (2.0 * t) if self.update.shrinks else sigma / 2.0) * length
-        return certificate(self.updates, loss, primal, dual)
 
     def drop_least(self, most: int) -> int:
         """Drop the least influential blocks until at most 0.9 ``most`` weights are left.

@@ -11,7 +11,7 @@ from onlinesrl.core.row import Row
 if TYPE_CHECKING:
     from onlinesrl.core.background import Background
     from onlinesrl.core.language import Settings
-    from onlinesrl.psl.lang.ast import PslProgram
+    from onlinesrl.psl.lang.ast import PslProgram, PslRule
     from onlinesrl.psl.learner import PslLearner
     from onlinesrl.psl.weights import RuleWeights
 
@@ -39,8 +39,20 @@ class Psl:
 
         return psl.load(path)
 
+    def parse(self, text: str, file: str, dialect: str) -> PslProgram:
+        """Read the text of a model."""
+        from onlinesrl.psl.lang import psl
+
+        return psl.parse(text, file)
+
     def check_trained(self, path: Path, program: PslProgram) -> None:
         """Take any program: a rule without a weight is hard."""
+
+    def rule(self, rule: PslRule) -> tuple[str, float | None, bool, int]:
+        """Return the text of a rule, its weight, whether it is hard, and its line."""
+        from onlinesrl.psl.lang.text import show_unweighted
+
+        return show_unweighted(rule), rule.weight, rule.weight is None, rule.position.line
 
     def argument_types(self, program: PslProgram, predicate: str) -> Sequence[str | None]:
         """Return None for every argument."""

@@ -20,7 +20,7 @@ import numpy as np
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.background import Background
 from onlinesrl.core.counts import BEYOND_RANGE
-from onlinesrl.core.errors import ExampleError, Infeasible, ModelError
+from onlinesrl.core.errors import ExampleError, Infeasible, ModelError, UsageError
 from onlinesrl.core.example import Atoms, Example, show_ground_atom
 from onlinesrl.core.explanation import Atom, Explanation
 from onlinesrl.core.flips import Asked
@@ -33,7 +33,7 @@ from onlinesrl.psl.explain import explain, least_certain
 from onlinesrl.psl.ground.grounder import Grounder
 from onlinesrl.psl.ground.hinges import HINGE, HingeModel
 from onlinesrl.psl.ground.packing import CheckedExample, PslPacker
-from onlinesrl.psl.ground.rows import Problem, TooManyRows
+from onlinesrl.psl.ground.rows import GroundingFailure, TooManyRows
 from onlinesrl.psl.kernels.features import measure
 from onlinesrl.psl.lang.ast import PslProgram
 from onlinesrl.psl.lang.text import show_program
@@ -48,7 +48,7 @@ ROWS_TOGETHER = 1 << 19
 
 UNSOLVED = "inference ended after its last round without a proven answer (inference.unsolved)"
 KEYS = {"limit": "inference.max_groundings", "not_open": "inference.targets"}
-"""The setting that decides what is done about a kind of problem."""
+"""The configuration key that controls a kind of failure."""
 _ONE_HINGE = HingeModel(
     1,
     np.array([0, 1]),
@@ -112,6 +112,7 @@ class PslLearner:
         self.packer = PslPacker(program.predicates, query, inference.max_atoms, background)
         self.grounder = Grounder(program, most=inference.max_groundings, skip=inference.skip)
         self.together = Together()
+        self.seen = 0
 
     @property
     def model_text(self) -> str:
@@ -176,8 +177,10 @@ class PslLearner:
         self._measured(_ONE_HINGE, np.ones(1))
         return time.perf_counter() - started
 
-    def predict(self, items: Sequence[Item]) -> list[Outcome]:
+    def predict(self, items: Sequence[Item], marginals: bool = False) -> list[Outcome]:
         """Predict between two steps; this does not change what is learned."""
+        if marginals:
+            raise UsageError("PSL predicts truth values, and has no marginal probabilities")
         return self.step(items, learning=False)[0]
 
     # the step ------------------------------------------------------------------------------------
@@ -231,16 +234,16 @@ class PslLearner:
                 raise Apart from error
             return [ExampleError(str(getattr(error, "message", error)), "schema")]
         return [
-            self._problem(grounded.problems[n])
-            if n in grounded.problems
+            self._example_error(grounded.failures[n])
+            if n in grounded.failures
             else _Ground(grounded.graphs.micrograph(n), int(grounded.skipped[n]))
             for n in range(len(worlds))
         ]
 
-    def _problem(self, problem: Problem) -> ExampleError:
-        key = KEYS.get(problem.kind)
-        of = f"{problem.message} ({key})" if key else problem.message
-        return ExampleError(f"{of}: {self.program.rules[problem.rule].text}", problem.kind)
+    def _example_error(self, failure: GroundingFailure) -> ExampleError:
+        key = KEYS.get(failure.kind)
+        of = f"{failure.message} ({key})" if key else failure.message
+        return ExampleError(f"{of}: {self.program.rules[failure.rule].text}", failure.kind)
 
     def _take(
         self,

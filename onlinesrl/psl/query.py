@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import resource
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,10 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.clock import Clock
 from onlinesrl.core.errors import UNPROVEN, UsageError
 from onlinesrl.core.kernels.jit import told_of_compiling
 from onlinesrl.core.metrics import f1
 from onlinesrl.core.storage import storage_errors, write_atomic
+from onlinesrl.logic.tables import with_names
 from onlinesrl.psl.engines.admm import Admm
 from onlinesrl.psl.engines.dual import residual
 from onlinesrl.psl.engines.engine import HingeEngine, HingeSolution, Round
@@ -93,27 +93,50 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
     UsageError for a method that cannot solve such a model, Infeasible, StorageError, and LocatedError
     for mistakes in the model or its data.
     """
-    if method not in METHODS:
-        raise UsageError(f"unknown method {method}; for PSL there are {', '.join(METHODS)}")
-    clock, place = _Clock(), folder or Path(tempfile.gettempdir())
+    check_method(method)
+    clock = Clock()
     say("reading the model and its data")
     psl = load(model, data)
-    database = psl.database()
+    found = psl.program, psl.functions, psl.database()
     clock.lap("load")
+    return solve(*found, method, seed, folder, say, max_groundings, skip, tell, clock)
+
+
+def check_method(method: str) -> None:
+    """Raise UsageError for a method that there is not."""
+    if method not in METHODS:
+        raise UsageError(f"unknown method {method}; for PSL there are {', '.join(METHODS)}")
+
+
+def solve(  # noqa: PLR0913, PLR0917 - as ``infer``
+    program: PslProgram,
+    functions: Functions,
+    database: Database,
+    method: str,
+    seed: int,
+    folder: Path | None,
+    say: Say,
+    max_groundings: int,
+    skip: bool,
+    tell: Say,
+    clock: Clock,
+) -> Inferred:
+    """Infer the values of least energy of a program on its data; see ``infer``."""
+    place = folder or Path(tempfile.gettempdir())
     say("loading the kernels")
     with told_of_compiling(tell):
         _method(method, seed, place, lambda _: None, Grounder)(*_smallest(), lambda _: None)
     advice = "--max-groundings sets how many, and --method tandem takes any number"
     most = np.iinfo(np.int64).max if method == "tandem" else max_groundings
     grounder = partial(Grounder, most=most, advice=advice, skip=skip)
-    solve = _method(method, seed, place, say, grounder)
+    solver = _method(method, seed, place, say, grounder)
     clock.lap("compile")
     say("grounding")
-    found, counts = solve(psl.program, psl.functions, database, clock.lap)
+    found, counts = solver(program, functions, database, clock.lap)
     stats = {
         "method": method,
         **counts,
-        **_quality(found, _weights(psl.program)),
+        **_quality(found, _weights(program)),
         "evaluation": evaluation(database, found.y),
         **clock.stats(),
     }
@@ -258,24 +281,6 @@ def _quality(found: HingeSolution | TandemSolution, weights: Floats) -> dict[str
     }
 
 
-class _Clock:
-    """Wall-clock and CPU seconds of the parts of a job, and its peak memory."""
-
-    def __init__(self) -> None:
-        self._last = time.perf_counter(), time.process_time()
-        self._seconds: dict[str, float] = {}
-        self._cpu: dict[str, float] = {}
-
-    def lap(self, part: str) -> None:
-        now = time.perf_counter(), time.process_time()
-        self._seconds[part], self._cpu[part] = now[0] - self._last[0], now[1] - self._last[1]
-        self._last = now
-
-    def stats(self) -> dict[str, Any]:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        return {"seconds": self._seconds, "cpu_seconds": self._cpu, "peak_bytes": peak}
-
-
 def named(inferred: Inferred) -> Iterator[tuple[str, AtomTable]]:
     """Yield each predicate that has targets, and its targets with their values."""
     first = 0
@@ -284,6 +289,19 @@ def named(inferred: Inferred) -> Iterator[tuple[str, AtomTable]]:
         if n:
             yield name, AtomTable(relation.targets.columns, inferred.values[first : first + n])
         first += n
+
+
+def columns(inferred: Inferred) -> dict[str, dict[str, Sequence[Any]]]:
+    """Return the targets and their values as columns, by predicate."""
+    names = np.array(inferred.database.constants, object)
+    return {
+        name: with_names(
+            [None] * len(table.columns),
+            (names[column].tolist() for column in table.columns),
+            table.values.tolist(),
+        )
+        for name, table in named(inferred)
+    }
 
 
 def lines(inferred: Inferred) -> Iterator[str]:

@@ -68,7 +68,7 @@ def save(
     if keep < 1:
         raise ValueError(f"keep must be at least 1, not {keep}")
     path = folder / f"checkpoint-{number:012d}.ckpt"
-    write_atomic(path, *_encode(number, header, arrays))
+    write(path, number, header, arrays)
     with storage_errors(folder, "remove old checkpoints"):
         found = numbered(folder)
         kept = sorted(other for other in found if other <= number)[-keep:]
@@ -77,6 +77,13 @@ def save(
         for stale in folder.glob(".checkpoint-*.tmp"):
             stale.unlink()
     return path
+
+
+def write(
+    path: Path, number: int, header: dict[str, Any], arrays: Mapping[str, np.ndarray]
+) -> None:
+    """Write a checkpoint file durably; errors as in ``save``."""
+    write_atomic(path, *_encode(number, header, arrays))
 
 
 def load(path: Path) -> Checkpoint:

@@ -128,7 +128,7 @@ class RunFolder(Closing):
                 for found in self.checkpoints.glob(pattern):
                     found.unlink()
             sync_folder(self.checkpoints)
-            for file in self.written:
+            for file in (*self.written, *self.path.glob("predictions/*/part-*.parquet")):
                 file.unlink(missing_ok=True)
                 file.with_name(f".{file.name}.tmp").unlink(missing_ok=True)
 

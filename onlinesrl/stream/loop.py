@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from onlinesrl import __version__
 from onlinesrl.core.errors import DataError, ExampleError
 from onlinesrl.core.example import Example, Label
 from onlinesrl.core.learner import Answered, Item, Learner, Outcome
 from onlinesrl.core.metrics import Metrics
+from onlinesrl.core.version import __version__
 from onlinesrl.stream import checkpoint
 from onlinesrl.stream.crash import CrashNote
 from onlinesrl.stream.deadletter import DeadLetters

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from onlinesrl.stream.folder import OutputFile, RunFolder
     from onlinesrl.stream.stopper import Stopper
 
-Position: TypeAlias = dict[str, Any]
+SourcePosition: TypeAlias = dict[str, Any]
 """How far a source has been read: a JSON value that only the source interprets."""
 
 
@@ -37,6 +37,10 @@ class Sections(Protocol):
     @property
     def checkpoint(self) -> Any:
         """When to save."""
+        ...
+
+    def argument_types(self) -> Mapping[str, Sequence[str | None]]:
+        """Return the types of each predicate's arguments."""
         ...
 
     def error(self, key: str, reason: str) -> ConfigError:
@@ -92,7 +96,7 @@ class Source(Protocol):
         """
         ...
 
-    def after(self, position: Any, records: Sequence[Record], more: bool = False) -> Position:
+    def after(self, position: Any, records: Sequence[Record], more: bool = False) -> SourcePosition:
         """Return the position after records, the next that were read after a position.
 
         ``more``: more was read after them, and has to be read again.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from types import FrameType
@@ -35,6 +36,8 @@ class Stopper:
         self.stack = ExitStack()
 
     def __enter__(self) -> Stopper:
+        if threading.current_thread() is not threading.main_thread():
+            return self  # where no signal arrives
         if self.leaves_searches:
             self.stack.enter_context(interrupt.noted())
         asking = [signal.SIGINT, signal.SIGTERM]

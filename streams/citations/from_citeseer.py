@@ -1,11 +1,10 @@
-"""Turn CiteSeer's labelled citations into examples.
+"""Convert CiteSeer's labelled citations to examples.
 
 usage: python streams/citations/from_citeseer.py DIR OUT
 
-DIR holds the citations as TOPIC.jsonl, one a line: id, tokens, a label a token (author, title,
-venue or null), and the positions of the punctuation features. OUT gets all of them as one file of
-examples, topics in alphabetical order, citations in the order of their file, the topic as the
-group. The words are taken as they are.
+DIR contains the citations as TOPIC.jsonl, one per line: id, tokens, a label per token (author, title,
+venue or null), and the positions of the punctuation features. OUT is one file of examples, topics in
+alphabetical order, citations in the order of their file, with the topic as group. Words are unchanged.
 """
 
 import argparse
@@ -23,10 +22,10 @@ def example(
     labels: Sequence[str | None],
     features: Mapping[str, Sequence[Sequence[int | str]]],
 ) -> dict[str, Any]:
-    """Write one citation as an example: Token, features and Next as evidence, InField as truth.
+    """Return one citation as an example: Token, features and Next as evidence, InField as truth.
 
-    A feature is the list of its atoms. A predicate without a true atom is left out, and a token
-    labelled None has no InField atom.
+    A feature is the list of its atoms. Predicates without true atoms are left out; a token labelled None
+    has no InField atom.
     """
     evidence = {
         "Token": [[word, i] for i, word in enumerate(tokens)],
@@ -43,10 +42,10 @@ def example(
 
 
 def converted(citation: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn one line of CiteSeer into an example, without the sentinels that mean "none".
+    """Convert one line of CiteSeer, without the sentinels that mean "none".
 
-    These are the number of tokens in firstin and firstnonauthortitletkn, and 0 in lastinitial where
-    token 0 is longer than an initial. Raises KeyError where a part of the citation is missing.
+    These are the number of tokens in firstin and firstnonauthortitletkn, and 0 in lastinitial if token 0
+    is longer than an initial. Raises KeyError if a part of the citation is missing.
     """
     tokens = citation["tokens"]
     no_initial = citation["lastinitial"] == [0] and len(tokens[0]) > 1
@@ -66,7 +65,7 @@ def converted(citation: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def examples(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield every citation of the folder; end the process with a message at a line that is none."""
+    """Yield every citation of the folder; exit with a message at an invalid line."""
     paths = sorted(folder.glob("*.jsonl"), key=lambda path: path.stem)
     if not paths:
         sys.exit(
@@ -87,8 +86,8 @@ def json_lines(rows: Iterator[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Read the folder, write the examples."""
-    parser = argparse.ArgumentParser(description="Turn CiteSeer's citations into examples.")
+    """Convert the folder."""
+    parser = argparse.ArgumentParser(description="Convert CiteSeer's citations to examples.")
     parser.add_argument("folder", metavar="DIR", type=Path, help="the folder of TOPIC.jsonl files")
     parser.add_argument("out", metavar="OUT", type=Path, help="the file of examples to write")
     arguments = parser.parse_args()

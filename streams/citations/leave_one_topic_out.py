@@ -2,10 +2,10 @@
 
 usage: leave_one_topic_out.py CITESEER.jsonl
 
-CITESEER.jsonl is what from_citeseer.py writes. For each topic held out, each learner's sigma is the one
-with the best F1 on the last tenth of the training citations after a pass over the others; then one pass
-over all training citations, in file order, and F1 over InField atoms on the held-out topic. The rules are
-those of segmentation.mln. Prints a Markdown table.
+CITESEER.jsonl is the output of from_citeseer.py. For each topic held out, a learner's sigma is the one with
+the best F1 on the last tenth of the training citations after a pass over the others. Then the learner
+makes one pass over all training citations, in file order; F1 is over InField atoms of the held-out topic.
+The rules are those of segmentation.mln. Prints a Markdown table.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import NamedTuple
 from onlinesrl.core.example import Example, decode
 from onlinesrl.core.metrics import Metrics
 from onlinesrl.mln.learner import OnlineLearner
-from onlinesrl.run.config import load
-from onlinesrl.run.session import make_learner
+from onlinesrl.runs.config import load
+from onlinesrl.runs.session import make_learner
 
 CONFIG = Path(__file__).parents[2] / "configs" / "citeseer.yaml"
 BATCH = 64
@@ -53,7 +53,7 @@ LEARNERS = (
 
 
 class Row(NamedTuple):
-    """A learner's F1 in per cent on each topic left out, in the mean, and the sigma of each split."""
+    """A learner's F1 in per cent on each held-out topic, their mean, and the sigma of each split."""
 
     learner: Learner
     f1: dict[str, float]
@@ -87,7 +87,7 @@ def f1(learner: OnlineLearner, examples: Sequence[Example]) -> float:
 
 
 def tuned(data: Path, learner: Learner, training: Sequence[Example]) -> float:
-    """Return the sigma that is best on the last tenth of the training citations."""
+    """Return the best sigma on the last tenth of the training citations."""
     if len(learner.sigmas) == 1:
         return learner.sigmas[0]
     cut = len(training) - len(training) // 10
@@ -99,7 +99,7 @@ def tuned(data: Path, learner: Learner, training: Sequence[Example]) -> float:
 
 
 def rows(data: Path) -> Iterator[Row]:
-    """Leave out each topic, in alphabetical order, with every learner."""
+    """Yield the row of every learner."""
     examples = [decode(line) for line in data.read_bytes().splitlines()]
     topics = sorted({str(e.group) for e in examples})
     for learner in LEARNERS:

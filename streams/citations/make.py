@@ -1,9 +1,8 @@
-"""Turn references.txt into citations.jsonl.
+"""Convert references.txt to citations.jsonl.
 
 usage: python streams/citations/make.py
 
-Both files stand beside this one. README.md defines the words and the features; they mean what they
-mean in the CiteSeer data, with which tests/streams/test_citations.py compares them.
+Both files are in this folder. README.md defines words and features as in the CiteSeer data.
 """
 
 import re
@@ -49,7 +48,7 @@ YEAR_OR_PAGES = re.compile(r"(19|20)\d\d|\d{5,}")
 
 @dataclass(frozen=True)
 class Reference:
-    """One paragraph of references.txt: its stretches are (field or None, text), in order."""
+    """One paragraph of references.txt; its segments are (field or None, text), in order."""
 
     id: str
     dup_of: str | None
@@ -57,7 +56,7 @@ class Reference:
 
 
 def references(text: str) -> Iterator[Reference]:
-    """Read the paragraphs of references.txt; ValueError at a line that is not a field and text."""
+    """Yield the paragraphs of references.txt; raises ValueError at a line without field and text."""
     for paragraph in re.split(r"\n\n+", re.sub(r"(?m)^#.*\n", "", text).strip()):
         head, *lines = paragraph.split("\n")
         identifier, _, dup_of = head.partition(" = ")
@@ -71,15 +70,15 @@ def references(text: str) -> Iterator[Reference]:
 
 
 def word(letters: str) -> str:
-    """Write a word as CiteSeer does: some shortened, a final s after a consonant cut."""
+    """Normalise a word like CiteSeer: some are abbreviated, a final s after a consonant is removed."""
     return SHORT.get(letters) or re.sub(r"(?<=.[b-df-hj-np-rtv-z])s$", "", letters)
 
 
 def pieces(text: str) -> Iterator[tuple[str, bool]]:
-    """Cut a stretch into tokens (True) and the names of the marks that follow them (False).
+    """Split a segment into tokens (True) and the names of the marks that follow them (False).
 
-    Accents and dashes go: Ré becomes re, max-margin maxmargin, 12-17 1217. Raises ValueError at a
-    sign that has no name.
+    Accents and dashes are removed: Ré becomes re, max-margin maxmargin, 12-17 1217. Raises ValueError
+    for a sign without a name.
     """
     folded = unicodedata.normalize("NFKD", text.lower().replace("ph.d.", "phd"))
     folded = "".join(c for c in folded if unicodedata.category(c) not in ("Mn", "Pd"))
@@ -93,7 +92,7 @@ def pieces(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def has_punc(i: int, words: Sequence[str], marks: Sequence[set[str]]) -> bool:
-    """Say whether a stretch of text may end at token i."""
+    """Return whether a segment may end at token i."""
     if i + 1 == len(words):
         return True
     initial = len(words[i]) == 1 and words[i].isalpha()
@@ -108,7 +107,7 @@ def has_punc(i: int, words: Sequence[str], marks: Sequence[set[str]]) -> bool:
 
 
 def has_comma(i: int, words: Sequence[str], marks: Sequence[set[str]]) -> bool:
-    """Say whether a comma ends a stretch of plain text at token i."""
+    """Return whether a comma ends plain text at token i."""
     return (
         "comma" in marks[i]
         and "dquote" not in marks[i]
@@ -120,12 +119,12 @@ def has_comma(i: int, words: Sequence[str], marks: Sequence[set[str]]) -> bool:
 
 
 def first(positions: Iterable[int]) -> list[int]:
-    """List the first position, or nothing where there is none."""
+    """Return the first position as a list, empty if there is none."""
     return list(islice(positions, 1))
 
 
 def last_initial(words: Sequence[str], marks: Sequence[set[str]], end: int) -> list[int]:
-    """List the last letter with a period, never i or j, before the first year and before end."""
+    """Return the last letter with a period, except i and j, before the first year and before end."""
     years = first(i for i, w in enumerate(words) if YEAR.fullmatch(w))
     letters = frozenset("abcdefghklmnopqrstuvwxyz")
     before = range(min([end, *years]))
@@ -133,10 +132,10 @@ def last_initial(words: Sequence[str], marks: Sequence[set[str]], end: int) -> l
 
 
 def center(words: Sequence[str], punc: Sequence[int], initial: list[int], end: int) -> list[int]:
-    """List the middle, rounded up, of the last initial (or token 0) and the seeming venue.
+    """Return the middle, rounded up, of the last initial (or token 0) and the estimated start of the venue.
 
-    The venue seems to begin at an "in" after HasPunc or after "appear", at end at the latest;
-    there is no middle where that is the end of the citation.
+    The start is an "in" after HasPunc or after "appear", or ``end``. If it is the end of the citation,
+    there is no middle.
     """
     ends = set(punc)
     opening = first(
@@ -148,7 +147,7 @@ def center(words: Sequence[str], punc: Sequence[int], initial: list[int], end: i
 
 
 def features(words: Sequence[str], marks: Sequence[set[str]]) -> dict[str, list[list[int | str]]]:
-    """Collect the atoms besides Token and Next; marks[i] are the marks after token i."""
+    """Return the atoms except Token and Next; marks[i] are the marks after token i."""
     everywhere = range(len(words))
     punc = [i for i in everywhere if has_punc(i, words, marks)]
     first_in = first(i for i in everywhere if words[i] == "in")
@@ -168,7 +167,7 @@ def features(words: Sequence[str], marks: Sequence[set[str]]) -> dict[str, list[
 
 
 def citation(reference: Reference) -> dict[str, Any]:
-    """Turn one reference into an example; its group is the paper, its id without the number."""
+    """Convert one reference to an example; its group is its id without the number."""
     words: list[str] = []
     marks: list[set[str]] = []
     labels: list[str | None] = []
@@ -187,7 +186,7 @@ def citation(reference: Reference) -> dict[str, Any]:
 
 
 def made() -> str:
-    """Make the text of citations.jsonl."""
+    """Return the text of citations.jsonl."""
     source = (HERE / "references.txt").read_text(encoding="utf-8")
     return json_lines(citation(reference) for reference in references(source))
 

@@ -1,12 +1,12 @@
-"""Turn Jester's ratings of jokes into examples, one user an example.
+"""Convert Jester's ratings of jokes to examples, one per user.
 
 usage: python streams/jester/from_jester.py DIR OUT
 
-DIR holds tab-separated files: jester-1-tr-obs-0.txt and jester-1-tr-uno-0.txt with the observed and
-unobserved ratings (user, joke, rating from 0 to 1) of the users to train on, -te- for those to test
-on, and jokeTextSim.txt with the similarity of jokes' texts (joke, joke, value). OUT gets the users in
-the order of their numbers, the first kind as group train, the second as group test. What one user's
-example says of the jokes (averages, neighbours) comes from the observed ratings of group train.
+DIR contains tab-separated files: jester-1-tr-obs-0.txt and jester-1-tr-uno-0.txt with the observed and
+unobserved ratings (user, joke, rating from 0 to 1) of the training users, the same with -te- for the test
+users, and jokeTextSim.txt with the similarity of texts (joke, joke, value). OUT has the users by number,
+first group train, then group test. Averages and neighbours of jokes are computed from the observed
+ratings of group train.
 """
 
 import argparse
@@ -29,7 +29,7 @@ Values = dict[Pair, float]
 
 
 def read(path: Path) -> Values:
-    """Read a file of two numbers and a value from 0 to 1; end the process at a line that is none."""
+    """Read lines of two numbers and a value from 0 to 1; exit with a message at an invalid line."""
     found: Values = {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -41,17 +41,17 @@ def read(path: Path) -> Values:
             pair = int(first), int(second)
             rating = float(value)
         except ValueError:
-            sys.exit(f"{path}:{number}: expected two numbers and a value, parted by tabs")
+            sys.exit(f"{path}:{number}: expected two numbers and a value, separated by tabs")
         if not 0 <= rating <= 1:
             sys.exit(f"{path}:{number}: expected a value from 0 to 1, not {value}")
         if pair in found:
-            sys.exit(f"{path}:{number}: {first} and {second} stand here a second time")
+            sys.exit(f"{path}:{number}: {first} and {second} are repeated")
         found[pair] = rating
     return found
 
 
 class Jokes:
-    """What every user's example says of the jokes; averages and neighbours are those of ratings."""
+    """Facts about the jokes; averages and neighbours are computed from ratings."""
 
     def __init__(self, ratings: Values, text: Values) -> None:
         users = {user: row for row, user in enumerate(sorted({user for user, _ in ratings}))}
@@ -66,7 +66,7 @@ class Jokes:
         self.neighbours = neighbours(names, adjusted_cosine(table))
 
     def evidence(self, seen: Collection[int], hidden: Collection[int]) -> dict[str, list[Any]]:
-        """Write what concerns the hidden ratings of a user; pairs of jokes of which both are rated."""
+        """Return the facts relevant for a user's hidden ratings; of pairs, those with both jokes rated."""
 
         def kept(pair: Pair) -> bool:
             first, second = pair
@@ -83,7 +83,7 @@ class Jokes:
 
 
 def neighbours(names: list[int], similarity: Floats) -> list[Pair]:
-    """Return each joke with those that are rated most like it, the nearest first."""
+    """Return the pairs of each joke and its nearest neighbours, nearest first."""
     order = np.argsort(-similarity, axis=1, kind="stable")[:, :NEIGHBOURS]
     return [
         (joke, names[j])
@@ -94,10 +94,10 @@ def neighbours(names: list[int], similarity: Floats) -> list[Pair]:
 
 
 def adjusted_cosine(table: Floats) -> Floats:
-    """Return the similarity of columns over the rows that have both, less each row's mean.
+    """Return the adjusted cosine of columns: over rows with both, less each row's mean.
 
-    ``table`` is [users, jokes] with NaN where there is no rating; -inf of a joke with itself, and 0
-    where nobody rated both.
+    ``table`` is [users, jokes] with NaN for missing ratings. It is -inf for a joke with itself, and 0 if
+    nobody rated both.
     """
     there = np.isfinite(table).astype(np.float64)
     off = np.nan_to_num(table - np.nanmean(table, axis=1, keepdims=True))
@@ -109,14 +109,14 @@ def adjusted_cosine(table: Floats) -> Floats:
 
 
 def valued(args: tuple[int, ...], value: float) -> dict[str, Any]:
-    """Write an atom with its value."""
+    """Return an atom with its value."""
     return {"args": args, "value": round(value, DIGITS)}
 
 
 def example(
     user: int, group: str, seen: dict[int, float], hidden: dict[int, float], jokes: Jokes
 ) -> dict[str, Any]:
-    """Write a user: the ratings seen, those to predict, and what is known of these jokes."""
+    """Return a user's example: observed ratings, targets, and facts about the jokes."""
     evidence = {
         "Rating": [valued((user, joke), rating) for joke, rating in seen.items()],
         "AverageOfUser": [valued((user,), sum(seen.values()) / len(seen))] if seen else [],
@@ -132,7 +132,7 @@ def example(
 
 
 def by_user(ratings: Values) -> dict[int, dict[int, float]]:
-    """Return each user's ratings, jokes in the order of their numbers."""
+    """Return each user's ratings, by number of the joke."""
     found: dict[int, dict[int, float]] = {}
     for (user, joke), rating in sorted(ratings.items()):
         found.setdefault(user, {})[joke] = rating
@@ -140,7 +140,7 @@ def by_user(ratings: Values) -> dict[int, dict[int, float]]:
 
 
 def examples(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the users of both parts who have a rating to predict."""
+    """Yield the users of both groups who have hidden ratings."""
     text = read(folder / "jokeTextSim.txt")
     parts = {
         part: tuple(read(folder / f"jester-1-{part}-{half}-0.txt") for half in ("obs", "uno"))
@@ -150,15 +150,17 @@ def examples(folder: Path) -> Iterator[dict[str, Any]]:
     for part, group in PARTS.items():
         observed, unobserved = parts[part]
         for user, joke in observed.keys() & unobserved.keys():
-            sys.exit(f"{folder}: the rating of joke {joke} by user {user} is both seen and hidden")
+            sys.exit(
+                f"{folder}: the rating of joke {joke} by user {user} is both observed and hidden"
+            )
         seen = by_user(observed)
         for user, hidden in by_user(unobserved).items():
             yield example(user, group, seen.get(user, {}), hidden, jokes)
 
 
 def main() -> None:
-    """Read the folder, write the examples."""
-    parser = argparse.ArgumentParser(description="Turn Jester's ratings into examples.")
+    """Convert the folder."""
+    parser = argparse.ArgumentParser(description="Convert Jester's ratings to examples.")
     parser.add_argument("folder", metavar="DIR", type=Path, help="the folder of Jester's files")
     parser.add_argument("out", metavar="OUT", type=Path, help="the file of examples to write")
     arguments = parser.parse_args()

@@ -1,14 +1,12 @@
-"""Turn CAVIAR's labelled pairs of people into examples.
+"""Convert CAVIAR's labelled pairs of people to examples.
 
 usage: python streams/meetings/from_caviar.py DIR OUT
 
-DIR holds a database a pair, MOVIE-NAME.idN_idM.db: what each of the two does in each frame, how near
-they are, and when they meet. OUT gets the pairs that meet at some time, in the order of their names,
-cut into windows of 200 frames, the number of the movie as the group. Frames keep their numbers; Next
-goes from a frame to the one after it (in the databases the later frame stands first). Of the four
-distances that Close is given for, the smallest and the largest are kept. Arrived says that a person
-stands idle who came walking or running: windows begin in the middle of things, and the frames before
-one are seen too.
+DIR contains a database per pair, MOVIE-NAME.idN_idM.db: each person's event in each frame, distances, and
+meetings. OUT has the pairs that meet at some time, in the order of their names, in windows of 200 frames,
+with the number of the movie as group. Frames keep their numbers; Next is directed forward (in the
+databases the later frame is first). Of the four distances of Close, the smallest and the largest are
+kept. Arrived holds for a person who stands idle after walking or running, also before the window.
 """
 
 import argparse
@@ -36,7 +34,7 @@ def row(atom: GroundAtom) -> list[str | int]:
 
 
 def arrived(rows: dict[str, Rows]) -> Rows:
-    """Return the person and frame of everybody who stands idle and came there moving."""
+    """Return the persons and frames in which they stand idle after moving."""
     who = {value: (name, person) for name in FUNCTIONS for person, value in rows.get(name, [])}
     last: dict[str | int, str] = {}
     found: Rows = []
@@ -50,7 +48,7 @@ def arrived(rows: dict[str, Rows]) -> Rows:
 
 
 def table(atoms: Sequence[GroundAtom]) -> dict[str, Rows]:
-    """Return the rows of each predicate and function, without a person's meeting with itself."""
+    """Return the rows of each predicate and function, without meetings of a person with itself."""
     rows: dict[str, Rows] = {}
     for atom in (a for a in atoms if a.value is True):
         rows.setdefault(atom.predicate, []).append(row(atom))
@@ -77,7 +75,7 @@ def window(rows: dict[str, Rows], first: int, last: int) -> tuple[dict[str, Rows
 def windows(
     name: str, atoms: Sequence[GroundAtom], frames: int = FRAMES
 ) -> Iterator[dict[str, Any]]:
-    """Yield the examples of a pair; none where it never meets. The last window may be shorter."""
+    """Yield the examples of a pair, none if it never meets. The last window may be shorter."""
     rows = table(atoms)
     if not rows["HoldsAt"]:
         return
@@ -94,7 +92,7 @@ def windows(
 
 
 def examples(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the windows of every pair that meets; end the process with a message at a bad database."""
+    """Yield the windows of every pair that meets; exit with a message at an invalid database."""
     paths = sorted(folder.glob("*.db"))
     if not paths:
         sys.exit(f"{folder}: no .db file in this folder; give the folder of CAVIAR's pairs")
@@ -106,8 +104,8 @@ def examples(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    """Read the folder, write the examples."""
-    parser = argparse.ArgumentParser(description="Turn CAVIAR's labelled pairs into examples.")
+    """Convert the folder."""
+    parser = argparse.ArgumentParser(description="Convert CAVIAR's labelled pairs to examples.")
     parser.add_argument("folder", metavar="DIR", type=Path, help="the folder of .db files")
     parser.add_argument("out", metavar="OUT", type=Path, help="the file of examples to write")
     arguments = parser.parse_args()

@@ -1,8 +1,8 @@
-"""Simulate people who walk about, stop and meet, and write what a camera would see as examples.
+"""Simulate people who walk, stop and meet, and write noisy observations of them as examples.
 
 usage: python streams/meetings/generate.py
 
-Makes meetings.jsonl beside this file, the same every time. README.md says what is in it.
+Writes meetings.jsonl in this folder, deterministically. README.md describes it.
 """
 
 import json
@@ -41,19 +41,19 @@ Place = tuple[float, float]
 def below(rng: Random, n: int) -> int:
     """Return a whole number from 0 to n - 1.
 
-    Made of rng.random(), whose numbers no release of Python may change.
+    Uses only rng.random(), which is the same in all releases of Python.
     """
     return int(rng.random() * n)
 
 
 def anywhere(rng: Random) -> Place:
-    """Return a place in the arena."""
+    """Return a random place in the arena."""
     return (rng.random() * WIDTH, rng.random() * DEPTH)
 
 
 @dataclass
 class Person:
-    """Somebody with a place, a goal and a pace, who stands still until a frame once there."""
+    """A person with place, goal and pace, who rests at the goal until a frame."""
 
     at: Place
     goal: Place
@@ -65,12 +65,12 @@ class Person:
     heading: Place = (0.0, 0.0)
 
     def go(self, rng: Random, goal: Place, rest: int, partner: int | None = None) -> None:
-        """Set out for a goal, to rest there for so many frames; one walk in eight is a run."""
+        """Start towards a goal, to rest there for ``rest`` frames; one walk in eight is a run."""
         self.goal, self.rest, self.until, self.partner = goal, rest, None, partner
         self.pace = RUN if rng.random() < 0.125 else WALK
 
     def step(self, rng: Random, frame: int) -> None:
-        """Move towards the goal, or stand there; who stands changes now and then how."""
+        """Move towards the goal or stand there, changing between active and inactive at times."""
         dx, dy = self.goal[0] - self.at[0], self.goal[1] - self.at[1]
         left = math.hypot(dx, dy)
         if left > 1e-9:
@@ -86,7 +86,7 @@ class Person:
 
 
 class Scene:
-    """People in the arena, and which pairs of them meet in the frame."""
+    """People in the arena, and the pairs that meet in the frame."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -94,7 +94,7 @@ class Scene:
         self.meeting: set[tuple[int, int]] = set()
 
     def plan(self, p: int, frame: int) -> None:
-        """Give a person who has rested a new goal: a meeting with another free one, or a walk."""
+        """Give a person who has rested a new goal: a meeting with a free person, or a walk."""
         person, rng = self.people[p], self.rng
         if person.until is None or frame < person.until:
             return
@@ -105,7 +105,7 @@ class Scene:
             person.go(rng, anywhere(rng), 4 + below(rng, 16))
 
     def invite(self, p: int, q: int) -> None:
-        """Send two people to one place, to stand there together; nobody waits for the other."""
+        """Send two people to a meeting place; neither waits for the other."""
         rng = self.rng
         spot, rest = anywhere(rng), 20 + below(rng, 30)
         beside = (spot[0] + APART + 0.5 * rng.random(), spot[1])
@@ -113,7 +113,7 @@ class Scene:
         self.people[q].go(rng, beside, rest, p)
 
     def part(self, frame: int) -> None:
-        """End the meetings whose time is up; one pair in three walks off together."""
+        """End meetings that are over; one pair in three walks off together."""
         rng = self.rng
         for p, q in combinations(range(PEOPLE), 2):
             a, b = self.people[p], self.people[q]
@@ -146,7 +146,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class Frame:
-    """What is seen in a frame: each person's event, the pairs' distances, who moves the same way."""
+    """The observations of a frame: events of persons, distances and common directions of pairs."""
 
     events: tuple[str, ...]
     distance: dict[tuple[int, int], float]
@@ -155,7 +155,7 @@ class Frame:
 
 
 def seen(rng: Random, scene: Scene) -> Frame:
-    """Observe a frame with errors: a wrong event now and then, and distances a little off."""
+    """Observe a frame with errors in events and distances."""
     people = scene.people
     events = tuple(
         EVENTS[below(rng, 4)] if rng.random() < WRONG_EVENT else person.event for person in people
@@ -171,7 +171,7 @@ def seen(rng: Random, scene: Scene) -> Frame:
 
 
 def labels(rng: Random, meets: list[bool]) -> list[bool]:
-    """Shift each beginning and end of a meeting by up to LABEL_SHIFT frames, as a labeller would."""
+    """Shift each start and end of a meeting by up to LABEL_SHIFT frames, like a labeller."""
     changes = [t for t in range(1, len(meets)) if meets[t] != meets[t - 1]]
     moved = [t + below(rng, 2 * LABEL_SHIFT + 1) - LABEL_SHIFT for t in changes]
     flips = [sum(m <= t for m in moved) for t in range(len(meets))]
@@ -181,7 +181,7 @@ def labels(rng: Random, meets: list[bool]) -> list[bool]:
 def example(
     scene: int, pair: tuple[int, int], first: int, frames: list[Frame], meets: list[bool]
 ) -> dict[str, Any]:
-    """Write the frames from the first on, as far as a window goes, of one pair as an example."""
+    """Return a window of frames, from ``first`` on, of one pair as an example."""
     p, q = (f"P{person + 1}" for person in pair)
     meet = f"Meet_{p}_{q}"
     times = range(first, first + WINDOW)
@@ -207,7 +207,7 @@ def example(
 
 
 def examples() -> Iterator[dict[str, Any]]:
-    """Yield the windows of all scenes: window by window, in each the pairs in order."""
+    """Yield the windows of all scenes, in order of windows, then pairs."""
     rng = Random(SEED)
     for number in range(SCENES):
         scene, frames = Scene(rng), []

@@ -2,12 +2,12 @@
 
 usage: leave_one_movie_out.py CAVIAR.jsonl
 
-CAVIAR.jsonl is what from_caviar.py writes. Each learner makes one pass over the windows of the other
-movies, and its averaged weights are tested on the movie held out. Its sigma is the one with the best
-mean F1 when each of the training movies is left out in turn; the held-out movie has no say. There is a
-table for each of two orders: movie after movie, and side by side (the first window of every movie, then
-the second). Beside the learners stand the majority label (all true or all false, whichever has the
-better F1 on the held-out movie itself) and the rules untrained, all with weight 1. Prints Markdown.
+CAVIAR.jsonl is the output of from_caviar.py. Each learner makes one pass over the windows of the other
+movies; its averaged weights are tested on the movie held out. Its sigma is the one with the best mean F1 in
+leave-one-out over the training movies. There is a table for each of two orders: movie after movie, and
+interleaved (the first window of every movie, then the second). Baselines are the majority label (all
+true or all false, whichever has the better F1 on the held-out movie) and the untrained rules, all with
+weight 1. Prints Markdown.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from onlinesrl.core.example import Example, decode
 from onlinesrl.core.metrics import Metrics
 from onlinesrl.mln.lang import mln
 from onlinesrl.mln.learner import OnlineLearner
-from onlinesrl.run.config import load
-from onlinesrl.run.session import make_learner
+from onlinesrl.runs.config import load
+from onlinesrl.runs.session import make_learner
 
 CONFIG = Path(__file__).parents[2] / "configs" / "caviar.yaml"
 NO_SIGMA = (1.0,)
@@ -60,14 +60,14 @@ class Scores(NamedTuple):
 
 
 class Split(NamedTuple):
-    """The windows to learn from and those of the movie held out."""
+    """The training windows and those of the movie held out."""
 
     training: list[Example]
     test: list[Example]
 
 
 def splits(examples: Sequence[Example]) -> dict[str, Split]:
-    """Hold out each movie, in the order of their numbers."""
+    """Hold out each movie, by number."""
     return {
         movie: Split(
             [e for e in examples if e.group != movie], [e for e in examples if e.group == movie]
@@ -99,7 +99,7 @@ def untrained(data: Path) -> OnlineLearner:
 
 
 def scores(learner: OnlineLearner, split: Split) -> Scores:
-    """Test the averaged weights on the movie held out, without learning."""
+    """Return the scores of the averaged weights on the movie held out."""
     metrics = Metrics()
     metrics.add(learner.step(split.test, learning=False)[1], len(split.test))
     found = metrics.snapshot()
@@ -107,14 +107,14 @@ def scores(learner: OnlineLearner, split: Split) -> Scores:
 
 
 def majority(split: Split) -> Scores:
-    """Return the scores of all true, whose F1 is never below that of all false, which is 0."""
+    """Return the scores of all true; the F1 of all false is 0."""
     true = sum(len(e.truth["HoldsAt"]) for e in split.test if e.truth)
     units = sum((len(e.evidence.get("Next", ())) + 1) * len(e.evidence["meet"]) for e in split.test)
     return Scores(true / units, 1.0, 2 * true / (units + true))
 
 
 def tuned(data: Path, learner: Learner, training: Sequence[Example]) -> float:
-    """Return the sigma with the best mean F1 over the training movies, each left out in turn."""
+    """Return the sigma with the best mean F1 in leave-one-out over the training movies."""
     if len(learner.sigmas) == 1:
         return learner.sigmas[0]
     inner = splits(training).values()
@@ -125,14 +125,14 @@ def tuned(data: Path, learner: Learner, training: Sequence[Example]) -> float:
 
 
 def side_by_side(examples: Sequence[Example]) -> list[Example]:
-    """Return the windows in the order of their first frames, as if all cameras ran at once."""
+    """Return the windows in the order of their first frames."""
     return sorted(examples, key=lambda e: int(str(e.id).rsplit(".", maxsplit=1)[1]))
 
 
 def rows(
     data: Path, examples: Sequence[Example]
 ) -> Iterator[tuple[str, dict[str, Scores], list[float]]]:
-    """Yield each row's name, its scores on every movie held out, and the sigmas chosen."""
+    """Yield each row's name, its scores on every movie held out, and its sigmas."""
     held_out = splits(examples)
     yield "majority label", {movie: majority(s) for movie, s in held_out.items()}, []
     rules = untrained(data)
@@ -147,11 +147,11 @@ def rows(
 
 
 def main(data: Path) -> None:
-    """Run all learners on all splits in both orders."""
+    """Print the tables of both orders."""
     examples = [decode(line) for line in data.read_bytes().splitlines()]
     print("Movie after movie:\n")
     print_table(data, examples)
-    print("\nSide by side:\n")
+    print("\nInterleaved:\n")
     print_table(data, side_by_side(examples))
 
 

@@ -2,7 +2,7 @@
 
 usage: python streams/search/generate.py
 
-Makes search.jsonl beside this file, the same every time. README.md says what is in it.
+Writes search.jsonl in this folder, deterministically. README.md describes it.
 """
 
 import json
@@ -31,9 +31,9 @@ Vector = list[float]
 
 
 def normal(rng: Random) -> float:
-    """Return a number whose distribution is close to the standard normal one.
+    """Return a number from an approximately standard normal distribution.
 
-    Made of rng.random(), whose numbers no release of Python may change.
+    Uses only rng.random(), which is the same in all releases of Python.
     """
     return sum(rng.random() for _ in range(12)) - 6.0
 
@@ -50,7 +50,7 @@ def cosine(v: Vector, w: Vector) -> float:
 
 @dataclass(frozen=True)
 class Product:
-    """What the shop knows of a product for a query, and whether it is of another type than asked."""
+    """The observations of a product for a query, and whether it is a mismatch."""
 
     mismatch: bool
     score: float
@@ -58,10 +58,10 @@ class Product:
 
 
 def product(rng: Random, kind: int, centre: Vector, known: bool) -> Product:
-    """Put a product of a type on the market; type 0 is the one that was asked for.
+    """Simulate a product of a type; type 0 is that of the query.
 
-    A classifier sees a signal, clear where customers know the product and dim elsewhere, and knows
-    how clear it is: its score is the probability of a mismatch.
+    The classifier sees a signal, clear for known products and noisy for others, and knows which; its
+    score is the probability of a mismatch.
     """
     clarity = KNOWN if known else UNKNOWN
     signal = normal(rng) + (clarity if kind else -clarity)
@@ -71,9 +71,9 @@ def product(rng: Random, kind: int, centre: Vector, known: bool) -> Product:
 
 
 def search(rng: Random) -> list[Product]:
-    """Ask for a type: get products of it, and some of others that go with it (a case for a phone).
+    """Simulate a query: products of its type and of related ones (a case for a phone).
 
-    Some queries are so rare that customers know none of the products.
+    In rare queries customers know none of the products.
     """
     centres = [vector(rng, 1.0) for _ in range(TYPES)]
     kinds = [
@@ -85,12 +85,12 @@ def search(rng: Random) -> list[Product]:
 
 
 def valued(args: Sequence[str], value: float) -> dict[str, Any]:
-    """Write an atom with its value."""
+    """Return an atom with its value."""
     return {"args": list(args), "value": value}
 
 
 def example(number: int, found: list[Product]) -> dict[str, Any]:
-    """Write a query. A query that has both strong scores and others gets the Strong predicates."""
+    """Return a query as an example, with the Strong predicates if only some scores are sure."""
     query, names = f"q{number}", [f"p{n}" for n in range(len(found))]
     pairs = [[query, name] for name in names]
     scores = [valued(p, each.score) for p, each in zip(pairs, found, strict=True)]
@@ -117,7 +117,7 @@ def example(number: int, found: list[Product]) -> dict[str, Any]:
 
 
 def examples(queries: int = QUERIES, seed: int = SEED) -> Iterator[dict[str, Any]]:
-    """Yield so many queries."""
+    """Yield simulated queries."""
     rng = Random(seed)
     for number in range(queries):
         yield example(number, search(rng))

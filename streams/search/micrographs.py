@@ -2,13 +2,12 @@
 
 usage: python streams/search/micrographs.py [QUERIES]
 
-Makes 2,000 queries, or so many, as generate.py does, with another seed. The first table has precision,
-recall and F1 of a mismatch (a value above 1/2): of all queries, and of those that have both sure and
-unsure scores. S2MC is for these; in the others it takes the classifier's score (section 5.5.3). The
-second table has CPU times a query: of TRON with all queries in one call, of ADMM with one query a call,
-and of ADMM with all queries as one model; then how many times as long ADMM took, and how far its
-answers are from TRON's in energy (in the worst query, relative where it is above 1) and in value.
-Every time is the least of three. Prints Markdown.
+Generates QUERIES (2,000) as generate.py does, with another seed. The first table has precision, recall and
+F1 of a mismatch (a value above 1/2), over all queries and over those with both sure and unsure scores. S2MC
+is for the latter; in the others it uses the classifier's score (section 5.5.3). The second table has CPU
+times per query: of TRON with all queries in one call, of ADMM with one query per call, and of ADMM with
+all queries as one model; then the ratios of ADMM's times to TRON's, and the largest differences of energy
+(relative above 1) and value. Times are the least of three. Prints Markdown.
 """
 
 from __future__ import annotations
@@ -46,11 +45,11 @@ MODELS = {
 REPEATS = 3
 COLUMNS = (
     "TRON",
-    "ADMM, one a call",
+    "ADMM, one per call",
     "ADMM, one model",
-    "ratio, one a call",
+    "ratio, one per call",
     "ratio, one model",
-    "energy, value: one a call",
+    "energy, value: one per call",
     "energy, value: one model",
 )
 
@@ -67,12 +66,12 @@ class Scores(NamedTuple):
 
 
 def queries(count: int) -> list[Example]:
-    """Make queries that are not those of the stream."""
+    """Generate queries other than those of the stream."""
     return [msgspec.convert(example, Example) for example in examples(count, SEED)]
 
 
 def grounded(weights: Sequence[float], queries: Sequence[Example]) -> tuple[Micrographs, Floats]:
-    """Ground the rules that have a weight; return the micrographs and these weights."""
+    """Ground the rules of non-zero weight; return the micrographs and these weights."""
     whole = psl.load(RULES)
     pairs = zip(whole.rules, weights, strict=True)
     rules = tuple(replace(rule, weight=float(weight)) for rule, weight in pairs if weight)
@@ -80,7 +79,7 @@ def grounded(weights: Sequence[float], queries: Sequence[Example]) -> tuple[Micr
     packer = PslPacker(whole.predicates, ("Mismatch", "StrongMismatch"), 1000)
     worlds = [packer.world(query) for query in queries]
     found = Grounder(program).ground_worlds(packer.database(worlds), len(worlds), packer.query)
-    assert not found.problems
+    assert not found.failures
     return found.graphs, np.array([weight for weight in weights if weight], np.float64)
 
 
@@ -91,7 +90,7 @@ def energies(graphs: Micrographs, weights: Floats, y: Floats) -> Floats:
 
 
 def least_time(call: Callable[[], T]) -> tuple[T, float]:
-    """Return what a call returns and the least CPU seconds that it took."""
+    """Return the result of a call and its least CPU seconds."""
     seconds = []
     for _ in range(REPEATS):
         started = time.process_time()
@@ -148,7 +147,7 @@ def main(count: int) -> None:
         values[name] = score.copy()
         values[name][solved] = y[graphs.first_variable[:-1, None] + np.arange(PRODUCTS)]
 
-    print_row(["precision, recall, F1", "all", "of both sure and unsure scores"])
+    print_row(["precision, recall, F1", "all", "queries with both sure and unsure scores"])
     print_row(["---"] * 3)
     for name, value in values.items():
         found = [scores(value > 0.5, true), scores(value[sure] > 0.5, true[sure])]
@@ -156,7 +155,7 @@ def main(count: int) -> None:
     print(
         f"\n{count} queries, {100 * np.mean(sure):.0f} % of them with both sure and unsure scores\n"
     )
-    print_row(["us a query", *COLUMNS])
+    print_row(["us per query", *COLUMNS])
     print_row(["---"] * (1 + len(COLUMNS)))
     for name, cells in timed.items():
         print_row([name, *cells])

@@ -1,8 +1,8 @@
-"""Simulate people who trust or distrust one another, and write each one's neighbourhood as an example.
+"""Simulate people who trust or distrust each other, and write each neighbourhood as an example.
 
 usage: python streams/trust/generate.py
 
-Makes trust.jsonl beside this file, the same every time. README.md says what is in it.
+Writes trust.jsonl in this folder, deterministically. README.md describes it.
 """
 
 import json
@@ -32,22 +32,22 @@ Pair = tuple[int, int]
 
 
 def normal(rng: Random) -> float:
-    """Return a number whose distribution is close to the standard normal one.
+    """Return a number from an approximately standard normal distribution.
 
-    Made of rng.random(), whose numbers no release of Python may change.
+    Uses only rng.random(), which is the same in all releases of Python.
     """
     return sum(rng.random() for _ in range(12)) - 6.0
 
 
 def faction(rng: Random) -> int:
-    """Return a faction, by their sizes."""
+    """Draw a faction, by size."""
     point = rng.random()
     return (point >= FACTIONS[0]) + (point >= FACTIONS[0] + FACTIONS[1])
 
 
 @dataclass(frozen=True)
 class Person:
-    """What decides, unseen, whom somebody trusts and who trusts them."""
+    """The latent variables of a person."""
 
     faction: int
     trustworthy: float
@@ -56,7 +56,7 @@ class Person:
 
 @dataclass(frozen=True)
 class Network:
-    """Who knows whom, whether they trust them, and which of the signs are hidden."""
+    """Who knows whom, the signs of trust, and which are hidden."""
 
     contacts: list[list[int]]
     trusts: dict[Pair, bool]
@@ -64,7 +64,7 @@ class Network:
 
 
 def acquaintances(rng: Random, person: int) -> list[int]:
-    """Choose whom somebody knows: a few of those who live within reach."""
+    """Draw whom a person knows, among those who live nearby."""
     near = [(person + step) % PEOPLE for step in range(-REACH, REACH + 1) if step]
     order = sorted(near, key=lambda _: rng.random())
     return sorted(order[:CONTACTS])
@@ -93,9 +93,9 @@ def network() -> Network:
 
 
 def example(world: Network, person: int) -> dict[str, Any] | None:
-    """Write somebody's neighbourhood: the person, whom they know, and who of these knows whom.
+    """Return a person's neighbourhood: the person, their acquaintances, and who of these knows whom.
 
-    None where no sign is hidden.
+    None if no sign is hidden.
     """
     members = [person, *world.contacts[person]]
     edges = [(a, b) for a in members for b in world.contacts[a] if b in members]
@@ -118,7 +118,7 @@ def example(world: Network, person: int) -> dict[str, Any] | None:
 
 
 def examples() -> Iterator[dict[str, Any]]:
-    """Yield everybody's neighbourhood."""
+    """Yield the neighbourhood of every person."""
     world = network()
     for person in range(PEOPLE):
         found = example(world, person)

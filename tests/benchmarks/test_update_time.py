@@ -16,8 +16,8 @@ from onlinesrl.core.kernels.jit import kernel
 from onlinesrl.mln.kernels.network import ROWS, Bytes, Ints, Network
 from onlinesrl.mln.kernels.weights import Weights, gap
 from onlinesrl.mln.learner import OnlineLearner
-from onlinesrl.run import session
-from onlinesrl.run.config import load
+from onlinesrl.runs import session
+from onlinesrl.runs.config import load
 from tests.benchmarks.measure import REPO, show
 
 pytestmark = pytest.mark.benchmark

@@ -166,7 +166,7 @@ def command(arguments: list[str]) -> tuple[int | str, str]:
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
         try:
             if arguments[0] == "load":
-                from onlinesrl.run.config import load
+                from onlinesrl.runs.config import load
 
                 load(Path(arguments[1]))
             else:

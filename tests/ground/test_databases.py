@@ -109,11 +109,11 @@ def answers_as_defined(question: tuple[Case, Database, tuple[str, ...]]) -> str:
     lines, stats = answers.infer(found, "mpe", 0)
     assert stats["certified"]
     assert {*values(lines)} == {shown(*atom) for atom in asked}
-    solution = answers._map(found, "mpe", 0)[0]
+    solution = answers.solve(found, "mpe", 0)[0]
     true = {
         (name, tuple(map(str, args)))
         for (name, args), value in zip(found.atoms, solution, strict=False)
-        if value == "1"
+        if value == 1
     }
     assert all(holds(clause, true) for clause in world.hard())
     score = sum(w for x, w in weight.items() if holds(x.literals, true))

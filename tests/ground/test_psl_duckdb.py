@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from onlinesrl.core.errors import ModelError, StorageError
-from onlinesrl.psl.ground.duckdb_joins import DuckDb, _whole_groups, write_query
+from onlinesrl.psl.ground.duckdb_joins import DuckDb, _whole_groups, write_sql
 from onlinesrl.psl.ground.grounder import Grounder, _united
 from onlinesrl.psl.ground.plan import plan_program
 from onlinesrl.psl.ground.rows import Listing
@@ -144,7 +144,7 @@ def test_too_many_ground_rules(folder):
     program = parse("1: A(X) & A(Y) -> T(X)", "rules.psl")
     data = database(a=[((n,), 1.0) for n in range(3)], targets=[(0,), (1,), (2,)])
     assert ground(program, data, folder, most=9)[0].n_rows == 9
-    with pytest.raises(ModelError, match="more than 8 rows to make ground rules of"):
+    with pytest.raises(ModelError, match="more than 8 joined rows"):
         ground(program, data, folder, most=8)
 
 
@@ -206,7 +206,7 @@ def test_a_grounding_that_nobody_ends(tmp_path):
 
 def written(text):
     (plan,) = plan_program(parse(text, declared={"A": 1, "B": 2, "T": 1, "U": 2}))
-    return write_query(plan, "TU", {"a": 0, "b": 1})
+    return write_sql(plan, "TU", {"a": 0, "b": 1})
 
 
 def test_the_sql_of_a_clause():

@@ -49,7 +49,7 @@ def test_worlds_are_ground_as_if_alone(program, worlds):
     found = grounder.ground_worlds(side_by_side(worlds), len(worlds), "TU")
     for w, world in enumerate(worlds):
         rows = expected(program, world)
-        assert (rows is None) == (w in found.problems)
+        assert (rows is None) == (w in found.failures)
         if rows is not None:
             alone = grounder.ground_worlds(side_by_side([world]), 1, "TU").graphs.model
             validate(alone)
@@ -105,7 +105,7 @@ def test_a_missing_atom_is_named():
         "rules.psl:2:1: the rule needs T('c'), which is neither observed nor a target\n"
         "  2: A(X) -> T(X)\n"
         "  ^\n"
-        "  hint: T has targets, so each of its atoms that a rule comes to must be listed; "
+        "  hint: T has targets, so each of its atoms in a ground rule must be listed; "
         "inference.targets: skip (infer: --targets skip) leaves such ground rules out"
     )
 
@@ -131,7 +131,7 @@ def test_too_many_ground_rules():
     program = parse("1: A(X) & A(Y) -> T(X)", "rules.psl")
     data = database(a=[((n,), 1.0) for n in range(3)], targets=[(0,), (1,), (2,)])
     assert Grounder(program, most=9).ground(data).graphs.model.n_rows == 9
-    with pytest.raises(ModelError, match="more than 8 rows to make ground rules of"):
+    with pytest.raises(ModelError, match="more than 8 joined rows"):
         Grounder(program, most=8).ground(data)
 
 

@@ -3,15 +3,21 @@
 import numpy as np
 import pytest
 
-from onlinesrl.mln.engines.diagnostics import BATCHES, LEAST_VARIANCE, Diagnostics, Tally, combined
+from onlinesrl.mln.engines.diagnostics import (
+    BATCHES,
+    LEAST_VARIANCE,
+    BatchMeans,
+    Diagnostics,
+    combined,
+)
 
 CHAINS = 4
 
 
-def tallied(draws: np.ndarray, halvings: int = 0) -> Tally:
+def tallied(draws: np.ndarray, halvings: int = 0) -> BatchMeans:
     """Tally draws [chain, draw, atom], first a part of them and then as many again so many times."""
     chains, n, atoms = draws.shape
-    tally = Tally(chains, atoms, n // BATCHES >> halvings)
+    tally = BatchMeans(chains, atoms, n // BATCHES >> halvings)
     rest = [iter(chain) for chain in draws]
     for step in range(halvings + 1):
         if step:

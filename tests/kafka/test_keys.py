@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from onlinesrl.core.errors import ConfigError
-from onlinesrl.run.config import load
+from onlinesrl.runs.config import load
 
 HEAD = "model: m.mln\nquery: InField\n"
 GOOD = HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: t}\n"

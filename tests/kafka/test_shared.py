@@ -21,9 +21,8 @@ from onlinesrl.stream.file_sink import FileSink
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.kafka import shared as shared_source
 from onlinesrl.stream.kafka import sink as kafka_sink
-from onlinesrl.stream.kafka.broker import Broker
+from onlinesrl.stream.kafka.broker import Broker, ConsumerOptions
 from onlinesrl.stream.kafka.shared import SharedSource
-from onlinesrl.stream.kafka.source import Reading
 from onlinesrl.stream.protocols import Rebalanced
 from tests.kafka.broker import Cluster
 from tests.kafka.streams import add_partitions
@@ -157,14 +156,17 @@ def assert_each_once(jobs: Sequence[Job], ids: set[str], names: Sequence[str] = 
     assert sum(summary(job)["examples"] for job in jobs) == len(ids)
 
 
-def test_members_join_and_leave_in_order(member: Callable[..., Job], ids: set[str]) -> None:
-    jobs = [member(name) for name in ("first", "second")]
-    first = start(jobs[0], slow=lambda n: SLOW if len(predicted(jobs[1])) > 5 else SLOWER)
+def test_members_join_and_leave_in_order(
+    member: Callable[..., Job], ids: set[str], tmp_path: Path
+) -> None:
+    jobs, left = [member(name) for name in ("first", "second")], tmp_path / "left"
+    first = start(jobs[0], slow=lambda n: SLOWER)
     until(lambda: len(predicted(jobs[0])) > 5)
-    second = start(jobs[1])
+    second = start(jobs[1], slow=lambda n: SLOW if n < 8 or left.exists() else 4 * SLOWER)
     until(lambda: len(predicted(jobs[1])) > 5)
     os.kill(first, signal.SIGTERM)
     assert wait(first) == 0, jobs[0].said
+    left.touch()
     assert wait(second) == 0, jobs[1].said
     assert all(map(predicted, jobs))
     assert_each_once(jobs, ids)
@@ -323,8 +325,8 @@ def source(broker: Cluster, topic: str, ids: set[str]) -> Iterator[Callable[...,
     made = []
 
     def make(group: str = topic, **keys: Any) -> SharedSource:
-        reading = Reading([topic], group, **keys)
-        made.append(SharedSource(Broker(broker.bootstrap), reading, warnings.append))
+        options = ConsumerOptions([topic], group, **keys)
+        made.append(SharedSource(Broker(broker.bootstrap), options, warnings.append))
         return made[-1]
 
     warnings: list[str] = []
@@ -434,7 +436,7 @@ def test_members_learn_from_partitions_that_come_while_they_run(
 
 def test_what_is_not_taken_for_too_long_ends_the_run(source: Callable[..., SharedSource]) -> None:
     one = source(patience=0.0)
-    one.reading = replace(one.reading, patience=30.0)
+    one.options = replace(one.options, patience=30.0)
     position = one.open(None)
 
     class Refusing(FileSink):
@@ -444,7 +446,7 @@ def test_what_is_not_taken_for_too_long_ends_the_run(source: Callable[..., Share
     with pytest.raises(Rebalanced):
         one.acknowledge(position, 1, Refusing())
     position = one.open(None)
-    one.reading = replace(one.reading, patience=0.0)
+    one.options = replace(one.options, patience=0.0)
     with pytest.raises(UnavailableError, match="has not accepted checkpoint 1: no"):
         one.acknowledge(position, 1, Refusing())
 

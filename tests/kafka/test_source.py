@@ -437,7 +437,8 @@ def test_a_silent_partition_is_noticed(broker, topic, job, citations, tally, par
 
 def test_lag(broker: Cluster, topic: str, job: Callable[..., Job], citations: list[bytes]) -> None:
     from onlinesrl.stream.kafka.broker import Broker as Address
-    from onlinesrl.stream.kafka.source import KafkaSource, Reading
+    from onlinesrl.stream.kafka.broker import ConsumerOptions
+    from onlinesrl.stream.kafka.source import KafkaSource
 
     broker.create_topic(topic, partitions=2)
     from kafka import KafkaProducer
@@ -449,7 +450,9 @@ def test_lag(broker: Cluster, topic: str, job: Callable[..., Job], citations: li
             producer.send(topic, value=str(n).encode(), partition=0)
         producer.commit_transaction()
     broker.produce(topic, [(None, b"x", 1)] * 5)
-    found = KafkaSource(Address(broker.bootstrap), Reading([topic], to_end=True), None, print)
+    found = KafkaSource(
+        Address(broker.bootstrap), ConsumerOptions([topic], to_end=True), None, print
+    )
     try:
         assert found.lag() == {}
         found.open(None)

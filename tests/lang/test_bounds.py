@@ -56,7 +56,7 @@ def test_a_rule_beyond_the_bounds_is_refused_with_its_place(name: str) -> None:
 PSL_RULES = {
     "5,000 negations": ("!" * 5_000 + "P(X)", DEEP),
     "maxima of maxima": (f"{'@Max[1, ' * 500}1{']' * 500} * P(X) <= 1", DEEP),
-    "500 cardinalities": (f"P(+X) <= {' + '.join(['|X|'] * 500)}", "at most 100 cardinalities"),
+    "500 cardinalities": (f"P(+X) <= {' + '.join(['|X|'] * 500)}", "at most 100 summands"),
     "24 conjunctions": (" | ".join(f"(P(X{n}) & Q(X{n}))" for n in range(24)), LARGE),
     "a filter of 24": (
         f"P(+X) <= 1 {{X: {' & '.join(f'(Q(X) | R{n}(X))' for n in range(24))}}}",
@@ -111,8 +111,8 @@ def test_what_cannot_be_included(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "circle").symlink_to(tmp_path / "circle")
     known = {
-        "/dev/zero": "it is a device or a pipe, and no file",
-        "fifo": "it is a device or a pipe, and no file",
+        "/dev/zero": "it is a device or a pipe, not a file",
+        "fifo": "it is a device or a pipe, not a file",
         ".": "Is a directory",
         "no.mln": "No such file or directory",
         "a" * 5_000: "File name too long",
@@ -126,7 +126,7 @@ def test_what_cannot_be_included(tmp_path: Path) -> None:
 
 
 def test_a_device_without_an_end_is_not_read_to_its_end() -> None:
-    with pytest.raises(StorageError, match="/dev/zero: it is no file, and gives more than"):
+    with pytest.raises(StorageError, match="/dev/zero: it is not a file, and has more than"):
         read_text("/dev/zero")
     assert read_text("/dev/null") == ""
 

@@ -239,7 +239,7 @@ def test_values_of_atoms(dialect, text, values):
         ("tuffy", "a(x) 0.7", "write `0.7 Smokes(Bob)`"),
         ("rockit", "0.7 a(x)", "RockIt has no value of an atom here"),
         ("pracmln", "?a(x)", "no unknown atoms"),
-        ("pracmln", "a(x)\n---\na(y)", "begins another database"),
+        ("pracmln", "a(x)\n---\na(y)", "starts another database"),
         ("pracmln", "t = {x, y}", "list them in the model"),
         ("lomrf", "0.7 A(X)", "write `Smokes(Bob) 0.7`"),
         ("lomrf", "A(x)", "starts with a lower-case letter"),

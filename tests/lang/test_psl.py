@@ -158,7 +158,7 @@ ERRORS = [
     ("1: A() -> T('a')", 6, "a predicate has at least one argument"),
     ("1: A(X) -> T(X) & A(X, X)", 19, "A takes 1 argument, not 2"),
     ("1: A(X) -> U(X, +Y)", 12, "a summation variable belongs in an arithmetic rule"),
-    ("1: A(X) -> T(X) {X: B(X)}", 17, "a filter belongs to a summation variable, and this rule"),
+    ("1: A(X) -> T(X) {X: B(X)}", 17, "a filter belongs to a summation variable, but this rule"),
     ("T(X) < 1 .", 6, "there are no strict inequalities"),
     ("T(X) == 1 .", 7, "constants are compared, not atoms"),
     ("-T(X) <= 1 .", 2, "a minus needs a number here"),
@@ -167,14 +167,14 @@ ERRORS = [
     ("1e200 * 1e200 * T(X) <= 1 .", 1, "a number is at most 1e50"),
     ("T(X) * T(Y) = 1 .", 1, "an arithmetic rule is linear"),
     ("T(X) / 0 = 1 .", 8, "this divides by zero"),
-    ("T(X) = @Max[T(X), 1] .", 8, "a minimum or maximum is one of coefficients, not of atoms"),
+    ("T(X) = @Max[T(X), 1] .", 8, "a minimum or maximum takes coefficients, not atoms"),
     ("@Max[1, |Y|] U(X, +Y) <= 1 .", 14, "a coefficient that is not a plain number needs a `*`"),
-    ("U(X, +Y) <= T(Y) .", 1, "a summation variable stands in one place only"),
-    ("U(X, +Y) + T(+Y) = 1 .", 12, "a summation variable stands in one place only"),
+    ("U(X, +Y) <= T(Y) .", 1, "a summation variable occurs only once"),
+    ("U(X, +Y) + T(+Y) = 1 .", 12, "a summation variable occurs only once"),
     ("U(X, +Y) <= |Z| .", 13, "|Z| counts the constants of +Z, which is in no atom"),
     ("U(X, +Y) = 1 . {Z: A(Z)}", 16, "this filters +Z, which is in no atom"),
     ("U(X, +Y) = 1 . {Y: A(Y)} {Y: B(Y)}", 26, "+Y has two filters"),
-    ("U(X, +Y) = 1 . {Y: L(Y, Z)}", 25, "the variable Z is in no atom of the rule on its own"),
+    ("U(X, +Y) = 1 . {Y: L(Y, Z)}", 25, "the variable Z is in no atom of the rule without `+`"),
     ("U(X, +Y) = 1 . {Y: L(+Y)}", 20, "an atom of a filter has no summation variables"),
     ("U(X, +Y) = 1 . {+Y: A(Y)}", 17, "a filter names its variable without `+`"),
     ("1: U(X, +Y) = 1 {Y: A(Y)} ^2", 27, "an exponent is ^1 or ^2, and comes last"),
@@ -215,7 +215,7 @@ def test_predicates_are_declared_or_found():
 def test_a_function_binds_nothing():
     with pytest.raises(ModelError, match="nothing binds the variable Y"):
         parse("1: A(X) & Similar(X, Y) -> B(X)", functions=["Similar"])
-    with pytest.raises(ModelError, match="nothing lists what to sum over"):
+    with pytest.raises(ModelError, match="it lists no atoms to sum over"):
         parse("A(X) + Similar(X, +Y) <= 1 .", functions=["Similar"])
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from onlinesrl.core.errors import DatabaseError, ModelError, StorageError
-from onlinesrl.psl.lang.data import Files, read_database
+from onlinesrl.psl.lang.data import DataFiles, read_database
 from onlinesrl.psl.lang.model import load_json, load_psl
 from onlinesrl.psl.lang.normal import normal_rules
 from onlinesrl.psl.lang.psl import load
@@ -32,8 +32,8 @@ def test_data_as_arrays(tmp_path):
     )
     database = read_database(
         {
-            "Knows": Files(2, (files["obs"],), (files["goal"],), (files["truth"],)),
-            "Empty": Files(3),
+            "Knows": DataFiles(2, (files["obs"],), (files["goal"],), (files["truth"],)),
+            "Empty": DataFiles(3),
         }
     )
     assert database.constants == ("Anna Lee", "Bob", "Carl")
@@ -52,7 +52,7 @@ def test_data_as_arrays(tmp_path):
 
 def test_an_atom_listed_again_counts_once(tmp_path):
     files = written(tmp_path, a="b\t1\nc\t0.5\nb\n", b="d\nc\t0.50\n", t="x\ny\t0.5\nx\n")
-    database = read_database({"P": Files(1, (files["a"], files["b"]), (files["t"],))})
+    database = read_database({"P": DataFiles(1, (files["a"], files["b"]), (files["t"],))})
     relation = database.relations["P"]
     assert [database.constants[i] for i in relation.observed.columns[0]] == ["b", "c", "d"]
     assert relation.observed.values.tolist() == [1.0, 0.5, 1.0]
@@ -62,8 +62,8 @@ def test_an_atom_listed_again_counts_once(tmp_path):
 @pytest.mark.parametrize(
     ("text", "line", "column", "message"),
     [
-        ("a\tb\na\n", 2, 1, "a line for P has 2 constants and maybe a value"),
-        ("a\tb\n\na\tb\tc\td\n", 3, 1, "a line for P has 2 constants and maybe a value"),
+        ("a\tb\na\n", 2, 1, "a line for P has 2 constants and optionally a value"),
+        ("a\tb\n\na\tb\tc\td\n", 3, 1, "a line for P has 2 constants and optionally a value"),
         ("a\tb\nab\tc\t1.5\n", 2, 6, "a truth value is a number from 0 to 1, not 1.5"),
         ("a\tb\nab\tc\thigh\n", 2, 6, "a truth value is a number from 0 to 1, not high"),
         ("a\tb\tnan\n", 1, 5, "a truth value is a number from 0 to 1, not nan"),
@@ -74,9 +74,9 @@ def test_an_atom_listed_again_counts_once(tmp_path):
 )
 def test_mistakes_in_data_have_a_place(tmp_path, text, line, column, message):
     files = written(tmp_path, data=text, obs="q\tq\nx\ty\n")
-    predicates = {"P": Files(2, (files["data"],))}
+    predicates = {"P": DataFiles(2, (files["data"],))}
     if "target" in message:
-        predicates = {"P": Files(2, (files["obs"],), (files["data"],))}
+        predicates = {"P": DataFiles(2, (files["obs"],), (files["data"],))}
         line = 2
     with pytest.raises(DatabaseError) as caught:
         read_database(predicates)
@@ -88,7 +88,7 @@ def test_mistakes_in_data_have_a_place(tmp_path, text, line, column, message):
 
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(StorageError, match="cannot read"):
-        read_database({"P": Files(1, (tmp_path / "none",))})
+        read_database({"P": DataFiles(1, (tmp_path / "none",))})
 
 
 def test_reading_is_fast(tmp_path):
@@ -96,7 +96,7 @@ def test_reading_is_fast(tmp_path):
     rows = (f"{i % 977}\t{i}\t{i / 1e5}\n" for i in range(100_000))
     path = written(tmp_path, data="".join(rows))["data"]
     start = time.process_time()
-    assert len(read_database({"P": Files(2, (path,))}).relations["P"].observed) == 100_000
+    assert len(read_database({"P": DataFiles(2, (path,))}).relations["P"].observed) == 100_000
     assert time.process_time() - start < 1.0
 
 
@@ -164,7 +164,7 @@ def test_a_function_has_the_name_that_the_model_gives_it(tmp_path):
         ({"rules": "1: A(X)"}, "expected a list of rules"),
         ({"rules": ["1: Knows(A, B) -> Knows(B, A) 1: Likes(A, B)"]}, "nothing binds|expected one"),
         ({"rules": ["// nothing"]}, "expected one rule, not 0"),
-        ({"predicates": {"Knows": {}}}, "Knows is no predicate with its arity"),
+        ({"predicates": {"Knows": {}}}, "Knows is not a predicate with its arity"),
         ({"predicates": {"Knows/2": {}, "KNOWS/1": {}}}, "the predicate Knows is declared twice"),
         ({"predicates": {"Knows/2": {"target": []}}}, "the key target is unknown"),
         ({"predicates": {"Knows/2": {"targets": [1]}}}, "expected the path of a file"),

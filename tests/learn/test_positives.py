@@ -123,7 +123,7 @@ def test_a_run_tells_what_sets_of_atoms_tell(labels: Callable[..., Job]) -> None
     assert expected["confusion"]["none"]
     assert expected["predicates"]["Spam"][0] > 0
     page = (run.output / "report.html").read_text()
-    for words in ("What was taken for what", "Predicate by predicate"):
+    for words in ("Confusion matrix", "Scores by predicate"):
         assert words in page
     assert "F1 of Spam" in run.printed
 

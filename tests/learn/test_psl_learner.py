@@ -20,7 +20,7 @@ from onlinesrl.psl.engines.admm import Admm
 from onlinesrl.psl.lang import psl
 from onlinesrl.psl.learner import PslInference, PslLearner
 from onlinesrl.psl.weights import RuleWeights
-from onlinesrl.run.results import weights_text
+from onlinesrl.runs.results import weights_text
 from tests.learn.trust import soft
 
 GOOD = {

@@ -8,11 +8,12 @@ import pytest
 from learners import MODEL, examples, learn, named, new_learner, state
 from textbook import RULES
 
+from onlinesrl.core.averages import NORM
 from onlinesrl.core.example import Example
 from onlinesrl.mln.ground import pack
 from onlinesrl.mln.lang import mln
-from onlinesrl.mln.weights import NORM, WeightTable
-from onlinesrl.run.results import heaviest, weights_text
+from onlinesrl.mln.weights import WeightTable
+from onlinesrl.runs.results import heaviest, weights_text
 from onlinesrl.stream import checkpoint
 
 

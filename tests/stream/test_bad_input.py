@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from conftest import Job
 
-from onlinesrl.run import inspect, session
-from onlinesrl.run.config import load
+from onlinesrl.runs import inspect, session
+from onlinesrl.runs.config import load
 
 MODEL = """\
 field = {"author", "title", "venue"}

@@ -11,8 +11,8 @@ import pytest
 from conftest import Job, wait
 
 from onlinesrl.core.errors import DataError
-from onlinesrl.run import session
-from onlinesrl.run.progress import Display
+from onlinesrl.runs import session
+from onlinesrl.runs.progress import Display
 from onlinesrl.stream import choice
 from onlinesrl.stream.choice import Choice
 

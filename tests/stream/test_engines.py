@@ -20,8 +20,8 @@ from onlinesrl.mln.engines.walksat import WalkSat
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.model import ClauseModel, Floats
 from onlinesrl.mln.learner import OnlineLearner
-from onlinesrl.run.config import load
-from onlinesrl.run.session import make_learner
+from onlinesrl.runs.config import load
+from onlinesrl.runs.session import make_learner
 from tests.infer import models
 
 QUERY = ["Smokes", "Cancer"]

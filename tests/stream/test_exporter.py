@@ -19,9 +19,9 @@ from conftest import Job, wait
 from prometheus_client.parser import text_string_to_metric_families
 
 from onlinesrl.core.errors import PortError
-from onlinesrl.run import exporter as module
-from onlinesrl.run import session
-from onlinesrl.run.exporter import Exporter
+from onlinesrl.runs import exporter as module
+from onlinesrl.runs import session
+from onlinesrl.runs.exporter import Exporter
 from tests.waiting import PATIENCE, until
 
 Samples = dict[tuple[str, str], float]

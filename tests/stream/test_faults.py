@@ -69,7 +69,7 @@ def test_signals_at_random_moments_end_a_run_in_order(
 
 def tell_when_it_runs(end: int) -> None:
     """Write a byte once signals are minded, and let none come when the work is done."""
-    from onlinesrl.run import session
+    from onlinesrl.runs import session
 
     real = session._run
 

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 from conftest import Job, wait
 
-from onlinesrl.run import serve
+from onlinesrl.runs import serve
 from onlinesrl.stream import checkpoint, requests
 from onlinesrl.stream.folder import RunFolder
 from onlinesrl.stream.protocols import Setting

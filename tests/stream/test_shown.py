@@ -9,8 +9,8 @@ import pytest
 from conftest import MODEL, Job, tiers
 
 from onlinesrl.core.metrics import Metrics
-from onlinesrl.run import held_out, session
-from onlinesrl.run.config import load
+from onlinesrl.runs import held_out, session
+from onlinesrl.runs.config import load
 
 UNDECLARED = MODEL.read_text().replace('field = {"author", "title", "venue"}', "")
 OPEN = f"field = {{...}}\n{UNDECLARED}"

@@ -12,7 +12,7 @@ import pytest
 from conftest import Job, wait
 
 from onlinesrl.core.errors import ConfigError, StorageError, UnavailableError
-from onlinesrl.run.config import load
+from onlinesrl.runs.config import load
 from onlinesrl.stream.folder import OutputFile
 from onlinesrl.stream.sources.socket import PAUSE_SECONDS, RECEIVED, Connection
 

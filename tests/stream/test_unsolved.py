@@ -16,8 +16,8 @@ from onlinesrl.core.errors import Unsolved
 from onlinesrl.core.example import decode
 from onlinesrl.mln.engines.ilp import Ilp
 from onlinesrl.mln.learner import OnlineLearner
-from onlinesrl.run.config import load
-from onlinesrl.run.session import make_learner
+from onlinesrl.runs.config import load
+from onlinesrl.runs.session import make_learner
 
 SIGNS = {"p": "", "n": "!"}
 MODEL = "Clause(var, var, var, sign, sign, sign)\nP(var)\n0.5 P(x)\n" + "".join(

@@ -127,7 +127,7 @@ def test_hidden_ratings_and_those_of_others_to_test_on_decide_nothing(tmp_path: 
         ("one\t10\t0.5\n", "expected two numbers and a value"),
         ("5\t10\t1.5\n", "expected a value from 0 to 1, not 1.5"),
         ("5\t10\tnan\n", "expected a value from 0 to 1, not nan"),
-        ("1\t10\t0.9\n", "1 and 10 stand here a second time"),
+        ("1\t10\t0.9\n", "1 and 10 are repeated"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: str, message: str) -> None:
@@ -141,7 +141,7 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str, message: str) -> None:
 def test_a_rating_seen_and_hidden_is_an_error(tmp_path: Path) -> None:
     done = convert(write(tmp_path, **{"tr-uno": [(1, 10, 0.9)]}), tmp_path / "out")
     assert done.returncode == 1
-    assert "joke 10 by user 1 is both seen and hidden" in done.stderr
+    assert "joke 10 by user 1 is both observed and hidden" in done.stderr
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_the_model_grounds_what_the_converter_writes(tmp_path: Path) -> None:
     assert convert(source, tmp_path / "out").returncode == 0
     examples = [decode(line) for line in (tmp_path / "out").read_bytes().splitlines()]
     found = ground(STREAM / "jester.psl", ["Rating"], examples)
-    assert not found.problems
+    assert not found.failures
     validate(found.graphs.model)
     weights = np.array([rule.weight for rule in psl.load(STREAM / "jester.psl").rules])
     assert np.all(weights == 0.01)
@@ -189,7 +189,7 @@ def test_the_real_ratings(tmp_path: Path) -> None:
     assert hidden == 100_000
     some = [decode(line) for line in lines[::100]]
     found = ground(STREAM / "jester.psl", ["Rating"], some)
-    assert not found.problems
+    assert not found.failures
     assert np.diff(found.graphs.first_variable).tolist() == [len(e.query["Rating"]) for e in some]
 
 

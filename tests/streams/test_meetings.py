@@ -17,8 +17,8 @@ from onlinesrl.core.example import Example, decode
 from onlinesrl.core.metrics import Metrics
 from onlinesrl.mln.lang import mln
 from onlinesrl.mln.learner import OnlineLearner
-from onlinesrl.run.config import load
-from onlinesrl.run.session import make_learner
+from onlinesrl.runs.config import load
+from onlinesrl.runs.session import make_learner
 
 REPO = Path(__file__).parents[2]
 STREAM = REPO / "streams" / "meetings"

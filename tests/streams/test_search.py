@@ -16,8 +16,8 @@ from onlinesrl.psl.engines.admm import Admm
 from onlinesrl.psl.engines.tron import Tron
 from onlinesrl.psl.ground.hinges import AT_MOST, validate
 from onlinesrl.psl.lang import psl
-from onlinesrl.run.config import load
-from onlinesrl.run.session import make_learner
+from onlinesrl.runs.config import load
+from onlinesrl.runs.session import make_learner
 from tests.streams.programs import REPO, STREAMS, generator, ground
 
 STREAM = STREAMS / "search"
@@ -48,7 +48,7 @@ def test_the_stream_is_what_its_generator_makes() -> None:
 def test_it_is_as_large_as_its_readme_says(examples: list[dict[str, Any]]) -> None:
     readme = (STREAM / "README.md").read_text(encoding="utf-8")
     assert f"{len(examples)} simulated searches" in readme
-    assert f"{sum(len(e['evidence']['Similar']) for e in examples):,} in all" in readme
+    assert f"{sum(len(e['evidence']['Similar']) for e in examples):,} atoms" in readme
     assert f"3,000, of which {sum(len(e['truth']['Mismatch']) for e in examples):,}" in readme
     assert f"the {sum('StrongTMC' in e['evidence'] for e in examples)} queries" in readme
 
@@ -107,7 +107,7 @@ def test_every_query_can_be_ground_and_no_rule_reaches_beyond_its_query(
     examples = [decode(line) for line in lines]
     found = ground(STREAM / "search.psl", OPEN, examples)
     graphs = found.graphs
-    assert not found.problems
+    assert not found.failures
     validate(graphs.model)
     assert not np.any(graphs.model.kind >= AT_MOST)
     sizes = [sum(map(len, e.query.values())) for e in examples]

@@ -15,8 +15,8 @@ from onlinesrl.psl.ground.hinges import validate
 from onlinesrl.psl.lang import psl
 from onlinesrl.psl.lang.normal import normal_rules
 from onlinesrl.psl.learner import PslLearner
-from onlinesrl.run.config import load
-from onlinesrl.run.session import make_learner
+from onlinesrl.runs.config import load
+from onlinesrl.runs.session import make_learner
 from tests.lang import psl_grounding
 from tests.streams.programs import REPO, STREAMS, generator, ground
 
@@ -140,7 +140,7 @@ def test_the_sixteen_triads_of_the_literature_are_these_six_rules(lines: list[by
 def test_every_neighbourhood_can_be_ground(lines: list[bytes]) -> None:
     examples = [decode(line) for line in lines]
     found = ground(STREAM / "trust.psl", ["Trusts"], examples)
-    assert not found.problems
+    assert not found.failures
     validate(found.graphs.model)
     hidden = [len(e.query["Trusts"]) for e in examples]
     assert np.diff(found.graphs.first_variable).tolist() == hidden

@@ -1,1 +1,1 @@
-"""How kernels are compiled."""
+"""Compilation of kernels."""

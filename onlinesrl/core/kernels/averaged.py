@@ -1,4 +1,4 @@
-"""Weights with their averages, moved along gaps: an update touches the non-zeros of its gap only.
+"""Weights with their averages; an update touches only the non-zeros of its gap.
 
 A weight is kept as base, u and v:
 
@@ -11,17 +11,17 @@ from onlinesrl.core.arrays import Bytes, Floats, Ints
 from onlinesrl.core.kernels.frames import Frame
 from onlinesrl.core.kernels.jit import kernel
 
-HUGE = 1e150  # no sum of an update may be larger, so that its squares and averages are finite too
+HUGE = 1e150  # the limit of sums in an update, so that squares and averages are finite
 
 
 class Averaged(Frame):
-    """The weights, and the gap that an update is made along."""
+    """The weights, and the gap of the current update."""
 
     value: Floats  # [weight, 3] base, u, v
-    uses: Ints  # [weight] updates it took part in
-    delta: Floats  # [weight] scratch, all zero between updates
-    mark: Bytes  # [weight] scratch, 1: touched by this update
-    touched: Ints  # [weight] scratch
+    uses: Ints  # [weight] number of updates
+    delta: Floats  # [weight] working memory, 0 between updates
+    mark: Bytes  # [weight] working memory, 1: touched by this update
+    touched: Ints  # [weight] working memory
 
 
 @kernel
@@ -39,9 +39,9 @@ def measure(weights: Averaged, n: int, rho: float) -> tuple[float, float, float]
 
 @kernel
 def move(weights: Averaged, n: int, c: float, s: float) -> bool:
-    """Make u += c Delta, v += c s Delta, and forget the gap, which touches ``n`` weights.
+    """Add c Delta to u and c s Delta to v, and clear the gap, which touches ``n`` weights.
 
-    False, with nothing changed: some weight would not be finite.
+    Returns False, and changes no weight, if one would not be finite.
     """
     value, fits = weights.value, abs(c) <= HUGE
     for j in range(n):

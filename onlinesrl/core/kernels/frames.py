@@ -1,10 +1,10 @@
-"""Arrays and numbers that go together, passed to kernels by one address.
+"""Frames: records of arrays and numbers, passed to kernels by one address.
 
-Numba passes an array as seven numbers, and a tuple of arrays as those of all: what is said of a world
-would be a thousand arguments a call, each of which LLVM follows through every function. A frame is
-passed as the address of a table of 64-bit words, and a field is read where it is used: an array as the
-words of its data and shape, a number as its own, a frame as its address. The table never changes, which
-LLVM is told (``kernels/lowering.py``), so that reading is moved out of loops.
+Numba passes an array as seven arguments and a tuple of arrays as those of all; a world would be a
+thousand arguments per call, which LLVM tracks through every function. A frame is passed as the address
+of a table of 64-bit words, and fields are read where they are used: an array as the words of its data
+and shape, a number as one word, a frame as its address. The table is constant, which LLVM is told
+(``kernels/lowering.py``), so that reads are moved out of loops.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HEAD = object.__basicsize__
 
 
 def _data(value: np.ndarray[Any, Any]) -> int:
-    """Return where an array's data begin: the first word of the object behind Python's own."""
+    """Return the address of an array's data: the first word after the object header."""
     return c_ssize_t.from_address(id(value) + _HEAD).value
 
 
@@ -31,14 +31,14 @@ def _data_told(value: np.ndarray[Any, Any]) -> int:
 
 
 _PROBE = np.empty(1)
-if _data(_PROBE) != _data_told(_PROBE):  # another Python or numpy; asking takes some times as long
+if _data(_PROBE) != _data_told(_PROBE):  # another Python or numpy; asking numpy is slower
     _data = _data_told
 
 
 class FrameType(types.Type):
-    """What numba knows of a frame; ``place`` says by field at which word it stands, and its type.
+    """The numba type of a frame; ``place`` gives the word and type of each field.
 
-    ``without`` names what there is nothing of in it: see ``jit.kernel_of``.
+    ``without`` names the features that the frame does not have: see ``jit.kernel_of``.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Frame:
     """
 
     if TYPE_CHECKING:
-        _table: ClassVar[array[int]]  # of each frame, as are the next two; no fields
+        _table: ClassVar[array[int]]  # of instances, like the next two; no fields
         _address: ClassVar[int]
         _numba_type_: ClassVar[FrameType]
     _names: ClassVar[tuple[str, ...]]
@@ -97,11 +97,11 @@ class Frame:
 
     @classmethod
     def _without(cls, values: dict[str, Any]) -> tuple[str, ...]:
-        """Name what there is nothing of, so that no kernel needs the functions for it."""
+        """Return the features that a frame does not have, whose functions are then not compiled."""
         return ()
 
     def _number(self, name: str, value: Any) -> tuple[Any, int]:
-        """Return the type and the word of what is no array."""
+        """Return the type and the word of a field that is not an array."""
         if isinstance(value, Frame):
             return value._numba_type_, value._address
         if isinstance(value, bool | np.bool_):
@@ -113,7 +113,7 @@ class Frame:
         raise TypeError(f"{type(self).__name__}.{name}: no contiguous array or number")
 
     def _learn(self, kinds: list[Any]) -> FrameType:
-        """Make the type of frames with such fields: for each a type, or an array's and its dimensions."""
+        """Create the type of frames with these fields: by field a type, or dtype and dimensions."""
         members = tuple(
             (name, kind if dimensions < 0 else types.Array(from_dtype(kind), dimensions, "C"))
             for name, kind, dimensions in zip(self._names, kinds[::2], kinds[1::2], strict=False)

@@ -1,9 +1,9 @@
-"""How kernels are compiled: cached on disk, numpy's division, and no reference counting.
+"""Compilation of kernels: cached on disk, with numpy's division and without reference counting.
 
-Kernels get frames, arrays and numbers, allocate nothing and return numbers, so the counting that numba
-would do for every array at every call is switched off; with it the same code is about thirty times
-slower. What Python calls is optimised as a whole, and cached. What a kernel calls is linked into it
-first, and neither optimised nor turned to machine code by itself.
+Kernels take frames, arrays and numbers, allocate nothing and return numbers. Reference counting of
+arrays is therefore switched off; it makes the same code about thirty times slower. A kernel called from
+Python is optimised as a whole and cached. Kernels called by it are linked into it before optimisation,
+and get no machine code of their own.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _wide(kind: Any) -> Any:
-    """Return the type that an argument is compiled for: a literal or short integer is an integer."""
+    """Return the type that an argument is compiled for: literals and short integers become int64."""
     kind = types.unliteral(kind)
     if isinstance(kind, types.Integer) and kind is not types.uint64:
         return types.int64
@@ -33,7 +33,7 @@ def _wide(kind: Any) -> Any:
 
 
 def _compiled(function: Callable[..., Any], compiler: str, **options: Any) -> Any:
-    """Return numba's dispatcher of a function, which gets its compiler once it compiles."""
+    """Return numba's dispatcher of a function; its compiler class is imported at the first compilation."""
     njit: Any = numba.njit  # its types do not know _nrt
     dispatcher = njit(error_model="numpy", _nrt=False, **options)(function)
     either, anew = dispatcher.compile, dispatcher._compiler.compile
@@ -51,7 +51,7 @@ def _compiled(function: Callable[..., Any], compiler: str, **options: Any) -> An
 
 @cache
 def _sources() -> tuple[tuple[str, int, int], ...]:
-    """Return name, time and size of all kernels' files: each may be a part of what is in the cache."""
+    """Return name, time and size of all kernel files; a cached kernel may depend on any of them."""
     package = Path(__file__).parents[2]
     files = sorted(package.glob("*/kernels/*.py"))
     return tuple((str(file), (at := file.stat()).st_mtime_ns, at.st_size) for file in files)
@@ -63,10 +63,10 @@ def kernel(function: F) -> F:
 
 
 def kernel_of(what: str, otherwise: Any) -> Callable[[F], F]:
-    """Compile a function for frames that have something of ``what``.
+    """Compile a function for frames that have the feature ``what``.
 
-    For those without, of which it is never called, other kernels get a function that returns
-    ``otherwise``: so nothing is compiled that is not needed.
+    For frames without, for which it is never called, kernels get a function that returns
+    ``otherwise``, so that nothing is compiled without need.
     """
     return lambda function: _kernel(function, what, otherwise)
 
@@ -96,13 +96,13 @@ def _kernel(function: F, what: str, otherwise: Any) -> F:
 
 
 def ready(function: Callable[..., Any], *arguments: Any) -> None:
-    """Compile a kernel for arguments such as these, or load it from the cache, without calling it."""
+    """Compile a kernel for arguments of these types, or load it from the cache, without calling it."""
     dispatcher: Any = function
     dispatcher.compile(tuple(map(numba.typeof, arguments)))
 
 
 def _returning(value: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of the same parameters as another that returns a value."""
+    """Return a function with the parameters of another that returns a value."""
 
     def returning() -> Any:
         return VALUE  # type: ignore[name-defined]  # noqa: F821 - below
@@ -114,24 +114,24 @@ def _returning(value: Any, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Once(event.Listener):
-    """Tells of the first compilation."""
+    """Reports the first compilation."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    def __init__(self, tell: Callable[[str], object]) -> None:
         self.tell = tell
         self.told = False
 
     def on_start(self, event: Any) -> None:
-        """Numba has found nothing in its cache and begins to compile."""
+        """Report, once, that a function is not in the cache and is compiled."""
         if not self.told:
             self.told = True
             self.tell("compiling the kernels, once: up to half a minute ...")
 
     def on_end(self, event: Any) -> None:
-        """Numba has compiled a function."""
+        """Ignore the end of a compilation."""
 
 
 @contextmanager
-def told_of_compiling(tell: Callable[[str], None]) -> Iterator[None]:
-    """Tell, once, when a function is compiled here: not when it is loaded from the cache."""
+def told_of_compiling(tell: Callable[[str], object]) -> Iterator[None]:
+    """Call ``tell``, once, when a function is compiled, not when it is loaded from the cache."""
     with event.install_listener("numba:compile", _Once(tell)):
         yield

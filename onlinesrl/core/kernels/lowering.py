@@ -1,7 +1,6 @@
-"""How numba compiles what reads a frame, and what one kernel gives to another.
+"""Numba extensions: reading the fields of frames, and linking kernels into their callers.
 
-Imported where something is compiled: it takes half of numba with it, which loading from the cache does
-not need.
+Imported only for compiling, since it imports half of numba, which loading from the cache does not need.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ def _read(context: Any, builder: Any, kind: FrameType, table: Any, name: str) ->
 
 
 def _array(context: Any, builder: Any, kind: types.Array, words: list[Any]) -> Any:
-    """Return an array, whose data and lengths are given, as numba's compiled code has it."""
+    """Return numba's array structure for given data and lengths."""
     items = as_dtype(kind.dtype).itemsize
     data, *lengths = words
     strides, count = [WORD(items)], lengths[0]
@@ -104,7 +103,7 @@ def _array(context: Any, builder: Any, kind: types.Array, words: list[Any]) -> A
 
 
 class _Part(JITCodeLibrary):
-    """The code of a function as it is to be linked into kernels, without what it calls itself."""
+    """The code of a function for linking into kernels, without the functions that it calls."""
 
     def _optimize_functions(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout
@@ -123,7 +122,7 @@ class _Part(JITCodeLibrary):
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _Lower(NativeLowering):
-    """Lower to a ``_Part``, which is neither optimised nor turned to machine code by itself."""
+    """Lower to a ``_Part``, which is not optimised and gets no machine code by itself."""
 
     _name = "onlinesrl_part"
 
@@ -132,7 +131,7 @@ class _Lower(NativeLowering):
         state.flags.no_compile = True
         super().run_pass(state)
         lowered = state["cr"]
-        key = part.__format__  # numba asks for a builtin, as a name for the function
+        key = part.__format__  # numba uses it, for a builtin, as the function's name
         linked = list(dict.fromkeys([part, *part._linking_libraries]))
         state.targetctx.insert_user_function(key, lowered.fndesc, linked)
         state["cr"] = lowered._replace(cfunc=key)
@@ -140,12 +139,12 @@ class _Lower(NativeLowering):
 
 
 class PartCompiler(CompilerBase):
-    """Compiles functions for other kernels only."""
+    """Compiles functions that only kernels call."""
 
     lower: type = _Lower
 
     def define_pipelines(self) -> list[Any]:
-        """Return the usual passes but those for closures, array expressions and inlining."""
+        """Return numba's passes without those for closures, array expressions and inlining."""
         manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
         manager.passes = [
             (self.lower if step is NativeLowering else step, what)
@@ -157,7 +156,7 @@ class PartCompiler(CompilerBase):
 
 
 class KernelCompiler(PartCompiler):
-    """Compiles what Python calls, and with it the parts."""
+    """Compiles functions called from Python, with their parts."""
 
     lower = NativeLowering
 
@@ -172,9 +171,9 @@ _KNOWN: dict[tuple[Any, ...], Any] = {}
 
 @contextmanager
 def _hurried() -> Iterator[None]:
-    """Make numba quicker: a kernel is many functions, all alike, which are millions of objects.
+    """Speed up numba: no garbage collection, and cached return types of builtin functions.
 
-    Nothing is collected meanwhile, and a builtin function is asked once what it returns for some types.
+    A kernel is many similar functions, whose compilation makes millions of objects.
     """
     builtin: Any = types.functions.BaseFunction
     resolve = builtin.get_call_type

@@ -1,4 +1,4 @@
-"""Brute force: every state of a small model, the reference that the other engines are held to."""
+"""Enumeration of every state of a small model: the reference for the other engines."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from onlinesrl.mln.ground.model import ClauseModel, State
 
 MAX_ATOMS = 20
 TIE = 1e-9
-"""Scores closer than this, relative to the largest, count as equal: they differ by rounding."""
+"""Scores closer than this, relative to the largest, count as equal, because of rounding."""
 
 
 class Brute:
-    """Exact by enumeration, up to ``MAX_ATOMS`` atoms (ValueError beyond).
+    """Exact inference by enumeration; raises ValueError beyond ``MAX_ATOMS`` atoms.
 
-    The order of the states is lexicographic, atom 0 first, false before true; of several optimal
-    states the first in this order is returned.
+    Of several optimal states it returns the lexicographically first (atom 0 first, false before true).
     """
 
     def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
@@ -36,7 +35,7 @@ class Brute:
         best_state: State,
         bonus: Floats | None = None,
     ) -> Solution | None:
-        """Find the best feasible state other than ``best_state``; None where there is no other."""
+        """Return the best feasible state other than ``best_state``; None if there is none."""
         scores = state_scores(model, weight, bonus)
         scores[_number(best_state)] = -np.inf
         return _first_maximum(model, scores, weight, bonus)
@@ -54,7 +53,7 @@ def _first_maximum(
 
 
 def _maxima(scores: Floats) -> NDArray[np.int64]:
-    """Find the numbers of the states of highest finite score, within ``TIE``, rising."""
+    """Return the numbers of the states of highest finite score, within ``TIE``, ascending."""
     top = scores.max()
     if top == -np.inf:
         return np.array([], np.int64)
@@ -62,7 +61,7 @@ def _maxima(scores: Floats) -> NDArray[np.int64]:
 
 
 def state_scores(model: ClauseModel, weight: Floats, bonus: Floats | None) -> Floats:
-    """Score every state, float64[2 ** n_atoms] by state number; -inf where infeasible."""
+    """Return the score of every state, float64[2 ** n_atoms]; -inf if infeasible."""
     n = model.n_atoms
     if n > MAX_ATOMS:
         raise ValueError(f"{n} atoms are too many for brute force, which takes up to {MAX_ATOMS}")
@@ -81,7 +80,7 @@ def state_scores(model: ClauseModel, weight: Floats, bonus: Floats | None) -> Fl
 def _add_clauses(
     model: ClauseModel, weight: Floats, true: list[NDArray[np.bool_]], scores: Floats
 ) -> None:
-    """Add every soft clause's weight where it is true, and -inf where a hard one is false."""
+    """Add the weight of every soft clause where it is true; set -inf where a hard one is false."""
     for c in range(model.n_clauses):
         satisfied = np.zeros(len(scores), np.bool_)
         for literal in model.literals[model.start[c] : model.start[c + 1]]:
@@ -93,10 +92,10 @@ def _add_clauses(
 
 
 def _state(number: int, n_atoms: int) -> State:
-    """State ``number`` in the order of ``Brute``."""
+    """Return the state of a number, in the order of ``Brute``."""
     return np.array([number >> (n_atoms - 1 - atom) & 1 for atom in range(n_atoms)], np.uint8)
 
 
 def _number(state: State) -> int:
-    """Find the place of a state in the order of ``Brute``."""
+    """Return the number of a state, in the order of ``Brute``."""
     return int("0" + "".join("1" if true else "0" for true in state), 2)

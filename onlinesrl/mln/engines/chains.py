@@ -11,7 +11,7 @@ import numpy as np
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
-from onlinesrl.mln.engines.diagnostics import BATCHES, Tally
+from onlinesrl.mln.engines.diagnostics import BATCHES, BatchMeans
 from onlinesrl.mln.engines.engine import Marginals
 from onlinesrl.mln.engines.reduce import Reduced, reduced
 from onlinesrl.mln.engines.starts import blocks, starts
@@ -53,20 +53,22 @@ class Chains(ABC):
         draw = self._sampler(problem, blocks(problem, found.annealed))
         states = [found.of(chain) for chain in range(self.chains)]
         rngs = [generator(self.seed, self.record, chain) for chain in range(self.chains)]
-        tally = Tally(self.chains, problem.n_atoms, -(-self.samples // (self.chains * BATCHES)))
+        means = BatchMeans(
+            self.chains, problem.n_atoms, -(-self.samples // (self.chains * BATCHES))
+        )
         for state, rng in zip(states, rngs, strict=True):
             draw(state, self.burn_in, rng, *np.zeros((2, problem.n_atoms)))
-        tally.fill(draw, states, rngs)
-        while self._goes_on(tally):
+        means.fill(draw, states, rngs)
+        while self._goes_on(means):
             interrupt.check()
-            tally.halve()
-            tally.fill(draw, states, rngs)
+            means.halve()
+            means.fill(draw, states, rngs)
         interrupt.check()
-        diagnostics = tally.diagnostics().of(problem.stands_for, tally.samples)
-        probability = problem.expand(tally.mean())
-        return Marginals(probability, None, self.route, tally.samples, diagnostics)
+        diagnostics = means.diagnostics().of(problem.stands_for, means.samples)
+        probability = problem.expand(means.mean())
+        return Marginals(probability, None, self.route, means.samples, diagnostics)
 
-    def _goes_on(self, tally: Tally) -> bool:
-        if self.error is None or 2 * tally.samples > MOST:
+    def _goes_on(self, means: BatchMeans) -> bool:
+        if self.error is None or 2 * means.samples > MOST:
             return False
-        return not tally.diagnostics().reach(self.error)
+        return not means.diagnostics().reach(self.error)

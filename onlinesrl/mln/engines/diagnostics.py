@@ -90,7 +90,7 @@ def combined(
     return Diagnostics(sampled[0][1].chains, r_hat, ess, error)
 
 
-class Tally:
+class BatchMeans:
     """Sums of the draws of several chains, by batches of the same number of draws in a row."""
 
     def __init__(self, chains: int, atoms: int, length: int) -> None:

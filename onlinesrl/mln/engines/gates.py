@@ -1,8 +1,8 @@
 """Atoms that hard clauses define: ``x <=> l1 ^ ... ^ ln`` as ``x v !l1 v ... v !ln`` and each ``!x v li``.
 
-A conjunction that an existential quantifier asks for is such an atom, and so is what a rule says by
-``<=>``. The states of the other atoms decide it, so search, sampling and elimination need only those.
-Read off the clauses as SAT solvers do (Een & Biere 2005, section 3.2).
+Existential quantifiers over conjunctions and rules with ``<=>`` ground to such definitions. The values
+of the inputs determine the atom, so search, sampling and elimination leave it out. Definitions are
+detected in the clauses as in SAT preprocessing (Een & Biere 2005, section 3.2).
 """
 
 from __future__ import annotations
@@ -11,34 +11,34 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 Literals = tuple[int, ...]
-"""Sorted, each ``atom + 1`` or ``-(atom + 1)``."""
+"""Sorted literals, each ``atom + 1`` or ``-(atom + 1)``."""
 
 LEVELS = 3
-"""How deep definitions may rest on one another: all on the way follow a move of an atom below them."""
+"""The deepest nesting of definitions; a move of an input updates all atoms defined by it."""
 
 
 class Gate(NamedTuple):
-    """A literal that is true where all its inputs are, and only there."""
+    """A literal that is equivalent to the conjunction of its inputs."""
 
     literal: int
     inputs: Literals
 
     def clauses(self) -> list[Literals]:
-        """Return the hard clauses that say so: the long one, the literal first, and then the pairs."""
+        """Return the defining hard clauses: the long one, which starts with the literal, then the pairs."""
         pairs = [(-self.literal, x) for x in self.inputs]
         return [(self.literal, *(-x for x in self.inputs)), *pairs]
 
 
 def definitions(hard: Collection[Literals], excluded: Sequence[bool]) -> list[Gate]:
-    """Return gates without cycles, inputs before outputs, at most one for each atom.
+    """Return acyclic gates, at most one per atom, in topological order.
 
-    The last atoms come first where there is a choice; ``excluded[atom]`` are never defined.
+    Atoms of higher number are preferred as outputs; ``excluded[atom]`` are never outputs.
     """
     found: dict[int, Gate] = {}
     level: dict[int, int] = {}
     users: dict[int, list[int]] = {}
     pairs: set[Literals] = {clause for clause in hard if len(clause) == 2}
-    for _ in range(2):  # what is defined by conjunctions comes after these
+    for _ in range(2):  # the second time with the pairs that gates of the first imply
         for gate in sorted(_candidates(hard, pairs), key=lambda gate: -abs(gate.literal)):
             atom = abs(gate.literal)
             if excluded[atom - 1] or atom in found:
@@ -56,7 +56,7 @@ def definitions(hard: Collection[Literals], excluded: Sequence[bool]) -> list[Ga
 def _raised(
     gate: Gate, level: Mapping[int, int], users: Mapping[int, Sequence[int]]
 ) -> dict[int, int] | None:
-    """Return the new levels of a gate's atom and of what rests on it; None: a circle, or too deep."""
+    """Return the new levels of a gate's atom and its users; None if that is cyclic or too deep."""
     inputs = set(map(abs, gate.inputs))
     raised: dict[int, int] = {}
     above = [(abs(gate.literal), 1 + max(level.get(x, 0) for x in inputs))]
@@ -71,7 +71,7 @@ def _raised(
 
 
 def _candidates(hard: Collection[Literals], pairs: set[Literals]) -> Iterator[Gate]:
-    """Yield every literal of a clause that pairs define as the conjunction of the others' opposites."""
+    """Yield each literal of a clause that pairs define as the conjunction of the others' negations."""
     for clause in hard if pairs else ():
         if len(clause) > 2:
             for x in clause:

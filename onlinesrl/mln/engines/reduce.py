@@ -1,10 +1,9 @@
-"""Simplify a ground model before search and sampling: exact, so that scores and marginals are kept.
+"""Exact simplification of a ground model before search and sampling; scores and marginals are kept.
 
-Hard clauses of one literal fix atoms, and with the groups they propagate; two hard clauses ``x v y``
-and ``!x v !y`` make ``y`` another name of ``!x``. Inertia written as hard rules grounds to chains of
-hundreds of such pairs, which no search of one-atom steps gets across. What is left has its equal
-clauses merged and its unit clauses, weights of zero and constants taken out; atoms that hard clauses
-define stand last.
+Unit propagation over hard clauses and groups fixes atoms. Two hard clauses ``x v y`` and
+``!x v !y`` make ``y`` equivalent to ``!x``: inertia written as hard rules grounds to chains of
+hundreds of such pairs, which local search cannot cross. Then equal clauses are merged, clauses of
+weight zero removed, and atoms defined by hard clauses put last.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from onlinesrl.mln.kernels.clauses import Clauses
 Values = TypeVar("Values", State, Floats)
 
 HARD_MARGIN = 1000.0
-"""How far every infeasible state lies below every feasible one: exp(-1000) is 0 in a float."""
+"""The least difference in score between feasible and infeasible states; exp(-1000) is 0 in a float."""
 
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """The clauses over the atoms that remain, and what the model's atoms are in terms of these.
+    """The simplified clauses, and the model's atoms in terms of the remaining ones.
 
-    Atom ``i`` of the model has the value at ``stands_for[i]`` of the remaining atoms' values, then
-    their complements, then 0, then 1; remaining atom ``k`` is the model's atom ``kept[k]``.
+    The value of the model's atom ``i`` is entry ``stands_for[i]`` of the concatenation of the remaining
+    atoms' values, their complements, 0 and 1. Remaining atom ``k`` is the model's atom ``kept[k]``.
     """
 
     clauses: Clauses
@@ -46,16 +45,15 @@ class Reduced:
         return len(self.clauses.var_of)
 
     def expand(self, values: Values) -> Values:
-        """Turn truth values or probabilities of the remaining atoms into those of the model's."""
+        """Return values or probabilities of the model's atoms from those of the remaining ones."""
         zero = np.zeros(1, values.dtype)
         return np.concatenate((values, 1 - values, zero, 1 - zero))[self.stands_for]
 
 
 def reduced(model: ClauseModel, weight: Floats, bonus: Floats | None = None) -> Reduced:
-    """Simplify the model under these weights and this bonus, both as in ``MapEngine.solve``.
+    """Simplify the model under weights and a bonus as in ``MapEngine.solve``.
 
-    Raises Infeasible where propagation alone finds the hard part to have no solution, ValueError
-    where a weight is not finite.
+    Raises Infeasible if propagation derives a contradiction, ValueError if a weight is not finite.
     """
     names = _Names(model)
     hard, soft = _split(model, weight, bonus)
@@ -73,7 +71,7 @@ def reduced(model: ClauseModel, weight: Floats, bonus: Floats | None = None) -> 
 def _split(
     model: ClauseModel, weight: Floats, bonus: Floats | None
 ) -> tuple[list[Literals], dict[Literals, float]]:
-    """Return the hard clauses and the soft ones with their weights; the bonus as unit clauses."""
+    """Return the hard clauses, and the soft ones with their weights; the bonus becomes unit clauses."""
     bonus = np.zeros(0) if bonus is None else bonus
     if not (np.all(np.isfinite(weight)) and np.all(np.isfinite(bonus))):
         raise ValueError("the weights and the bonus must be finite")
@@ -91,17 +89,17 @@ def _split(
 
 
 def _add(merged: dict[Literals, float], clause: Literals, weight: float) -> None:
-    """Add a soft clause; ``w !a`` is ``-w a`` up to a constant."""
+    """Add a soft clause; ``!a`` of weight w is ``a`` of weight -w, up to a constant."""
     if len(clause) == 1 and clause[0] < 0:
         clause, weight = (-clause[0],), -weight
     merged[clause] = merged.get(clause, 0.0) + weight
 
 
 def _turn_negative_pairs(merged: dict[Literals, float]) -> None:
-    """Make ``x v y`` and ``!x v !y`` of weights below 0 ``x v !y`` and ``!x v y`` of weights above 0.
+    """Replace ``x v y`` and ``!x v !y`` of negative weight by ``x v !y`` and ``!x v y`` of positive weight.
 
-    Of the four always three are true. A sampler that keeps a clause of weight below 0 false fixes both
-    atoms; one that keeps ``x <=> !y`` may still move them together.
+    In every state exactly three of the four are true. A sampler that keeps a clause of negative weight
+    false fixes both atoms; one that keeps ``x v !y`` and ``!x v y`` true can flip them together.
     """
     for clause in [clause for clause in merged if len(clause) == 2]:
         x, y = clause
@@ -118,7 +116,7 @@ def _turn_negative_pairs(merged: dict[Literals, float]) -> None:
 
 
 class _Names:
-    """Which literals are names of the same one: union-find with signs, ``true`` among the roots."""
+    """Equivalence classes of literals: union-find with signs; ``true`` is one of the representatives."""
 
     def __init__(self, model: ClauseModel) -> None:
         n = model.n_atoms
@@ -133,11 +131,11 @@ class _Names:
                 self._atoms[group].append(atom)
 
     def of(self, literal: int) -> int:
-        """Return the literal's one name."""
+        """Return the representative of a literal's class."""
         return self.name[literal] if literal > 0 else -self.name[-literal]
 
     def rewrite(self, clause: Literals) -> Literals | None:
-        """Return the clause in one name for each literal; None where it is always true."""
+        """Return the clause over representatives; None if it is a tautology."""
         found = {self.of(literal) for literal in clause}
         found.discard(-self.true)
         if self.true in found or any(-literal in found for literal in found):
@@ -145,7 +143,7 @@ class _Names:
         return tuple(sorted(found))
 
     def propagate(self, hard: list[Literals]) -> None:
-        """Find all that unit clauses, pairs of opposite clauses and groups give; or Infeasible."""
+        """Propagate unit clauses, binary clauses and groups to a fixed point. Raises Infeasible."""
         occurrences: list[list[Literals]] = [[] for _ in self.name]
         for row in hard:
             for literal in row:
@@ -174,7 +172,7 @@ class _Names:
     def _unite(
         self, x: int, y: int, queue: deque[Literals], occurrences: list[list[Literals]]
     ) -> None:
-        """Give two literals, both names, one name; atoms of two groups keep theirs."""
+        """Merge the classes of two representatives, unless both have atoms of groups."""
         if self._rank(abs(x)) > self._rank(abs(y)):
             x, y = y, x
         if self._group[abs(x)] >= 0 and abs(y) != self.true:
@@ -190,13 +188,13 @@ class _Names:
                 self._settle_group(self._group[atom], queue, occurrences)
 
     def _rank(self, atom: int) -> tuple[bool, bool, int]:
-        """Who keeps its name: true, then an atom of a group, then the larger class."""
+        """Rank representatives for merging: ``true``, then atoms of groups, then larger classes."""
         return atom == self.true, self._group[atom] >= 0, len(self._members[atom])
 
     def _settle_group(
         self, group: int, queue: deque[Literals], occurrences: list[list[Literals]]
     ) -> None:
-        """Fix what the group's fixed atoms leave no choice about."""
+        """Propagate in a group, given its fixed atoms. Raises Infeasible."""
         atoms = self._atoms[group]
         true = [atom for atom in atoms if self.name[atom] == self.true]
         open_ = [atom for atom in atoms if abs(self.name[atom]) != self.true]
@@ -211,7 +209,7 @@ class _Names:
 def _assemble(
     model: ClauseModel, names: _Names, hard: list[Literals], soft: dict[Literals, float]
 ) -> Reduced:
-    """Lay out what remains, numbered anew with the atoms of a group side by side."""
+    """Renumber the remaining atoms, those of a group in sequence, and build the clauses."""
     atom = np.arange(1, model.n_atoms + 1)
     name = np.array(names.name[1:-1], np.int64).reshape(-1)
     own = np.flatnonzero(name == atom)

@@ -1,8 +1,8 @@
-"""Where Markov chains start, and the blocks of atoms that lead from one such place to another.
+"""Starting states of Markov chains, and blocks of atoms for moves between modes.
 
 States are annealed (Kirkpatrick, Gelatt & Vecchi 1983) from random feasible ones, so that they lie in
-modes as far apart as the search finds. What two of them differ in, split where no clause connects it, are
-blocks: flipping such a block leads from mode to mode, whatever lies between them.
+different modes. The atoms in which two of them differ, by connected component, are blocks: flipping a
+block moves a chain from one mode to another.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from onlinesrl.mln.kernels.clauses import Generator, generator
 from onlinesrl.mln.kernels.completion import BY_GAIN
 
 STARTS = 16
-"""So many states; their random numbers are those of a chain of this number, which no chain has."""
+"""The number of states; also the number of their random stream, which no chain uses."""
 WARM, COLD, SWEEPS = (0.1, 0.2, 0.4, 0.7, 1.0), 50.0, 4
-"""What the soft weights are multiplied by while annealing, and at its end; sweeps at each."""
+"""Factors of the soft weights while annealing and at its end; sweeps at each."""
 FLIPS = 100_000
-"""Moves that the search for a feasible state may take."""
+"""Most steps of the search for a feasible state."""
 ROOM = 64
-"""No more blocks are kept than have so many atoms in all, for each atom of the network."""
+"""Most atoms of all blocks, in multiples of the network's atoms."""
 NO_BLOCKS = sampling.Blocks(np.zeros(1, np.int32), np.zeros(0, np.int32), 0)
 
 
 class Starts(NamedTuple):
-    """Feasible states, at random and annealed from these."""
+    """Random feasible states, and states annealed from them."""
 
     random: list[State]
     annealed: list[State]
 
     def of(self, chain: int) -> State:
-        """Return where a chain starts: every second one from a state that was not annealed."""
+        """Return the starting state of a chain: annealed for even numbers, random for odd ones."""
         states = self.random if chain % 2 else self.annealed
         return states[chain % len(states)].copy()
 
 
 def starts(problem: Reduced, seed: int, record: int) -> Starts:
-    """Return states that depend on the seed and the record's number alone.
+    """Return states that depend only on the seed and the record's number.
 
-    The first is where each atom satisfies most, others are at random. Raises Infeasible or Unsolved where
-    the first search finds no feasible state.
+    The first is greedy, the others are random. Raises Infeasible or Unsolved if the first search finds
+    no feasible state.
     """
     random = np.random.default_rng((seed, record, 1))
     rng = generator(seed, record, STARTS)
@@ -72,7 +72,7 @@ def starts(problem: Reduced, seed: int, record: int) -> Starts:
 
 
 def _annealed(problem: Reduced, state: State, memory: walksat.Search, rng: Generator) -> State:
-    """Return the state that Gibbs sweeps of rising weights end in."""
+    """Return the state after Gibbs sweeps with increasing weights."""
     clauses, scratch = problem.clauses, np.zeros((4, problem.n_atoms))
     memory.state[:] = state
     for factor in (*WARM, COLD):
@@ -82,7 +82,7 @@ def _annealed(problem: Reduced, state: State, memory: walksat.Search, rng: Gener
 
 
 def blocks(problem: Reduced, states: Sequence[State]) -> sampling.Blocks:
-    """Return what the states differ in pairwise, by connected component, single variables left out."""
+    """Return the connected components of pairwise differences, without single variables."""
     clauses = problem.clauses
     drawn, room = int(clauses.var_start[clauses.drawn]), ROOM * problem.n_atoms
     variable, parent = clauses.var_of.tolist(), np.zeros(problem.n_atoms, np.int32)
@@ -101,13 +101,13 @@ def blocks(problem: Reduced, states: Sequence[State]) -> sampling.Blocks:
 
 
 def _pairs(states: Sequence[State]) -> Iterator[tuple[State, State]]:
-    """Yield all pairs, first those of neighbours, so that a first part has each state."""
+    """Yield all pairs, neighbours first, so that any prefix covers many states."""
     for apart in range(1, len(states)):
         yield from zip(states, states[apart:], strict=False)
 
 
 def _classes(atoms: NDArray[np.int64], top: NDArray[np.int32]) -> Iterator[tuple[int, ...]]:
-    """Yield the atoms that have the same one on top."""
+    """Yield the sets of atoms that have the same root."""
     members: dict[int, list[int]] = {}
     for atom, above in zip(atoms.tolist(), top[atoms].tolist(), strict=True):
         members.setdefault(above, []).append(atom)
@@ -115,7 +115,7 @@ def _classes(atoms: NDArray[np.int64], top: NDArray[np.int32]) -> Iterator[tuple
 
 
 def _laid_out(rows: list[tuple[int, ...]], drawn: int) -> sampling.Blocks:
-    """Lay out blocks; as many proposals are made as flip each atom about once."""
+    """Build the arrays of blocks; the number of proposals flips each atom about once."""
     if not rows:
         return NO_BLOCKS
     start = np.cumsum([0, *map(len, rows)])

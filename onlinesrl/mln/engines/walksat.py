@@ -1,4 +1,4 @@
-"""MaxWalkSAT: a state of high score by stochastic local search, with no proof of how good it is."""
+"""MaxWalkSAT: a state of high score by stochastic local search, not certified."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from onlinesrl.mln.kernels.clauses import Generator, generator
 from onlinesrl.mln.kernels.network import TRUE
 
 BACKTRACKS = 10_000
-"""Decisions that completion may reverse before search takes over."""
+"""Most backtracks of completion before local search."""
 
 
 @dataclass(frozen=True)
 class WalkSat:
     """MaxWalkSAT with tabu (Kautz, Selman & Jiang 1997; Selman, Kautz & Cohen 1993).
 
-    The first of ``tries`` starts from a greedy state, the others from random ones; each takes up to
-    ``flips`` steps, all of them in broken hard clauses while there are any. With probability
-    ``noise`` a move is random, and with the same one a move that loses weight is made; no variable
-    moves again within ``tabu`` steps. The random numbers depend on ``seed`` and ``record`` alone.
-    Raises Unsolved where no feasible state turned up.
+    The first of ``tries`` starts from a greedy state, the others from random ones. Each takes up to
+    ``flips`` steps, in broken hard clauses while there are any. With probability ``noise`` a move is
+    random, and with the same probability a move that loses weight is made. No variable moves again
+    within ``tabu`` steps. The random numbers depend only on ``seed`` and ``record``. Raises Unsolved if
+    no feasible state is found.
     """
 
     flips: int = 100_000
@@ -41,7 +41,7 @@ class WalkSat:
     record: int = 0
 
     def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
-        """See ``MapEngine.solve``; never certified, the bound is infinite."""
+        """See ``MapEngine.solve``; never certified, with an infinite bound."""
         problem = reduced(model, weight, bonus)
         state = problem.expand(self._search(problem))
         if not model.feasible(state):
@@ -74,10 +74,10 @@ class WalkSat:
 def completed(
     problem: Reduced, preferred: State, order: NDArray[np.int32] | None = None
 ) -> tuple[State, bool]:
-    """Return a state near the preferred one that satisfies the groups, and whether the hard clauses.
+    """Return a state near ``preferred`` that satisfies the groups, and whether it satisfies the hard clauses.
 
-    ``order`` and ``preferred`` are those of ``completion.complete``. Raises Infeasible where the hard
-    part is shown to have no solution.
+    ``order`` and ``preferred`` as in ``completion.complete``. Raises Infeasible if the hard clauses are
+    proved to have no solution.
     """
     clauses = problem.clauses
     trail = completion.trail(problem.n_atoms, len(clauses.weight), interrupt.flag())
@@ -102,9 +102,9 @@ def feasible_state(
     preferred: State | None = None,
     order: NDArray[np.int32] | None = None,
 ) -> State:
-    """Return a feasible state near the preferred one: by completion, else by WalkSAT.
+    """Return a feasible state near ``preferred``, by completion, else by WalkSAT.
 
-    ``order`` and ``preferred`` are those of ``completion.complete``. Raises Infeasible or Unsolved.
+    ``order`` and ``preferred`` as in ``completion.complete``. Raises Infeasible or Unsolved.
     """
     if preferred is None:
         preferred = np.full(problem.n_atoms, completion.BY_GAIN, np.uint8)

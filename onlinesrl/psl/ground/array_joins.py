@@ -1,4 +1,4 @@
-"""PSL's join plans run in memory: the kernel's nested loops over hash indexes of the relations."""
+"""In-memory execution of PSL's join plans: nested-loop joins over hash indexes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from onlinesrl.logic.ast import Atom, Constant, Term, Variable
 from onlinesrl.logic.cnf import Compared, Literal
 from onlinesrl.psl.ground.plan import Check, RulePlan
 from onlinesrl.psl.ground.rows import (
+    GroundingFailure,
     Joined,
     Listing,
-    Problem,
     TooManyRows,
     constant_orders,
     missing,
@@ -27,20 +27,20 @@ from onlinesrl.psl.kernels import join as kernel
 from onlinesrl.psl.lang.normal import Condition
 
 FIRST, ROOM = 1 << 10, 1 << 16
-"""Rows of a plan in the first chunk, and the most in one; a plan with summations has one chunk."""
+"""The rows of a plan's first chunk, and of the largest; a plan with summations yields one chunk."""
 
 WORLD = ""
-"""The name of the worlds' relation, and of the variable that all atoms have first where there are worlds."""
+"""The name of the relation of worlds, and of the world variable, the first of every atom."""
 
 _Index = tuple[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
-class Loop:
-    """A plan as the kernel reads it, but for what depends on the data.
+class CompiledPlan:
+    """A plan as arrays for the kernel, independent of the data.
 
-    ``indexes`` are the relations with key columns that it needs, ``constants`` the names of its
-    constants, ``looked_up`` the predicates of its lookups.
+    ``indexes`` are its indexes (relation, key columns), ``constants`` the names of its constants,
+    ``looked_up`` the predicates of its lookups.
     """
 
     plan: RulePlan
@@ -52,16 +52,16 @@ class Loop:
 
 
 class ArrayJoins:
-    """Joins the rows of one listing, plan after plan; rows come world by world.
+    """Runs plans over one listing; rows come world by world.
 
-    A world with a problem, which ``problems`` then has, gets no more rows; those that it already has are
-    of no use. ``skip``: an unlisted atom of a predicate that has targets is no problem, and -1. More rows
-    of all worlds than ``together`` raise TooManyRows.
+    A world that fails is in ``failures`` and gets no more rows; ignore those it already has. With
+    ``skip``, an unlisted atom of a predicate with targets is -1, not a failure. Raises TooManyRows if
+    all worlds together have more than ``together`` rows.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what it joins, and how much of it
+    def __init__(  # noqa: PLR0913, PLR0917 - plans, data, limits
         self,
-        loops: Sequence[Loop],
+        plans: Sequence[CompiledPlan],
         listing: Listing,
         with_worlds: bool,
         most: int,
@@ -69,21 +69,21 @@ class ArrayJoins:
         together: int | None = None,
     ):
         self._together = together
-        self._loops = loops
+        self._plans = plans
         self._skip = skip
         self._listing = listing
         self._most = most
         self._with_worlds = with_worlds
         self._index_of = {
             index: number
-            for number, index in enumerate(dict.fromkeys(i for each in loops for i in each.indexes))
+            for number, index in enumerate(dict.fromkeys(i for each in plans for i in each.indexes))
         }
-        named = dict.fromkeys(name for each in loops for name in each.constants)
+        named = dict.fromkeys(name for each in plans for name in each.constants)
         self._names, self._constant_of = number_constants(listing.constants, named)
-        self._relations = self._build(any(map(_has_order, loops)))
+        self._relations = self._build(any(map(_has_order, plans)))
         self._rows = np.zeros(listing.worlds, np.int64)
-        self._problem = np.zeros(listing.worlds, np.uint8)
-        self.problems: dict[int, Problem] = {}
+        self._status = np.zeros(listing.worlds, np.uint8)
+        self.failures: dict[int, GroundingFailure] = {}
 
     def _build(self, ordered: bool) -> kernel.Relations:
         listing, worlds = self._listing, np.arange(self._listing.worlds, dtype=np.int32)
@@ -123,12 +123,12 @@ class ArrayJoins:
         )
 
     def join(self, number: int) -> Iterator[Joined]:
-        """Yield the rows of a plan, given by its number; nothing where it has none."""
-        loop = self._loops[number]
-        plan, loops, code = loop.plan, self._begin(loop), self._code(loop)
-        constant = np.array([self._constant_of[name] for name in loop.constants], np.int32)
-        before = self._problem.copy()
-        slots = loop.slots if needs_bindings(plan) else int(self._with_worlds)
+        """Yield the rows of the plan of this number."""
+        compiled = self._plans[number]
+        plan, loops, code = compiled.plan, self._begin(compiled), self._code(compiled)
+        constant = np.array([self._constant_of[name] for name in compiled.constants], np.int32)
+        before = self._status.copy()
+        slots = compiled.slots if needs_bindings(plan) else int(self._with_worlds)
         chunks, room = [], FIRST
         while loops.depth[0] >= 0:
             atoms = np.empty((len(loops.atom) - 1, room), np.int32)
@@ -149,37 +149,37 @@ class ArrayJoins:
                 np.concatenate([each.bindings for each in chunks], axis=1),
                 np.concatenate([each.worlds for each in chunks]),
             )
-        for world in np.flatnonzero(self._problem != before).tolist():
-            self.problems[world] = self._problem_of(loop, loops, world)
+        for world in np.flatnonzero(self._status != before).tolist():
+            self.failures[world] = self._failure(compiled, loops, world)
 
-    def _code(self, loop: Loop) -> kernel.Code:
-        """Return a plan as the kernel reads it, for this listing."""
-        index = np.array([self._index_of[each] for each in loop.indexes], np.int32)
-        opened = np.array([name in self._listing.opened for name in loop.looked_up], np.uint8)
+    def _code(self, compiled: CompiledPlan) -> kernel.Code:
+        """Bind a compiled plan to this listing."""
+        index = np.array([self._index_of[each] for each in compiled.indexes], np.int32)
+        opened = np.array([name in self._listing.opened for name in compiled.looked_up], np.uint8)
         return replace(
-            loop.code,
-            probe_index=index[loop.code.probe_index],
+            compiled.code,
+            probe_index=index[compiled.code.probe_index],
             lookup_open=np.zeros_like(opened) if self._skip else opened,
-            whole=loop.code.whole or (self._skip and bool(opened.any())),
+            whole=compiled.code.whole or (self._skip and bool(opened.any())),
         )
 
-    def _begin(self, loop: Loop) -> kernel.Loops:
-        """Return a plan's nested loops before their first row."""
-        steps, worlds = len(loop.code.step_probe), self._listing.worlds
+    def _begin(self, compiled: CompiledPlan) -> kernel.Loops:
+        """Return the initial state of a plan's nested loops."""
+        steps, worlds = len(compiled.code.step_probe), self._listing.worlds
         return kernel.Loops(
             np.array([0, 1], np.int32),
             np.zeros(steps, np.int64),
             np.zeros(steps, np.int64),
-            np.zeros(loop.slots, np.int32),
-            np.full(steps + len(loop.code.lookup_probe), -1, np.int32),
+            np.zeros(compiled.slots, np.int32),
+            np.full(steps + len(compiled.code.lookup_probe), -1, np.int32),
             self._rows,
-            self._problem,
+            self._status,
             np.zeros(worlds, np.int32),
-            np.zeros((worlds, loop.slots), np.int32),
+            np.zeros((worlds, compiled.slots), np.int32),
         )
 
     def _joined(self, plan: RulePlan, atoms: Ints32, bindings: Ints32) -> Joined:
-        """Return the kernel's rows with their terms in the form's order."""
+        """Return rows with their terms in the order of the form."""
         terms = [each.term for each in plan.steps]
         order = [terms.index(n) for n in range(len(terms))]
         order += range(len(terms), len(atoms))
@@ -187,21 +187,21 @@ class ArrayJoins:
         worlds = bindings[0] if len(bindings) else np.zeros(n, np.int32)
         return Joined(atoms[order], bindings[1:], worlds)
 
-    def _problem_of(self, loop: Loop, loops: kernel.Loops, world: int) -> Problem:
-        form = loop.plan.form
-        if self._problem[world] == kernel.TOO_MANY:
+    def _failure(self, compiled: CompiledPlan, loops: kernel.Loops, world: int) -> GroundingFailure:
+        form = compiled.plan.form
+        if self._status[world] == kernel.TOO_MANY:
             return too_many(form, self._most)
         constants = [self._names[n] for n in loops.missing[world, 1:].tolist()]
-        bound = dict(zip(loop.plan.variables, constants, strict=True))
+        bound = dict(zip(compiled.plan.variables, constants, strict=True))
         return missing(form, form.lookups[loops.lookup[world]].atom, bound)
 
 
-def _has_order(loop: Loop) -> bool:
-    return bool(np.any(loop.code.condition[:, 0] == kernel.BEFORE))
+def _has_order(compiled: CompiledPlan) -> bool:
+    return bool(np.any(compiled.code.condition[:, 0] == kernel.BEFORE))
 
 
-class _Writer:
-    """Collects a plan's probes, and the constants that it names."""
+class _PlanCompiler:
+    """Collects the probes and constants of a plan."""
 
     def __init__(self, plan: RulePlan, with_worlds: bool):
         self.slot = {name: 1 + n for n, name in enumerate(plan.variables)}
@@ -218,7 +218,7 @@ class _Writer:
         return -1 - self.constants.setdefault(term.name, len(self.constants))
 
     def probe(self, atom: Atom, columns: Sequence[int]) -> int:
-        """Add the probe of an atom by some of its columns; return its number."""
+        """Add a probe of an atom by key columns; return its number."""
         world = [(0, 0)] if self.with_worlds else []
         keys = world + [(c + len(world), self.argument(atom.terms[c])) for c in columns]
         return self.add((atom.predicate, tuple(column for column, _ in keys)), keys)
@@ -229,9 +229,9 @@ class _Writer:
         return len(self.probes) - 1
 
 
-def compile_plan(plan: RulePlan, with_worlds: bool) -> Loop:
-    """Return a plan as the kernel reads it."""
-    writer = _Writer(plan, with_worlds)
+def compile_plan(plan: RulePlan, with_worlds: bool) -> CompiledPlan:
+    """Compile a plan to arrays."""
+    writer = _PlanCompiler(plan, with_worlds)
     steps, binds = [writer.add((WORLD, ()), [])], [[(0, 0)]]
     for step in plan.steps:
         steps.append(writer.probe(step.atom, step.keys))
@@ -268,14 +268,14 @@ def compile_plan(plan: RulePlan, with_worlds: bool) -> Loop:
     )
     looked_up = tuple(each.atom.predicate for each in plan.form.lookups)
     names = tuple(writer.indexes), tuple(writer.constants), looked_up
-    return Loop(plan, code, *names, 1 + len(plan.variables))
+    return CompiledPlan(plan, code, *names, 1 + len(plan.variables))
 
 
-def _conditions(check: Check, writer: _Writer) -> list[list[tuple[int, int, int, int]]]:
+def _conditions(check: Check, writer: _PlanCompiler) -> list[list[tuple[int, int, int, int]]]:
     return [[_condition(each, writer) for each in choice] for choice in check.choices]
 
 
-def _condition(condition: Condition, writer: _Writer) -> tuple[int, int, int, int]:
+def _condition(condition: Condition, writer: _PlanCompiler) -> tuple[int, int, int, int]:
     if isinstance(condition, Literal):
         probe = writer.probe(condition.atom, range(len(condition.atom.terms)))
         return kernel.LISTED, condition.positive, probe, 0

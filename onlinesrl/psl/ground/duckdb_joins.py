@@ -1,9 +1,9 @@
-"""PSL's join plans run by DuckDB, one query a plan: for worlds whose ground rules do not fit memory.
+"""Execution of PSL's join plans by DuckDB, one query per plan, for worlds larger than memory.
 
-The listed atoms of a predicate are one table: ``c0``, ``c1``, ... the constants of its arguments,
-``atom`` their number, ``variable`` that of a target, else -1, ``value`` that of an observed atom, else
-NULL. Results are streamed; joins and sorts that are larger than the memory limit spill to disk. On
-one thread the rows come in the same order every time.
+A predicate's listed atoms are one table: ``c0``, ``c1``, ... are the constants of its arguments,
+``atom`` the atom's number, ``variable`` that of a target (else -1), ``value`` that of an observed atom
+(else NULL). Results are streamed; large joins and sorts spill to disk. DuckDB uses one thread, so that
+the order of rows is deterministic.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from onlinesrl.logic.ast import Atom, Constant, Term, Variable
 from onlinesrl.logic.cnf import Compared, Literal
 from onlinesrl.psl.ground.plan import Check, RulePlan
 from onlinesrl.psl.ground.rows import (
+    GroundingFailure,
     Joined,
     Listing,
-    Problem,
     constant_orders,
     missing,
     needs_bindings,
@@ -36,15 +36,16 @@ from onlinesrl.psl.ground.rows import (
 from onlinesrl.psl.lang.normal import Condition
 
 ORDER = "%"
-"""The table of all constants' places among the integers by value, -1 for others, and among texts."""
+"""The table of constants' ranks: among the integers by value (-1 for others), and as text."""
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """A plan in SQL. ``atoms`` are the numbers of its atoms, in the order of the form's terms.
+class SqlPlan:
+    """A plan as SQL expressions.
 
-    ``bindings`` are the constants of the plan's variables, ``unlisted`` says that the atom of an open
-    predicate is missed; ``order`` are the variables that are not summed, where some are.
+    ``atoms`` are the numbers of the atoms, in the order of the form's terms, ``bindings`` the constants
+    of the plan's variables. ``unlisted`` is true for rows with an unlisted atom of an open predicate.
+    ``order`` are the outer variables of a plan with summations.
     """
 
     atoms: tuple[str, ...]
@@ -54,23 +55,23 @@ class Query:
     unlisted: str
 
     def rows(self, with_bindings: bool) -> str:
-        """Return the query of all rows: of one ground rule one after the other."""
+        """Return the query for all rows, sorted by ground rule."""
         columns = self.atoms + (self.bindings if with_bindings else ())
         text = f"SELECT {', '.join(columns) or '0'}\n{self.body}"
         return text + (f"\nORDER BY {', '.join(self.order)}" if self.order else "")
 
     def first_unlisted(self) -> str:
-        """Return the query of one row's bindings, and atoms, of which one should be listed."""
+        """Return the query for the bindings and atoms of one row with an unlisted atom."""
         columns = ", ".join(self.bindings + self.atoms)
         return f"SELECT {columns}\n{self.body}\n  AND ({self.unlisted})\nLIMIT 1"
 
 
-def write_query(plan: RulePlan, opened: Collection[str], number: Mapping[str, int]) -> Query:
-    """Return a plan in SQL; ``opened`` are the predicates with targets, ``number`` that of constants."""
-    return _Writer(plan, opened, number).query()
+def write_sql(plan: RulePlan, opened: Collection[str], number: Mapping[str, int]) -> SqlPlan:
+    """Translate a plan to SQL; ``opened``: predicates with targets, ``number``: of each constant."""
+    return _SqlWriter(plan, opened, number).query()
 
 
-class _Writer:
+class _SqlWriter:
     def __init__(self, plan: RulePlan, opened: Collection[str], number: Mapping[str, int]) -> None:
         self.plan = plan
         self.opened = opened
@@ -80,7 +81,7 @@ class _Writer:
         self.where: list[str] = []
         self.orders: dict[str, str] = {}
 
-    def query(self) -> Query:
+    def query(self) -> SqlPlan:
         plan, form = self.plan, self.plan.form
         self.where += map(self.check, plan.first)
         for step in plan.steps:
@@ -104,7 +105,7 @@ class _Writer:
         targets += [f"coalesce({alias}.variable, 0) >= 0" for alias in missed]
         if form.weight is not None and not form.summations:
             self.where.append(f"({' OR '.join(targets) or 'false'})")
-        return Query(
+        return SqlPlan(
             tuple(f"t{n}.atom" for n in range(first))
             + tuple(f"coalesce({alias}.atom, -1)" for alias in looked_up),
             tuple(self.place[name] for name in plan.variables),
@@ -126,7 +127,7 @@ class _Writer:
             self.where.append(f"coalesce({alias}.value, 1) > 0")
 
     def match(self, alias: str, atom: Atom) -> list[str]:
-        """Return what arguments known so far ask of a table's columns, and bind the others."""
+        """Return the join conditions for bound arguments, and bind the others."""
         on = []
         for n, term in enumerate(atom.terms):
             column = f"{alias}.c{n}"
@@ -163,7 +164,7 @@ class _Writer:
         return text if condition.positive else f"NOT {text}"
 
     def order(self, term: Term) -> str:
-        """Return the alias of the order table's row of a constant."""
+        """Return the alias of a constant's row in the table of ranks."""
         constant = self.argument(term)
         if constant not in self.orders:
             self.orders[constant] = alias = f"o{len(self.orders)}"
@@ -177,10 +178,10 @@ def _table(atom: Atom, alias: str) -> str:
 
 
 class DuckDb:
-    """DuckDB for one grounding: ``memory`` bytes at most, spilling to ``folder``.
+    """A DuckDB connection with a limit of ``memory`` bytes that spills to ``folder``.
 
-    Use as a context manager. All methods, and the joins of what `run` returns, raise StorageError
-    where memory and disk do not suffice.
+    A context manager. All methods, and the joins of `run`, raise StorageError if memory and disk do not
+    suffice.
     """
 
     def __init__(self, folder: Path, memory: int) -> None:
@@ -215,18 +216,18 @@ class DuckDb:
     def run(
         self, plans: Sequence[RulePlan], listing: Listing, most: int, skip: bool
     ) -> DuckDbJoins:
-        """Load a listing of one world; return what runs plans over it."""
+        """Load a listing of one world; return an executor for it."""
         return DuckDbJoins(self, plans, listing, most, skip)
 
     def load(self, name: str, columns: Mapping[str, Ints32], select: str = "*") -> None:
-        """Make a table of columns."""
+        """Create a table from columns."""
         with self.errors():
             self.connection.register("loaded", dict(columns))
             self.connection.execute(f'CREATE TABLE "{name}" AS SELECT {select} FROM loaded')
             self.connection.unregister("loaded")
 
     def stream(self, query: str) -> Generator[Ints32]:
-        """Yield the rows of a query, int32 (columns, rows), some at a time."""
+        """Yield the rows of a query in chunks, int32 (columns, rows)."""
         import nanoarrow
 
         with self.errors():
@@ -241,7 +242,7 @@ class DuckDb:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Turn DuckDB's errors into the project's; nanoarrow passes them on as RuntimeError."""
+        """Convert DuckDB's errors, which nanoarrow raises as RuntimeError, to StorageError."""
         import duckdb
 
         try:
@@ -256,7 +257,7 @@ class DuckDb:
 
 
 class DuckDbJoins:
-    """Joins the rows of one listing, plan after plan, as `onlinesrl.ground.psl_arrays.ArrayJoins` does."""
+    """Runs plans over one listing, like `onlinesrl.psl.ground.array_joins.ArrayJoins`."""
 
     def __init__(
         self,
@@ -266,7 +267,7 @@ class DuckDbJoins:
         most: int,
         skip: bool = False,
     ) -> None:
-        self.problems: dict[int, Problem] = {}
+        self.failures: dict[int, GroundingFailure] = {}
         self._engine = engine
         self._plans = plans
         self._opened = listing.opened
@@ -294,18 +295,18 @@ class DuckDbJoins:
         self._engine.load(name, table, f"* REPLACE ({value})")
 
     def join(self, number: int) -> Iterator[Joined]:
-        """Yield the rows of a plan, given by its number; nothing where it has none."""
-        if self.problems:
+        """Yield the rows of the plan of this number."""
+        if self.failures:
             return
         plan = self._plans[number]
-        query = write_query(plan, self._opened, self._number)
+        query = write_sql(plan, self._opened, self._number)
         with closing(self._engine.stream(query.rows(needs_bindings(plan)))) as found:
             for rows in _whole_groups(plan, found) if plan.form.summations else found:
                 atoms, bindings = rows[: len(query.atoms)], rows[len(query.atoms) :]
                 n = rows.shape[1]
                 self._rows += n
                 if self._rows > self._most:
-                    self.problems[0] = too_many(plan.form, self._most)
+                    self.failures[0] = too_many(plan.form, self._most)
                     return
                 if not self._skip and self._any_missing(plan, atoms):
                     break
@@ -313,10 +314,10 @@ class DuckDbJoins:
                     yield Joined(atoms, bindings, np.zeros(n, np.int32))
             else:
                 return
-        self.problems[0] = self._missing(plan, query)
+        self.failures[0] = self._missing(plan, query)
 
     def _any_missing(self, plan: RulePlan, atoms: Ints32) -> bool:
-        """Tell whether an atom of an open predicate is not listed."""
+        """Return whether an atom of an open predicate is unlisted."""
         looked_up = zip(plan.form.lookups, atoms[len(plan.steps) :], strict=False)
         return any(
             bool(np.any(atom < 0))
@@ -324,7 +325,7 @@ class DuckDbJoins:
             if term.atom.predicate in self._opened
         )
 
-    def _missing(self, plan: RulePlan, query: Query) -> Problem:
+    def _missing(self, plan: RulePlan, query: SqlPlan) -> GroundingFailure:
         ((row,),) = (each.T.tolist() for each in self._engine.stream(query.first_unlisted()))
         bound = {
             name: self._names[constant] for name, constant in zip(plan.variables, row, strict=False)
@@ -339,7 +340,7 @@ class DuckDbJoins:
 
 
 def _numbers(column: Any) -> Ints32:
-    """Return an Arrow column of int32 as an array over its memory."""
+    """Return an Arrow int32 column as an array, without copying."""
     values: Ints32 = np.frombuffer(column.buffer(1), np.int32)
     return values[column.offset :][: column.length]
 
@@ -359,7 +360,7 @@ def _constants(plan: RulePlan) -> Iterator[str]:
 
 
 def _whole_groups(plan: RulePlan, found: Iterable[Ints32]) -> Iterator[Ints32]:
-    """Join and split chunks of sorted rows so that the rows of no group are parted."""
+    """Regroup chunks of sorted rows so that no group is split."""
     first = len(plan.steps) + len(plan.form.lookups)
     outer = [first + plan.variables.index(name) for name in plan.outer]
     kept: list[Ints32] = []

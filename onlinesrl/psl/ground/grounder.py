@@ -12,15 +12,15 @@ import numpy as np
 from onlinesrl.core.arrays import Ints
 from onlinesrl.core.errors import ModelError
 from onlinesrl.logic.cnf import Literal
-from onlinesrl.psl.ground.array_joins import ArrayJoins, Loop, compile_plan
+from onlinesrl.psl.ground.array_joins import ArrayJoins, CompiledPlan, compile_plan
 from onlinesrl.psl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE, HingeModel, Micrographs
 from onlinesrl.psl.ground.plan import RulePlan, plan_program
 from onlinesrl.psl.ground.rows import (
     Assembled,
     Assembler,
+    GroundingFailure,
     Joined,
     Listing,
-    Problem,
     RuleError,
     broken,
     listed,
@@ -32,34 +32,34 @@ from onlinesrl.psl.lang.data import Database
 from onlinesrl.psl.lang.model import Functions
 
 MOST = 50_000_000
-"""The default of the most rows that the joins of a world may have."""
+"""The default limit on the rows of a world's joins."""
 
 
 class Executor(Protocol):
-    """Runs join plans; ``problems`` has those found so far, by world."""
+    """Runs join plans; ``failures`` are those so far, by world."""
 
-    problems: dict[int, Problem]
+    failures: dict[int, GroundingFailure]
 
     def join(self, number: int) -> Iterator[Joined]:
-        """Yield the rows of a plan, given by its number; nothing where it has none."""
+        """Yield the rows of the plan of this number."""
         ...
 
 
 class JoinEngine(Protocol):
-    """Makes executors."""
+    """Creates executors."""
 
     def run(self, plans: Sequence[RulePlan], listing: Listing, most: int, skip: bool) -> Executor:
-        """Return what runs plans over a listing of one world, for at most ``most`` rows of them.
+        """Return an executor of plans over a listing of one world, for at most ``most`` rows.
 
-        ``skip``: an unlisted atom of a predicate that has targets is no problem, and -1.
+        With ``skip``, an unlisted atom of a predicate with targets is -1, not a failure.
         """
         ...
 
 
 class _InMemory:
     def run(self, plans: Sequence[RulePlan], listing: Listing, most: int, skip: bool) -> Executor:
-        loops = [compile_plan(plan, with_worlds=False) for plan in plans]
-        return ArrayJoins(loops, listing, False, most, skip)
+        compiled = [compile_plan(plan, with_worlds=False) for plan in plans]
+        return ArrayJoins(compiled, listing, False, most, skip)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,26 +67,25 @@ class Grounded:
     """The ground models of worlds, side by side.
 
     The weight index of a row is the number of its rule in the program. ``inactive`` int64[rules] counts
-    the ground rules that are not in the model because they are never active: their form is at most
-    0 whatever values the targets have, ``skipped`` int64[worlds] those left out because they reach an
-    atom that is neither observed nor a target. ``problems`` says of worlds why they cannot be grounded; such
-    a world's model is of no use.
+    the ground rules left out because their form is never above 0; ``skipped`` int64[worlds] those left
+    out because an atom is neither observed nor a target. ``failures`` are the worlds that cannot be
+    grounded; ignore their models.
     """
 
     graphs: Micrographs
     inactive: Ints
     skipped: Ints
-    problems: Mapping[int, Problem]
+    failures: Mapping[int, GroundingFailure]
 
 
 class Grounder:
-    """Grounds one program; ``most`` is how many rows the joins of a world may have.
+    """Grounds one program, with at most ``most`` joined rows per world.
 
-    ``advice`` is what can be done where there are more. ``skip`` leaves out the ground rules that reach
-    an atom, of a predicate with targets, that is neither observed nor a target; else they are an error.
+    ``advice`` is the hint of the error for more rows. With ``skip``, ground rules with an unlisted atom
+    of a predicate with targets are left out; otherwise they are an error.
 
-    Every method raises ModelError, with the place of a rule, where a coefficient divides by 0 or a
-    function gives no value in [0, 1].
+    Every method raises ModelError at a rule whose coefficient divides by 0 or whose function returns a
+    value outside [0, 1].
     """
 
     def __init__(
@@ -104,15 +103,15 @@ class Grounder:
         self._skip = skip
 
     @cached_property
-    def _loops(self) -> list[Loop]:
-        """The plans for many worlds, whose sizes are unknown; a single world is planned by its sizes."""
+    def _compiled(self) -> list[CompiledPlan]:
+        """The plans for many worlds, made without knowing the sizes of relations."""
         return [compile_plan(plan, with_worlds=True) for plan in plan_program(self._program)]
 
     def ground(self, database: Database) -> Grounded:
-        """Ground one world; the order of the joins depends on the sizes of its relations.
+        """Ground one world; the join order depends on the sizes of its relations.
 
-        Raises ModelError, too, where an atom is missing, the observed values alone break a hard rule, or
-        the ground rules are too many.
+        Raises ModelError also if an atom is missing, if the observed values break a hard rule, or if
+        there are too many ground rules.
         """
         listing = Listing(database)
         inactive, skipped = np.zeros(len(self._program.rules), np.int64), np.zeros(1, np.int64)
@@ -128,38 +127,37 @@ class Grounder:
         engine: JoinEngine | None = None,
         skipped: Ints | None = None,
     ) -> Iterator[HingeModel]:
-        """Ground one world in pieces: models of some rows each, over all variables.
+        """Ground one world in chunks: models of some rows each, over all variables.
 
-        ``inactive`` int64[rules] and ``skipped`` int64[1] are added to. ``engine`` runs the plans where
-        not arrays in memory do.
-        Errors as in `ground`, and the engine's.
+        Adds to ``inactive`` int64[rules] and ``skipped`` int64[1]. ``engine`` runs the plans, by default
+        in memory. Errors as in `ground`, and the engine's.
         """
         plans = plan_program(self._program, listing.sizes())
         skipped = np.zeros(1, np.int64) if skipped is None else skipped
         executor = (engine or _InMemory()).run(plans, listing, self._most, self._skip)
         for plan, piece in self._pieces(plans, executor, listing, skipped):
-            for problem in executor.problems.values():
-                raise self._error(problem)
+            for failure in executor.failures.values():
+                raise self._error(failure)
             inactive[plan.form.rule] += piece.inactive.sum()
             yield _model(listing.n_variables, plan, piece.forms)
-        for problem in executor.problems.values():
-            raise self._error(problem)
+        for failure in executor.failures.values():
+            raise self._error(failure)
 
     def ground_worlds(
         self, database: Database, worlds: int, opened: Collection[str], together: int | None = None
     ) -> Grounded:
-        """Ground many small worlds, whose number is the first column of every table, ascending.
+        """Ground many small worlds; the first column of every table is the world, ascending.
 
-        ``opened`` are the predicates that may have targets. What else is ground makes no difference
-        to a world's rows and their order. Raises TooManyRows where the joins of several worlds have
-        more than ``together``.
+        ``opened`` are the predicates that may have targets. The rows of a world and their order do not
+        depend on the others. Raises TooManyRows if the joins of several worlds have more than
+        ``together`` rows.
         """
         listing = Listing(database, worlds, opened)
         room = together if worlds > 1 else None
-        executor = ArrayJoins(self._loops, listing, True, self._most, self._skip, room)
+        executor = ArrayJoins(self._compiled, listing, True, self._most, self._skip, room)
         inactive, skipped = np.zeros(len(self._program.rules), np.int64), np.zeros(worlds, np.int64)
         models, of_rows = [], [np.empty(0, np.int32)]
-        plans = [loop.plan for loop in self._loops]
+        plans = [each.plan for each in self._compiled]
         for plan, piece in self._pieces(plans, executor, listing, skipped):
             inactive[plan.form.rule] += piece.inactive.sum()
             models.append(_model(listing.n_variables, plan, piece.forms))
@@ -170,7 +168,7 @@ class Grounder:
             model = _reordered(model, np.argsort(world, kind="stable"))
         first = np.concatenate(([0], np.cumsum(np.bincount(world, minlength=worlds))))
         graphs = Micrographs(model, listing.first_variable, first)
-        return Grounded(graphs, inactive, skipped, executor.problems)
+        return Grounded(graphs, inactive, skipped, executor.failures)
 
     @property
     def filters(self) -> set[str]:
@@ -194,7 +192,7 @@ class Grounder:
         listing: Listing,
         skipped: Ints,
     ) -> Iterator[tuple[RulePlan, Assembled]]:
-        """Yield every plan's forms, and note which worlds break a hard rule, and what is skipped."""
+        """Yield the forms of every plan; record worlds that break a hard rule, and count skipped rows."""
         assembler = Assembler(listing, self._functions)
         for number, plan in enumerate(plans):
             for joined in executor.join(number):
@@ -205,20 +203,20 @@ class Grounder:
                 try:
                     piece = assembler.assemble(plan, kept)
                 except RuleError as error:
-                    raise self._error(error.problem) from None
+                    raise self._error(error.failure) from None
                 for world in np.flatnonzero(piece.broken).tolist():
-                    executor.problems.setdefault(world, broken(plan.form))
+                    executor.failures.setdefault(world, broken(plan.form))
                 yield plan, piece
 
-    def _error(self, problem: Problem) -> ModelError:
-        rule = self._program.rules[problem.rule]
+    def _error(self, failure: GroundingFailure) -> ModelError:
+        rule = self._program.rules[failure.rule]
         return ModelError(
-            problem.message,
+            failure.message,
             file=self._program.file,
             line=rule.position.line,
             column=rule.position.column,
             source_line=rule.text,
-            hint=self._advice if problem.kind == "limit" else problem.hint,
+            hint=self._advice if failure.kind == "limit" else failure.hint,
         )
 
 
@@ -240,7 +238,7 @@ def _model(n_variables: int, plan: RulePlan, forms: linear.Forms) -> HingeModel:
 
 
 def _united(n_variables: int, models: Sequence[HingeModel]) -> HingeModel:
-    """Return the rows of models over the same variables as one model."""
+    """Concatenate the rows of models over the same variables."""
     lengths = [np.diff(each.start) for each in models]
 
     def joined(name: str, kind: type[np.generic]) -> Any:
@@ -259,7 +257,7 @@ def _united(n_variables: int, models: Sequence[HingeModel]) -> HingeModel:
 
 
 def _reordered(model: HingeModel, order: Ints) -> HingeModel:
-    """Return a model with its rows in another order."""
+    """Permute the rows of a model."""
     lengths = np.diff(model.start)[order]
     start = np.concatenate(([0], np.cumsum(lengths)))
     entries = np.repeat(model.start[:-1][order] - start[:-1], lengths) + np.arange(start[-1])

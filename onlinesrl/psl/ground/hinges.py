@@ -1,8 +1,8 @@
-"""The ground model of a hinge-loss MRF: potentials and constraints over values in [0, 1], as arrays.
+"""The ground model of a hinge-loss MRF: potentials and constraints over [0, 1]^n, as arrays.
 
 The energy of ``y`` in [0, 1]^n is ``sum_i w_i phi_i(y)`` (Bach et al. 2015, equation 1): each
 potential ``phi_i`` is a power of a linear form ``l_i(y) = q_i . y + c_i``, with or without the hinge;
-constraints bound such forms. The model holds no weights, so one model serves every weight vector.
+constraints bound such forms. Weights are not part of the model.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class HingeModel:
     """Linear forms in compressed rows, over the variables ``0 .. n_variables - 1``.
 
     Row ``i`` is ``l_i(y) = sum coefficient * y[variable] + constant[i]`` over the entries
-    ``start[i]:start[i + 1]``; ``kind[i]`` and ``power[i]`` (1 or 2; 1 for a constraint) say what it
-    adds to the energy or which values it forbids. A potential has the weight of index
-    ``weight_index[i] >= 0``, a constraint has ``HARD``. ``validate`` says what else must hold.
+    ``start[i]:start[i + 1]``. ``kind[i]`` and ``power[i]`` (1 or 2; 1 for a constraint) define its
+    potential or constraint. ``weight_index[i]`` is a potential's weight, ``HARD`` for a constraint.
+    ``validate`` checks all invariants.
     """
 
     n_variables: int
@@ -58,22 +58,22 @@ class HingeModel:
         return result
 
     def forms(self, y: Floats) -> Floats:
-        """``l(y)``, float64[n_rows]."""
+        """Return ``l(y)``, float64[n_rows]."""
         products = self.coefficient * y[self.variable]
         return np.bincount(self.row, products, self.n_rows) + self.constant
 
     def potentials(self, y: Floats) -> Floats:
-        """``phi(y)``, float64[n_rows]; 0 for a constraint."""
+        """Return ``phi(y)``, float64[n_rows]; 0 for a constraint."""
         form = self.forms(y)
         form = np.where(self.kind == HINGE, np.maximum(form, 0.0), form)
         return np.where(self.weight_index >= 0, form**self.power, 0.0)
 
     def energy(self, y: Floats, weights: Floats) -> float:
-        """``sum_i w_i phi_i(y)``: the potentials only, whether ``y`` is feasible or not."""
+        """Return ``sum_i w_i phi_i(y)``; constraints do not count."""
         return float(self.row_weights(weights) @ self.potentials(y))
 
     def violation(self, y: Floats) -> float:
-        """Return how far ``y`` is from feasible: the largest of ``l``, ``|l|`` and the box's excess."""
+        """Return the largest violation of a constraint (``l`` or ``|l|``) or of the box."""
         form = self.forms(y)
         excess = np.concatenate(
             (
@@ -86,10 +86,10 @@ class HingeModel:
         return float(np.max(excess, initial=0.0))
 
     def features(self, y: Floats) -> tuple[Ints, Floats]:
-        """``Phi(y)``: each weight's potentials summed, so that ``energy = w . Phi(y)``.
+        """Return ``Phi(y)``, the sum of potentials by weight; ``energy = w . Phi(y)``.
 
-        Returned as the sorted weight indices that are not 0, int64[k], and their sums, float64[k];
-        of a score, which is maximised, the features are ``-Phi``.
+        Sparse: the sorted indices of non-zero sums, int64[k], and the sums, float64[k]. The features of
+        a score, which is maximised, are ``-Phi``.
         """
         weighted = self.weight_index >= 0
         indices, position = np.unique(self.weight_index[weighted], return_inverse=True)
@@ -101,10 +101,10 @@ class HingeModel:
 
 @dataclass(frozen=True, eq=False)
 class Micrographs:
-    """Models beside each other in one, none sharing variables.
+    """Independent models, concatenated.
 
     Micrograph ``k`` has the variables ``first_variable[k]:first_variable[k + 1]`` and the rows
-    ``first_row[k]:first_row[k + 1]``, which name no others.
+    ``first_row[k]:first_row[k + 1]``.
     """
 
     model: HingeModel
@@ -112,7 +112,7 @@ class Micrographs:
     first_row: Ints
 
     def micrograph(self, n: int) -> HingeModel:
-        """Return the n-th one as a model of its own."""
+        """Return micrograph ``n`` as a model."""
         model, rows = self.model, slice(self.first_row[n], self.first_row[n + 1])
         start = model.start[rows.start : rows.stop + 1]
         entries = slice(start[0], start[-1])
@@ -130,11 +130,11 @@ class Micrographs:
 
 
 def validate(model: HingeModel) -> None:
-    """Check what every engine takes for granted; a contract check, not for the inner loop.
+    """Check the invariants that engines rely on; slow.
 
-    Raises ValueError where shapes or types do not fit, where a variable, weight index, power or kind
-    is out of range, where a number is not finite, where a row has a variable twice, or where a
-    constraint has a weight or a potential none.
+    Raises ValueError if shapes or types do not match, a variable, weight index, power or kind is out of
+    range, a number is not finite, a row repeats a variable, a constraint has a weight, or a potential
+    has none.
     """
     _check_shapes(model)
     entry = model.row * max(model.n_variables, 1) + model.variable
@@ -158,7 +158,7 @@ def validate(model: HingeModel) -> None:
 
 
 def _check_shapes(model: HingeModel) -> None:
-    """Raise ValueError unless every array has the type and the length that the others imply."""
+    """Raise ValueError if the types or lengths of arrays do not match."""
     expected: dict[str, tuple[type[np.generic], int]] = {
         "start": (np.int64, model.n_rows + 1),
         "variable": (np.int32, int(model.start[-1])),

@@ -1,7 +1,7 @@
-"""Examples packed into one database of many small worlds, for PSL programs.
+"""Packing of examples into one database of many small worlds, for PSL programs.
 
-Constants are numbered in the order of their names, so that nothing about a world depends on the others
-that it is packed with.
+Constants are numbered in the order of their names, so that a world does not depend on the others in its
+batch.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Constant, Example, ValuedAtom, show_ground_atom
 from onlinesrl.psl.lang.data import AtomTable, Database, Relation
 
-Atoms = dict[tuple[str, ...], float]
-"""The values of the atoms of one predicate, by their constants."""
+AtomValues = dict[tuple[str, ...], float]
+"""Values of the atoms of one predicate, by constants."""
 
 
 @dataclass(frozen=True, eq=False)
 class CheckedExample:
-    """One example, checked: what is observed and what is to be inferred, by predicate.
+    """A checked example: observed atoms and targets, by predicate.
 
-    ``targets`` has the arguments as the example spells them; ``truth`` (targets,) is in the order of
-    the targets, the predicates in that of ``PslPacker.query``; None without labels.
+    ``targets`` has the arguments as spelled in the example. ``truth`` (targets,) is in the order of
+    ``PslPacker.query`` and the targets; None without labels.
     """
 
     example: Example
-    observed: Mapping[str, Atoms]
+    observed: Mapping[str, AtomValues]
     targets: Mapping[str, dict[tuple[str, ...], list[Constant]]]
     truth: Floats | None
 
 
 class PslPacker:
-    """Checks examples, and puts checked ones into one database, each as a world.
+    """Checks examples and packs them into one database, each as a world.
 
-    ``arities`` are those of the program's predicates, ``query`` the ones that have targets; no example
-    may list more than ``max_atoms`` atoms of a predicate. All have the facts of ``background``, too.
+    ``arities`` are those of the program's predicates, ``query`` the predicates with targets. An example
+    may list at most ``max_atoms`` atoms of a predicate. Every world also has the facts of ``background``.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class PslPacker:
         return CheckedExample(example, observed, targets, truth)
 
     def database(self, worlds: Sequence[CheckedExample]) -> Database:
-        """Return the atoms of worlds; the first column of every table is the number of the world."""
+        """Pack worlds; the first column of every table is the number of the world."""
         names: set[str] = set()
         for world in worlds:
             for part in (world.observed, world.targets):
@@ -97,9 +97,9 @@ class PslPacker:
     # one example ---------------------------------------------------------------------------------
 
     def _targets(
-        self, name: str, example: Example, observed: Mapping[str, Atoms]
+        self, name: str, example: Example, observed: Mapping[str, AtomValues]
     ) -> dict[tuple[str, ...], list[Constant]]:
-        """Return the targets of a predicate without repeats, in the order of the example."""
+        """Return the distinct targets of a predicate, in the order of the example."""
         listed = (example.query or {}).get(name, [])
         rows = [row.args if isinstance(row, ValuedAtom) else row for row in listed]
         found: dict[tuple[str, ...], list[Constant]] = {}
@@ -114,7 +114,7 @@ class PslPacker:
     def _truth(
         self, example: Example, targets: Mapping[str, Mapping[tuple[str, ...], list[Constant]]]
     ) -> Floats:
-        """Return the true value of every target, 0 where none is given."""
+        """Return the true value of every target, 0 if none is given."""
         truth = {
             name: self._atoms(name, atoms, "truth", self.query)
             for name, atoms in (example.truth or {}).items()
@@ -133,14 +133,14 @@ class PslPacker:
         rows: Sequence[list[Constant] | ValuedAtom],
         where: str,
         known: Collection[str],
-    ) -> Atoms:
-        """Return the atoms of a predicate with their values, without repeats."""
+    ) -> AtomValues:
+        """Return the distinct atoms of a predicate with their values."""
         self._known(name, where, known)
         plain = [row for row in rows if isinstance(row, list)]
         if len(plain) == len(rows):
             return dict.fromkeys(self._keys(name, plain, where), 1.0)
         valued = [row if isinstance(row, ValuedAtom) else ValuedAtom(row) for row in rows]
-        found: Atoms = {}
+        found: AtomValues = {}
         keys = self._keys(name, [row.args for row in valued], where)
         for key, row in zip(keys, valued, strict=True):
             if not 0.0 <= row.value <= 1.0:
@@ -155,7 +155,7 @@ class PslPacker:
         return found
 
     def _keys(self, name: str, rows: Sequence[list[Constant]], where: str) -> list[tuple[str, ...]]:
-        """Return the constants of atoms as strings, after checking their number."""
+        """Return the constants of atoms as strings; check the arity."""
         arity = self.arities[name]
         if not set(map(len, rows)) <= {arity}:
             wrong = next(row for row in rows if len(row) != arity)
@@ -182,7 +182,7 @@ class PslPacker:
 def _table(
     atoms: Sequence[Iterable[tuple[str, ...]]], arity: int, number: Mapping[str, int]
 ) -> Ints32:
-    """Return the columns of one predicate's atoms: the world, then numbers of constants."""
+    """Return the columns of one predicate's atoms: the world, then the constants."""
     rows = [
         (world, *map(number.__getitem__, key)) for world, keys in enumerate(atoms) for key in keys
     ]

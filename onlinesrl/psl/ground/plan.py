@@ -1,7 +1,7 @@
-"""Join plans of PSL's rules: in which order a rule's atoms are joined, and what is checked when.
+"""Join plans of PSL's rules: the order in which atoms are joined and conditions checked.
 
-A plan is a pure value; ``str`` prints it. One plan serves every executor: `onlinesrl.ground.psl_arrays`
-joins in memory, by nested loops over indexes, `onlinesrl.ground.psl_duckdb` has SQL made of it.
+A plan is an immutable value; ``str`` prints it. `onlinesrl.psl.ground.array_joins` runs it in memory,
+`onlinesrl.psl.ground.duckdb_joins` as SQL.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from onlinesrl.psl.lang.normal import Condition, NormalRule, normal_rules
 from onlinesrl.psl.lang.text import show_formula, show_psl_atom
 
 LARGE = 1000.0
-"""How many constants an argument is taken to have where nothing is known of the data."""
+"""The assumed number of constants of an argument when the data are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A relation's number of rows, and of different constants in each column."""
+    """The number of rows of a relation, and of distinct constants in each column."""
 
     rows: int
     constants: Sequence[int]
@@ -30,17 +30,17 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What must hold: one of ``choices`` entirely. Each variable in it is bound."""
+    """A condition in disjunctive normal form; all its variables are bound."""
 
     choices: tuple[tuple[Condition, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The join of one more atom.
+    """The join of one atom.
 
-    ``term`` is the number of its term in the form's ``terms``; ``keys`` are the columns that are bound
-    before, by constants or earlier steps; ``checks`` can be made, for the first time, after the step.
+    ``term`` is its index in the form's ``terms``; ``keys`` are the columns bound by constants or earlier
+    steps; ``checks`` are the conditions whose variables are bound after the step.
     """
 
     term: int
@@ -51,12 +51,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class RulePlan:
-    """How the ground rows of one linear form are found.
+    """The plan for grounding one linear form.
 
     ``variables`` are in the order in which the steps bind them. ``first`` are checks without
-    variables. Where ``clause`` says that the form is a clause's, a joined atom of observed value 0, or
-    a looked up one of 1, satisfies it whatever else is: there is no row. Nor is there one, unless the
-    rule is hard, without a target.
+    variables. ``clause``: the form is a clause, so a joined atom of value 0 or a looked up atom of
+    value 1 satisfies it and there is no row. Rows of weighted rules without a target are left out too.
     """
 
     form: NormalRule
@@ -67,7 +66,7 @@ class RulePlan:
 
     @property
     def outer(self) -> tuple[str, ...]:
-        """The variables that are not summed: rows that agree on them are one ground rule."""
+        """The variables that are not summed; rows that agree on them form one ground rule."""
         summed = {each.variable for each in self.form.summations}
         return tuple(name for name in self.variables if name not in summed)
 
@@ -87,7 +86,7 @@ class RulePlan:
 
 
 def plan_program(program: PslProgram, sizes: Mapping[str, Size] | None = None) -> list[RulePlan]:
-    """Return the plans of a program's linear forms; ``sizes`` are those of all its relations."""
+    """Return the plans of a program's linear forms; ``sizes``: of all relations, if known."""
     forms = normal_rules(program)
     return [
         plan_form(form, isinstance(program.rules[form.rule], LogicalRule), sizes) for form in forms
@@ -95,10 +94,10 @@ def plan_program(program: PslProgram, sizes: Mapping[str, Size] | None = None) -
 
 
 def plan_form(form: NormalRule, clause: bool, sizes: Mapping[str, Size] | None = None) -> RulePlan:
-    """Return the plan of one form: next is always the atom that gives the fewest rows for each row.
+    """Return the plan of one form: a greedy join order by estimated fanout.
 
-    A relation's rows are taken to be spread evenly over the constants of its columns. Of equals the
-    first in the rule is first.
+    Estimates assume that rows are spread evenly over the constants of each column. Ties are broken by
+    the order in the rule.
     """
     left = dict(enumerate(each.atom for each in (*form.joins, *form.sums)))
     waiting = _checks(form)
@@ -120,7 +119,7 @@ def _checks(form: NormalRule) -> list[Check]:
 
 
 def _ready(waiting: list[Check], bound: Mapping[str, None]) -> tuple[Check, ...]:
-    """Take out the checks whose variables are bound."""
+    """Remove and return the checks whose variables are bound."""
     ready = tuple(each for each in waiting if all(name in bound for name in _checked(each)))
     waiting[:] = [each for each in waiting if each not in ready]
     return ready
@@ -132,7 +131,7 @@ def _checked(check: Check) -> Iterator[str]:
 
 
 def _fanout(atom: Atom, bound: Mapping[str, None], sizes: Mapping[str, Size] | None) -> float:
-    """Estimate how many rows of an atom's relation fit one row so far."""
+    """Estimate how many rows of an atom's relation match one row so far."""
     keys = _keys(atom, bound)
     if sizes is None:
         return LARGE ** (len(atom.terms) - len(keys))

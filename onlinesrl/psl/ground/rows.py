@@ -1,4 +1,4 @@
-"""From joined rows to hinges and constraints: what both executors of PSL's join plans share."""
+"""Joined rows to linear forms, and the failures of grounding; shared by both executors."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from onlinesrl.psl.lang.text import show_coefficient, show_psl_atom
 
 
 class Listing:
-    """The listed atoms of a database, numbered: a predicate's observed ones, its targets, the next one's.
+    """The listed atoms of a database, numbered by predicate, observed ones before targets.
 
-    ``columns[name]`` int32 (arity, rows) has the observed rows before the targets, ``base[name]`` is
-    the number of the first. ``value`` float64[atoms] is that of observed atoms, ``variable``
-    int32[atoms] that of targets, -1 for others. With worlds, every table's first column is the world,
-    in ascending order, and variables are numbered world by world; ``first_variable`` is
-    int64[worlds + 1]. ``opened`` are the predicates that have targets, of one world those that do have.
+    ``columns[name]`` int32 (arity, rows) are their constants, ``base[name]`` is the number of the first.
+    ``value`` float64[atoms] is that of observed atoms, ``variable`` int32[atoms] that of targets (-1 for
+    others). With worlds, the first column of every table is the world, ascending, and variables are
+    numbered world by world; ``first_variable`` is int64[worlds + 1]. ``opened`` are the predicates with
+    targets, found in the data for a single world.
     """
 
     def __init__(self, database: Database, worlds: int | None = None, opened: Collection[str] = ()):
@@ -69,7 +69,7 @@ class Listing:
         return int(self.first_variable[-1])
 
     def sizes(self) -> dict[str, Size]:
-        """Return the sizes of the relations, for the planner."""
+        """Return the sizes of the relations."""
         n = len(self.constants)
         return {
             name: Size(
@@ -83,7 +83,7 @@ class Listing:
 def number_constants(
     constants: Sequence[str], named: Mapping[str, None]
 ) -> tuple[Sequence[str], dict[str, int]]:
-    """Add the constants that only rules name; return all, and the numbers of the named ones."""
+    """Append the constants that occur only in rules; return all, and the numbers of the named ones."""
     if not named:
         return constants, {}
     place = {name: n for n, name in enumerate(constants) if name in named}
@@ -111,12 +111,12 @@ def constant_orders(constants: Sequence[str]) -> tuple[Ints32, Ints32]:
 
 @dataclass(frozen=True, eq=False)
 class Joined:
-    """Rows of a plan: ground rules, or, where it has summations, what they are grouped from.
+    """Rows of a plan: ground rules, or the rows to group if it has summations.
 
-    ``atoms`` int32 (terms, rows): the numbers of each joined, summed and looked up atom, -1 for one that
-    is not listed; ``worlds`` int32 (rows,). ``bindings`` int32 (variables, rows) are the constants of
-    the plan's variables; none, (0, rows), where the plan has neither summations nor computed terms.
-    Rows of one group are all in one Joined.
+    ``atoms`` int32 (terms, rows) are the numbers of the joined, summed and looked up atoms, -1 for
+    unlisted ones; ``worlds`` int32 (rows,). ``bindings`` int32 (variables, rows) are the constants of the
+    plan's variables, empty (0, rows) for plans without summations and computed terms. A group is never
+    split over two Joined.
     """
 
     atoms: Ints32
@@ -125,11 +125,8 @@ class Joined:
 
 
 @dataclass(frozen=True)
-class Problem:
-    """Why a world cannot be grounded: a rule's number and what is wrong with it.
-
-    ``kind`` is that of the ExampleError that it makes of an example.
-    """
+class GroundingFailure:
+    """Why a world cannot be grounded, and at which rule; ``kind`` as in ExampleError."""
 
     rule: int
     kind: str
@@ -138,33 +135,33 @@ class Problem:
 
 
 class TooManyRows(Exception):
-    """The joins of several worlds have more rows than may be ground together."""
+    """The joins of several worlds have more rows together than allowed."""
 
 
 class RuleError(Exception):
     """A rule cannot be grounded in any world."""
 
-    def __init__(self, problem: Problem):
-        super().__init__(problem)
-        self.problem = problem
+    def __init__(self, failure: GroundingFailure):
+        super().__init__(failure)
+        self.failure = failure
 
 
-def missing(form: NormalRule, atom: Atom, bound: Mapping[str, str]) -> Problem:
-    """Return the problem of an atom that must be listed; ``bound`` are the constants of variables."""
+def missing(form: NormalRule, atom: Atom, bound: Mapping[str, str]) -> GroundingFailure:
+    """Return the failure of an unlisted atom; ``bound`` are the constants of variables."""
     constants = (
         Constant(bound[each.name]) if isinstance(each, Variable) else each for each in atom.terms
     )
     shown = show_psl_atom(Atom(atom.predicate, tuple(constants)))
     message = f"the rule needs {shown}, which is neither observed nor a target"
     hint = (
-        f"{atom.predicate} has targets, so each of its atoms that a rule comes to must be listed; "
+        f"{atom.predicate} has targets, so each of its atoms in a ground rule must be listed; "
         "inference.targets: skip (infer: --targets skip) leaves such ground rules out"
     )
-    return Problem(form.rule, "not_open", message, hint)
+    return GroundingFailure(form.rule, "not_open", message, hint)
 
 
 def listed(plan: RulePlan, joined: Joined, opened: Collection[str]) -> Joined:
-    """Return the rows that reach no unlisted atom of the predicates that have targets."""
+    """Return the rows without unlisted atoms of predicates with targets."""
     atoms = joined.atoms[len(plan.steps) :]
     reached = [
         atom
@@ -177,20 +174,20 @@ def listed(plan: RulePlan, joined: Joined, opened: Collection[str]) -> Joined:
     return Joined(joined.atoms[:, kept], joined.bindings[:, kept], joined.worlds[kept])
 
 
-def too_many(form: NormalRule, most: int) -> Problem:
-    """Return the problem of a world whose joins have more rows than allowed."""
-    message = f"more than {most} rows to make ground rules of, reached in this rule"
-    return Problem(form.rule, "limit", message)
+def too_many(form: NormalRule, most: int) -> GroundingFailure:
+    """Return the failure of a world whose joins have too many rows."""
+    message = f"more than {most} joined rows, reached in this rule"
+    return GroundingFailure(form.rule, "limit", message)
 
 
-def broken(form: NormalRule) -> Problem:
-    """Return the problem of a hard rule that no values of targets can satisfy."""
+def broken(form: NormalRule) -> GroundingFailure:
+    """Return the failure of a hard rule that no values of targets satisfy."""
     message = "what is observed breaks this hard rule, whatever the targets are"
-    return Problem(form.rule, "hard_rule", message)
+    return GroundingFailure(form.rule, "hard_rule", message)
 
 
 def needs_bindings(plan: RulePlan) -> bool:
-    """Tell whether a plan's rows need the constants of their variables."""
+    """Return whether the rows of a plan need bindings."""
     return bool(plan.form.summations or plan.form.computed)
 
 
@@ -198,9 +195,8 @@ def needs_bindings(plan: RulePlan) -> bool:
 class Assembled:
     """The linear forms of a plan's rows over the variables of a listing, in the order of the rows.
 
-    ``inactive`` int64[worlds] counts the ground rules left out because their form is at most 0
-    whatever the variables are; ``broken`` says whether a hard rule is false whatever they are,
-    bool[worlds].
+    ``inactive`` int64[worlds] counts the ground rules left out because their form is never above 0;
+    ``broken`` bool[worlds] marks worlds in which no values of the variables satisfy a hard rule.
     """
 
     forms: kernel.Forms
@@ -219,7 +215,7 @@ class Assembler:
     def assemble(self, plan: RulePlan, joined: Joined) -> Assembled:
         """Return the forms of joined rows.
 
-        Raises RuleError where a coefficient divides by 0 or a function gives no number in [0, 1].
+        Raises RuleError if a coefficient divides by 0 or a function returns a value outside [0, 1].
         """
         listing, form = self._listing, plan.form
         value, variable, atoms = listing.value, listing.variable, joined.atoms
@@ -252,7 +248,7 @@ class Assembler:
         return Assembled(forms, inactive, (broken >= 0) & (form.weight is None))
 
     def _computed(self, plan: RulePlan, joined: Joined, term: LinearTerm) -> tuple[Ints, Floats]:
-        """Return each row's place among the values that a function gives, and these values."""
+        """Return each row's index into the values of a function, and these values."""
         n = joined.atoms.shape[1]
         names = self._listing.constants
         columns = [
@@ -273,11 +269,11 @@ class Assembler:
             if not 0.0 <= values[k] <= 1.0:
                 shown = f"{term.atom.predicate}({', '.join(arguments)})"
                 message = f"{shown} is {values[k]:g}, not a value from 0 to 1"
-                raise RuleError(Problem(plan.form.rule, "schema", message))
+                raise RuleError(GroundingFailure(plan.form.rule, "schema", message))
         return place.reshape(n), values
 
     def _grouped(self, plan: RulePlan, joined: Joined, atoms: Ints32) -> kernel.GroundRows:
-        """Group rows by their world and outer variables: a ground row each, in ascending order."""
+        """Group rows by world and outer variables, one ground row per group, ascending."""
         form, slot = plan.form, plan.variables.index
         outer = [joined.bindings[slot(name)] for name in plan.outer]
         order, group = _ranked([joined.worlds, *outer])
@@ -327,7 +323,7 @@ def _number(coefficient: Coefficient) -> float:
 def _evaluated(
     plan: RulePlan, coefficient: Coefficient, counts: Mapping[str, Ints], n: int
 ) -> Floats:
-    """Return a coefficient's value for each of n groups."""
+    """Return the value of a coefficient in each of n groups."""
     names = tuple(dict.fromkeys(cardinalities(coefficient)))
     if not names:
         return np.full(n, evaluate(coefficient, {}))
@@ -348,11 +344,11 @@ def _value(plan: RulePlan, coefficient: Coefficient, counts: Mapping[str, float]
             return value
         fault = f"is beyond {LARGEST:g}"
     message = f"{show_coefficient(coefficient)} {fault} in a ground rule"
-    raise RuleError(Problem(plan.form.rule, "schema", message))
+    raise RuleError(GroundingFailure(plan.form.rule, "schema", message))
 
 
 def _ranked(keys: Sequence[Ints32]) -> tuple[Ints, Ints]:
-    """Return the order that sorts rows by keys, and the sorted rows' places among the distinct ones."""
+    """Return the order that sorts rows by keys, and each sorted row's rank among the distinct ones."""
     order = np.lexsort(keys[::-1])
     new = np.zeros(len(order), np.bool_)
     for key in keys:
@@ -361,7 +357,7 @@ def _ranked(keys: Sequence[Ints32]) -> tuple[Ints, Ints]:
 
 
 def _distinct(group: Ints, of_row: Ints32) -> tuple[Ints, Ints32]:
-    """Return the distinct pairs of a row's group and another number, sorted."""
+    """Return the distinct pairs of group and number, sorted."""
     order = np.lexsort((of_row, group))
     group, of_row = group[order], of_row[order]
     new = np.ones(len(order), np.bool_)

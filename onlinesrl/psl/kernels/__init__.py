@@ -1,1 +1,1 @@
-"""The hot loops of PSL, as compiled functions of arrays."""
+"""Compiled inner loops of PSL."""

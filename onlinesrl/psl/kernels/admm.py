@@ -1,19 +1,18 @@
-"""ADMM for hinge-loss MRFs (Bach et al. 2015, section 2; Boyd et al. 2011), without the copies.
+"""ADMM for hinge-loss MRFs (Bach et al. 2015, section 2; Boyd et al. 2011), without local copies.
 
-The textbook keeps a copy ``v_ij`` and a multiplier ``alpha_ij`` of variable ``j`` for every row ``i``
-that has it, and iterates v = prox(ybar - alpha / eta), ybar = clip(mean(v + alpha / eta), 0, 1),
-alpha += eta (v - ybar). A row moves its copies along its coefficients only, v = ybar - alpha / eta -
-(u / eta) q with one number ``u`` a row, so that after a round alpha = eta (ybar_old - ybar) - u q,
-and the same iterates are
+Consensus ADMM has a local copy ``v_ij`` and a multiplier ``alpha_ij`` of variable ``j`` for every row
+``i`` that contains it, and iterates v = prox(ybar - alpha / eta), ybar = clip(mean(v + alpha / eta), 0, 1),
+alpha += eta (v - ybar). A row moves its copies only along its coefficients q: v = ybar - alpha / eta -
+(u / eta) q with one dual ``u`` per row. After a round alpha = eta (ybar_old - ybar) - u q, so the same
+iterates are
 
     ybar' = clip(ybar - (Q' u - bonus) / (eta d), 0, 1)
     u'    = prox(u + sigma (Q (2 ybar' - ybar) + c)),  sigma_i = eta / |q_i|^2
 
-with ``d_j`` the number of rows that have variable ``j``. A penalty ``eta m_i`` for the copies of row
-``i``, as here, makes that sigma_i = eta m_i / |q_i|^2 and d_j the sum of the ``m_i``.
-Over-relaxation moves (ybar, u) by ``relaxation`` times that step; it converges for any in (0, 2) (He
-& Yuan 2012). One pass over the entries a round, in order, so the same bits on every machine that
-rounds alike.
+with ``d_j`` the number of rows that contain variable ``j``. Here the copies of row ``i`` have the penalty
+``eta m_i``, so sigma_i = eta m_i / |q_i|^2 and d_j is the sum of the ``m_i``.
+Over-relaxation multiplies the step of (ybar, u) by ``relaxation`` and converges for values in (0, 2)
+(He & Yuan 2012). A round is one pass over the entries, in order, so that results are deterministic.
 """
 
 import numpy as np
@@ -25,9 +24,9 @@ from onlinesrl.psl.kernels.potentials import clip
 
 
 class Problem(Frame):
-    """Linear forms, the conjugates of their functions, and what a variable adds by itself.
+    """Linear forms l, the conjugates of the functions of l, and separable terms of variables.
 
-    Row i adds max over low <= u <= high of u l - curvature u^2 / 2 (``infer.dual``).
+    Row i adds max over low <= u <= high of u l - curvature u^2 / 2 (``psl.engines.dual``).
     """
 
     start: Ints | Ints32  # [row + 1]
@@ -44,9 +43,9 @@ class Problem(Frame):
 
 
 class Iterate(Frame):
-    """The state, and memory for the next one."""
+    """The state, and working memory."""
 
-    y: Floats  # [variable] outside of [0, 1] by over-relaxation only
+    y: Floats  # [variable] outside [0, 1] only by over-relaxation
     dual: Floats  # [row]
     gradient: Floats  # [variable] of the Lagrangian's linear part: Q' dual - bonus
     ahead: Floats  # [variable] 2 ybar' - ybar
@@ -61,7 +60,7 @@ def add_gradient(problem: Problem, i: int, u: float, gradient: Floats) -> None:
 
 @kernel
 def x_update(problem: Problem, now: Iterate, eta: float, relaxation: float) -> None:
-    """Do the first half of a round; leaves the gradient at -bonus, for the second half to add to."""
+    """Update y, the first half of a round; resets the gradient to -bonus for the dual update."""
     for j in range(len(now.y)):
         weight = eta * problem.degree[j]
         moved = (weight * now.y[j] - now.gradient[j]) / (weight + 2.0 * problem.ridge[j])
@@ -73,7 +72,7 @@ def x_update(problem: Problem, now: Iterate, eta: float, relaxation: float) -> N
 
 @kernel
 def dual_update(problem: Problem, now: Iterate, eta: float, relaxation: float) -> None:
-    """Do the second half of a round, for all rows or a page of them: their duals and gradient."""
+    """Update the duals of all rows or of a page, the second half of a round, and add to the gradient."""
     for i in range(len(problem.constant)):
         form = problem.constant[i]
         for e in range(problem.start[i], problem.start[i + 1]):
@@ -97,11 +96,10 @@ def rounds(problem: Problem, now: Iterate, eta: float, relaxation: float, n: int
 def certificate(
     problem: Problem, now: Iterate, gradient: Floats
 ) -> tuple[float, float, float, float]:
-    """Return energy, lower bound, worst violation and complementarity of y in the box and the dual.
+    """Return energy, lower bound, largest violation and complementarity of clipped y and the dual.
 
-    Complementarity is the sum over constraints of |u_i l_i|: what a violation may gain, and what the
-    multiplier of a slack constraint loses; ``energy + complementarity - bound`` is never below 0.
-    ``gradient`` [variable] is memory, and Q' dual - bonus in the end.
+    Complementarity is the sum over constraints of |u_i l_i|, so that ``energy + complementarity - bound``
+    is never below 0. ``gradient`` [variable] is set to Q' dual - bonus.
     """
     for j in range(len(gradient)):
         gradient[j] = -problem.bonus[j]
@@ -112,7 +110,7 @@ def certificate(
 
 @kernel
 def of_variables(problem: Problem, now: Iterate, gradient: Floats) -> tuple[float, float]:
-    """Return the energy of bonus and ridge, and the minimum of gradient . y + ridge y^2 on the box."""
+    """Return the energy of bonus and ridge, and the minimum of gradient . y + ridge y^2 over the box."""
     energy, least = 0.0, 0.0
     for j in range(len(gradient)):
         y, ridge = clip(now.y[j], 0.0, 1.0), problem.ridge[j]
@@ -126,7 +124,7 @@ def of_variables(problem: Problem, now: Iterate, gradient: Floats) -> tuple[floa
 
 @kernel
 def of_rows(problem: Problem, now: Iterate, gradient: Floats) -> tuple[float, float, float, float]:
-    """Return what rows, all or a page of them, add to the certificate; add theirs to the gradient."""
+    """Return the certificate's terms of all rows or of a page, and add to the gradient."""
     energy, bound, violation, complementarity = 0.0, 0.0, 0.0, 0.0
     for i in range(len(problem.constant)):
         form = problem.constant[i]

@@ -1,9 +1,9 @@
-"""What ADMM makes of a model's weighted rows before its first round.
+"""Set-up of ADMM for the weighted rows of a model.
 
-The penalty of a potential is its weight, without sign. That of a constraint is the sum of the weights of
-the potentials of a variable, averaged over its variables, or 1 where they have none: so it weighs as
-much as what pulls at it, and lifted rows weigh as much as those that they stand for. A squared prior
-towards 0 is a ridge of its variable, and no row: ADMM then needs about half as many rounds.
+The penalty of a potential is its absolute weight. That of a constraint is the sum of absolute weights of
+the potentials of a variable, averaged over its variables, or 1 if they have none; a lifted row then has
+the penalty of the rows that it replaces. A squared prior towards 0 becomes a ridge of its variable
+instead of a row, which halves the number of rounds.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ CONVEX, NOT_FINITE, NOT_CONVEX = 0, 1, 2
 def describe(
     kind: Bytes, power: Bytes, weight_index: Ints, weights: Floats, rows: Potentials
 ) -> int:
-    """Set weight, hinge and square of a model's rows; return CONVEX or what is wrong."""
+    """Set weight, hinge and square of a model's rows; return CONVEX or an error code."""
     found = CONVEX
     for i in range(len(kind)):
         hard, square = kind[i] >= AT_MOST, power[i] == 2
@@ -37,7 +37,7 @@ def describe(
 
 @kernel
 def conjugate(rows: Potentials, i: int) -> tuple[float, float, float]:
-    """Return low, high and curvature of row i (``infer.dual``)."""
+    """Return low, high and curvature of row i (``psl.engines.dual``)."""
     weight, hinge = rows.weight[i], rows.hinge[i] != 0
     square = rows.square[i] != 0 and weight > 0.0
     free = square or np.isinf(weight)
@@ -54,7 +54,7 @@ def conjugates(rows: Potentials, low: Floats, high: Floats, curvature: Floats) -
 
 @kernel
 def _is_ridge(rows: Potentials, i: int) -> bool:
-    """Tell whether row i is w q^2 y^2 on [0, 1]: a squared prior towards 0."""
+    """Return whether row i is w q^2 y^2 on [0, 1], a squared prior towards 0."""
     e = rows.start[i]
     return (
         rows.start[i + 1] == e + 1
@@ -66,10 +66,10 @@ def _is_ridge(rows: Potentials, i: int) -> bool:
 
 @kernel
 def weigh(rows: Potentials, weight_sums: Floats, ridge: Floats) -> float:
-    """Add the potentials' weights, without sign, to the ``weight_sums`` of their variables.
+    """Add the potentials' absolute weights to the ``weight_sums`` of their variables.
 
-    Those that are a ``ridge`` are added there instead, and ADMM skips them. Returns an upper bound of
-    the rows' energy on [0, 1]^n.
+    Squared priors towards 0 are added to ``ridge`` instead. Returns an upper bound on the rows' energy
+    over [0, 1]^n.
     """
     ceiling = 0.0
     for i in range(len(rows.constant)):
@@ -92,7 +92,7 @@ def weigh(rows: Potentials, weight_sums: Floats, ridge: Floats) -> float:
 
 @kernel
 def _penalty(rows: Potentials, i: int, weight_sums: Floats) -> float:
-    """Return the penalty m_i before the step size."""
+    """Return the penalty m_i."""
     weight = abs(rows.weight[i])
     if np.isfinite(weight):
         return weight
@@ -105,7 +105,7 @@ def _penalty(rows: Potentials, i: int, weight_sums: Floats) -> float:
 
 @kernel
 def expand(rows: Potentials, weight_sums: Floats, to: admm.Problem) -> None:
-    """Set the conjugates and the steps of ``to``; those of a ridge are 0, as of a row that is not there."""
+    """Set the conjugates and steps of ``to``; 0 for a ridge, whose row is unused."""
     for i in range(len(rows.constant)):
         if _is_ridge(rows, i):
             to.high[i] = to.low[i] = to.curvature[i] = to.row_step[i] = 0.0
@@ -123,8 +123,8 @@ def begin(
 ) -> None:
     """Set the duals to the slopes at ``now.y``, or clip ``given`` ones.
 
-    They are 0 for a ridge, and for a constraint that has none yet. ``problem`` is expanded. Adds the
-    duals to the gradient, and the rows' penalties to the degrees of their variables.
+    They are 0 for a ridge and initially for a constraint. ``problem`` is expanded. Adds the duals to the
+    gradient, and the rows' penalties to the degrees of their variables.
     """
     for i in range(len(rows.constant)):
         if _is_ridge(rows, i):
@@ -143,15 +143,15 @@ def begin(
 
 
 def free_variables(problem: admm.Problem) -> None:
-    """Give the variables in no row a degree: the bonus alone moves them."""
+    """Give variables in no row a degree, so that the bonus moves them."""
     problem.degree[(problem.degree == 0) & (problem.ridge == 0)] = 1.0
 
 
 @kernel
 def duals(rows: Potentials, problem: admm.Problem, now: admm.Iterate, out: Floats) -> None:
-    """Set ``out`` [row] to the certificate's duals, given its gradient, which is in ``now.ahead``.
+    """Set ``out`` [row] to the certificate's duals, given its gradient in ``now.ahead``.
 
-    Those of ridges are set so that they bound the energy as the ridges do.
+    Rows that are ridges get the duals that give the same bound.
     """
     for i in range(len(rows.constant)):
         out[i] = clip(now.dual[i], problem.low[i], problem.high[i])
@@ -167,7 +167,7 @@ def duals(rows: Potentials, problem: admm.Problem, now: admm.Iterate, out: Float
 def prepare(
     rows: Potentials, weight_sums: Floats, problem: admm.Problem, now: admm.Iterate, given: bool
 ) -> float:
-    """Set up ADMM for rows that are all in memory: ``weigh``, ``expand`` and ``begin`` in one call."""
+    """Set up ADMM for rows in memory: ``weigh``, ``expand`` and ``begin`` in one call."""
     ceiling = weigh(rows, weight_sums, problem.ridge)
     expand(rows, weight_sums, problem)
     begin(rows, weight_sums, problem, now, given)

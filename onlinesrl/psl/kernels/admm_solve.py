@@ -1,4 +1,4 @@
-"""ADMM's rounds until the answer is certified, with a step size that balances the residuals."""
+"""The loop of ADMM until a certificate, with a step size that balances the residuals."""
 
 import numpy as np
 
@@ -9,31 +9,30 @@ from onlinesrl.psl.kernels.admm_rows import duals
 from onlinesrl.psl.kernels.potentials import Potentials
 
 CERTIFIED, OPEN, INFEASIBLE = 0, 1, 2
-"""What a certificate proves: the answer good enough, nothing yet, or the constraints infeasible."""
+"""Verdicts: optimal within the tolerance, not yet known, or proved infeasible."""
 
 RELAXATION = 1.6
-"""Over-relaxation; Boyd et al. 2011, section 3.4.3, have 1.5 to 1.8."""
+"""Over-relaxation; Boyd et al. 2011, section 3.4.3, recommend 1.5 to 1.8."""
 
 PERIOD = 10
-"""Rounds from one certificate to the next."""
+"""Rounds between certificates."""
 
 CHANGE = 5.0
-"""The most that the step size grows or shrinks at once."""
+"""The largest factor of one change of the step size."""
 
 GROWTH = 1.5
-"""The rounds from one change of the step size to the next grow by this, so that it settles."""
+"""The growth of the interval between changes of the step size, so that it settles."""
 
 ETA, ROUNDS, NEXT = 0, 1, 2
-"""What ``control`` holds: the step size, the rounds done, and the round at which it next changes."""
+"""Fields of ``control``: step size, rounds done, round of the next change of the step size."""
 
 
 @kernel
 def balanced(values: float, duals: float, eta: float) -> float:
-    """Return the new step size, given how far values and duals have moved with the one before.
+    """Return the new step size, given the changes of values and duals with the old one.
 
-    Both in the squared norm of the copies. It is the ratio of the duals' movement to the values': the
-    one for which the dual residual eta |dy| and the primal residual |du| / eta are in balance where
-    both shrink alike.
+    Both are squared norms over the local copies. The new step size is |du| / |dy|, which balances the
+    dual residual eta |dy| and the primal residual |du| / eta. A change is limited to factor ``CHANGE``.
     """
     if values > 0.0 and duals > 0.0:
         return min(max(np.sqrt(duals / values), eta / CHANGE), eta * CHANGE)
@@ -44,7 +43,7 @@ def balanced(values: float, duals: float, eta: float) -> float:
 def advance(
     problem: Problem, now: Iterate, y: Floats, dual: Floats, control: Floats, n: int
 ) -> None:
-    """Do n rounds and adapt the step size where that is due; ``y`` and ``dual`` are working memory."""
+    """Do n rounds, and change the step size if due; ``y`` and ``dual`` are working memory."""
     control[ROUNDS] += n
     due = control[ROUNDS] >= control[NEXT]
     if due:
@@ -59,7 +58,7 @@ def advance(
         for j in range(len(y)):
             primal += (now.y[j] - y[j]) ** 2 * problem.degree[j]
         for i in range(len(dual)):
-            if now.dual[i] != dual[i]:  # not in a row without variables, whose row_step is 0
+            if now.dual[i] != dual[i]:  # a row without variables has row_step 0
                 moved += (now.dual[i] - dual[i]) ** 2 / problem.row_step[i]
         control[ETA] = balanced(primal, moved, control[ETA])
 
@@ -74,9 +73,9 @@ def verdict(
     tolerance: float,
     most_violation: float,
 ) -> int:
-    """Return what a certificate proves; ``highest`` is an upper bound of the least energy.
+    """Return the verdict of a certificate; ``highest`` is an upper bound on the least energy.
 
-    A lower bound above it, by more than the tolerance, shows that no values are feasible.
+    If the lower bound exceeds it by more than the tolerance, the constraints are infeasible.
     """
     if bound > highest + tolerance * max(1.0, abs(highest)):
         return INFEASIBLE
@@ -97,9 +96,9 @@ def solve(
     most_violation: float,
     most_rounds: float,
 ) -> tuple[int, float, float, float]:
-    """Do rounds until the answer is certified, or cannot be, or there have been ``most_rounds``.
+    """Do rounds until the verdict is not OPEN, or there have been ``most_rounds``.
 
-    ``y`` and ``dual`` are working memory; ``dual`` ends as that of the answer. Returns the verdict,
+    ``y`` and ``dual`` are working memory; ``dual`` is set to the dual of the answer. Returns verdict,
     energy, bound and violation.
     """
     while True:

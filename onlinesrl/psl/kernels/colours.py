@@ -1,10 +1,9 @@
 """Colour refinement of a weighted graph: the coarsest stable colouring, in quasi-linear time.
 
-A colouring is stable where any two nodes of one colour have, for every colour, edges to its nodes of
-the same sum. A worklist of colours splits the others by these sums; where a colour is split, its
-largest part keeps the number and need not be split by again, as the sums to the whole and to the
-other parts give the sums to it (Paige & Tarjan 1987; Valmari & Franceschinis 2010). So each edge is
-looked at O(log n) times.
+A colouring is stable if any two nodes of one colour have the same sum of edge weights to the nodes of
+every colour. A worklist of colours splits the others by these sums. When a colour is split, its largest
+part keeps the number and is not added to the worklist (Paige & Tarjan 1987; Valmari & Franceschinis
+2010), so each edge is visited O(log n) times.
 """
 
 import numpy as np
@@ -15,7 +14,7 @@ from onlinesrl.core.kernels.jit import kernel
 
 
 class Graph(Frame):
-    """Undirected: every edge is stored at both its ends."""
+    """An undirected graph; every edge is stored at both ends."""
 
     start: Ints  # [node + 1]
     neighbour: Ints32  # [edge end]
@@ -23,23 +22,23 @@ class Graph(Frame):
 
 
 class Partition(Frame):
-    """The colours, and memory to split them; a colour's nodes stand together in ``node``."""
+    """The colours, each a range of ``node``, and working memory."""
 
     colour: Ints  # [node]
     node: Ints  # [place]
     place: Ints  # [node]
-    first: Ints  # [colour] its first place
+    first: Ints  # [colour] in ``node``
     size: Ints  # [colour]
-    moved: Ints  # [colour] how many of its nodes have a sum other than 0
+    moved: Ints  # [colour] the number of its nodes with a non-zero sum
     queue: Ints  # the worklist, a stack
-    total: Floats  # [node] its edges' sum to the colour at hand
+    total: Floats  # [node] of its edges to the splitting colour
     met: Bytes  # [node]
-    touched: Ints  # nodes with edges to the colour at hand
-    split: Ints  # colours that have such nodes
+    touched: Ints  # nodes with edges to the splitting colour
+    split: Ints  # colours of these nodes
 
 
 def partition(colour: Ints) -> Partition:
-    """Return memory that starts from the colours 0 .. k - 1, int64[node]."""
+    """Return a partition by the colours 0 .. k - 1, int64[node]."""
     n = len(colour)
     node = np.argsort(colour, kind="stable")
     place = np.empty(n, np.int64)
@@ -63,7 +62,7 @@ def partition(colour: Ints) -> Partition:
 
 @kernel
 def _swap(p: Partition, a: int, b: int) -> None:
-    """Exchange the nodes at two places."""
+    """Swap the nodes at two places."""
     u, v = p.node[a], p.node[b]
     p.node[a], p.node[b] = v, u
     p.place[u], p.place[v] = b, a
@@ -71,7 +70,7 @@ def _swap(p: Partition, a: int, b: int) -> None:
 
 @kernel
 def _sift_down(p: Partition, low: int, root: int, n: int) -> None:
-    """Restore the heap of n nodes from place low on, largest sum first, below one of them."""
+    """Sift a root down in the max-heap by sum of the n nodes from place low."""
     while 2 * root + 1 < n:
         child = 2 * root + 1
         if child + 1 < n and p.total[p.node[low + child]] < p.total[p.node[low + child + 1]]:
@@ -84,7 +83,7 @@ def _sift_down(p: Partition, low: int, root: int, n: int) -> None:
 
 @kernel
 def _sort(p: Partition, low: int, n: int) -> None:
-    """Order the n nodes from place low on by their sums; nothing to do where these are equal."""
+    """Sort the n nodes from place low by their sums, unless all are equal."""
     equal = True
     for i in range(low + 1, low + n):
         equal = equal and p.total[p.node[i]] == p.total[p.node[low]]
@@ -99,7 +98,7 @@ def _sort(p: Partition, low: int, n: int) -> None:
 
 @kernel
 def _sum_edges(g: Graph, p: Partition, c: int) -> int:
-    """Set the sums to colour c; return how many nodes have edges to it."""
+    """Compute the sums to colour c; return the number of nodes with edges to it."""
     n = 0
     for i in range(p.first[c], p.first[c] + p.size[c]):
         v = p.node[i]
@@ -116,7 +115,7 @@ def _sum_edges(g: Graph, p: Partition, c: int) -> int:
 
 @kernel
 def _gather(p: Partition, n: int) -> int:
-    """Move the nodes with a sum other than 0 to the front of their colours; return these' number."""
+    """Move nodes with a non-zero sum to the front of their colours; return the number of these colours."""
     n_split = 0
     for t in range(n):
         u = p.touched[t]
@@ -134,7 +133,7 @@ def _gather(p: Partition, n: int) -> int:
 
 @kernel
 def _end(p: Partition, low: int, high: int) -> int:
-    """Return where the run of equal sums that starts at place low ends."""
+    """Return the end of the run of equal sums that starts at place low."""
     end = low + 1
     while end < high and p.total[p.node[end]] == p.total[p.node[low]]:
         end += 1
@@ -143,7 +142,7 @@ def _end(p: Partition, low: int, high: int) -> int:
 
 @kernel
 def _split(p: Partition, c: int, n_colours: int, n_queue: int) -> tuple[int, int]:
-    """Give every run of equal sums but the largest part a colour of its own; return both counts."""
+    """Give every run of equal sums except the largest a new colour; return both counts."""
     start, sorted_end, end = p.first[c], p.first[c] + p.moved[c], p.first[c] + p.size[c]
     p.moved[c] = 0
     _sort(p, start, sorted_end - start)

@@ -1,4 +1,4 @@
-"""What a learner asks of values in a hinge-loss model: the features, and the constraint most broken."""
+"""Features and the most violated constraint of values in a hinge-loss model."""
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.kernels.jit import kernel
@@ -17,9 +17,9 @@ def measure(
     y: Floats,
     features: Floats,
 ) -> tuple[float, int]:
-    """Add every potential at y to the feature of its weight, Phi(y) where they are 0 before.
+    """Add every potential at y to the feature of its weight, which gives Phi(y).
 
-    Returns the worst violation of a constraint and its row, -1 where there is none.
+    Returns the largest violation of a constraint and its row, -1 if there is none.
     """
     worst, at = 0.0, -1
     for i in range(len(constant)):

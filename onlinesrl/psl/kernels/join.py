@@ -1,10 +1,9 @@
-"""Joins of one rule's atoms by nested loops over indexes, a chunk of rows at a time.
+"""Index nested-loop joins of one rule's atoms, a chunk of rows per call.
 
-Nothing but the rows that come out is ever held: an atom after the other is matched, and where the
-chunk is full the loops stand still until the next call.
+No intermediate results are stored; the loops resume at the next call.
 
-Relations are arrays of columns; an index of one lists its rows by a hash of their key columns. An
-argument is a slot of the binding where it is 0 or more, else the constant ``-1 - argument``.
+Relations are arrays of columns; an index lists the rows of a relation by a hash of key columns. An
+argument >= 0 is a slot of the binding, another one the constant ``-1 - argument``.
 """
 
 import numpy as np
@@ -20,26 +19,26 @@ EQUAL, BEFORE, LISTED = 0, 1, 2
 """Conditions: the same constant; PSL's ``%``; an observed atom with a value above 0."""
 
 FINE, MISSING, TOO_MANY = 0, 1, 2
-"""What became of a world: it has its rows; an open atom is not listed; it has too many rows."""
+"""The status of a world: fine, an open atom is not listed, too many rows."""
 
 
 class Relations(Frame):
     """The listed atoms of all predicates and their indexes."""
 
     data: Ints32  # [cell] column after column, relation after relation
-    offset: Ints  # [relation] its first cell
-    size: Ints  # [relation] its rows
-    base: Ints  # [relation] the number of its first atom
+    offset: Ints  # [relation] first cell
+    size: Ints  # [relation] number of rows
+    base: Ints  # [relation] number of its first atom
     value: Floats  # [atom] of an observed one
     variable: Ints32  # [atom] of a target, else -1
     index_relation: Ints  # [index]
-    bucket_offset: Ints  # [index] its first bucket
-    mask: Ints  # [index] the number of its buckets, a power of 2, less 1
-    row_offset: Ints  # [index] its first row
-    bucket: Ints32  # [bucket] where its rows begin among the index's
+    bucket_offset: Ints  # [index] first bucket
+    mask: Ints  # [index] number of buckets, a power of 2, minus 1
+    row_offset: Ints  # [index] first row
+    bucket: Ints32  # [bucket] start of its rows among the index's
     row: Ints32  # [row] rows of the relation in the order of their buckets
-    number: Ints32  # [constant] its place among the integers, -1 for another one
-    text: Ints32  # [constant] its place among all constants as texts
+    number: Ints32  # [constant] rank among the integers, -1 for others
+    text: Ints32  # [constant] rank among all as text
 
 
 class Code(Frame):
@@ -58,23 +57,23 @@ class Code(Frame):
     condition_start: Ints32  # [choice + 1]
     condition: Ints32  # [condition, 4] kind, whether positive, then two arguments or a probe
     lookup_probe: Ints32  # [lookup]
-    lookup_open: Bytes  # [lookup] whether one that is not listed is a mistake
+    lookup_open: Bytes  # [lookup] whether an unlisted atom is an error
     clause: bool
-    whole: bool  # rows without targets are wanted, too
+    whole: bool  # also rows without targets
 
 
 class Loops(Frame):
-    """Where the nested loops stand. Step 0 is the worlds'; slot 0 is the world."""
+    """The state of the nested loops. Step 0 loops over worlds; slot 0 is the world."""
 
-    depth: Ints32  # [2] the step, -1 at the end; whether it is to be begun
+    depth: Ints32  # [2] the step, -1 at the end; whether it starts anew
     cursor: Ints  # [step] among the index's rows
     stop: Ints  # [step]
     binding: Ints32  # [slot]
     atom: Ints32  # [step + lookup]
     rows: Ints  # [world] so far
     problem: Bytes  # [world] FINE, MISSING or TOO_MANY
-    lookup: Ints32  # [world] what is missing
-    missing: Ints32  # [world, slot] and its binding
+    lookup: Ints32  # [world] the lookup of the missing atom
+    missing: Ints32  # [world, slot] its binding
 
 
 @kernel
@@ -119,7 +118,7 @@ def _argument(argument: int, binding: Ints32, constant: Ints32) -> int:
 def _range(
     relations: Relations, code: Code, probe: int, binding: Ints32, constant: Ints32
 ) -> tuple[int, int]:
-    """Return the rows of a probe's bucket, as places among the index's rows."""
+    """Return the range of a probe's bucket among the index's rows."""
     index = code.probe_index[probe]
     h = np.uint64(0)
     for k in range(code.probe_start[probe], code.probe_start[probe + 1]):
@@ -133,7 +132,7 @@ def _range(
 def _matches(
     relations: Relations, code: Code, probe: int, i: int, binding: Ints32, constant: Ints32
 ) -> bool:
-    """Tell whether row i of a probe's relation has its keys."""
+    """Return whether row i of a probe's relation has the probe's keys."""
     r = relations.index_relation[code.probe_index[probe]]
     for k in range(code.probe_start[probe], code.probe_start[probe + 1]):
         cell = relations.offset[r] + code.key_column[k] * relations.size[r] + i
@@ -144,7 +143,7 @@ def _matches(
 
 @kernel
 def _found(relations: Relations, code: Code, probe: int, binding: Ints32, constant: Ints32) -> int:
-    """Return the atom that a probe of all columns finds, or -1."""
+    """Return the atom found by a probe of all columns, or -1."""
     place, stop = _range(relations, code, probe, binding, constant)
     while place < stop:
         i = relations.row[place]
@@ -163,7 +162,7 @@ def _before(relations: Relations, left: int, right: int) -> bool:
 
 @kernel
 def _holds(relations: Relations, code: Code, c: int, binding: Ints32, constant: Ints32) -> bool:
-    """Tell whether a condition holds."""
+    """Return whether a condition holds."""
     kind, positive = code.condition[c, 0], code.condition[c, 1] != 0
     if kind == LISTED:
         atom = _found(relations, code, code.condition[c, 2], binding, constant)
@@ -180,7 +179,7 @@ def _holds(relations: Relations, code: Code, c: int, binding: Ints32, constant: 
 def _checked(
     relations: Relations, code: Code, step: int, binding: Ints32, constant: Ints32
 ) -> bool:
-    """Tell whether every check of a step has a choice all of whose conditions hold."""
+    """Return whether all checks of a step hold."""
     for check in range(code.check_start[step], code.check_start[step + 1]):
         one = False
         choice = code.choice_start[check]
@@ -198,7 +197,7 @@ def _checked(
 
 @kernel
 def _bound(relations: Relations, code: Code, step: int, i: int, binding: Ints32) -> bool:
-    """Bind a step's variables to row i; false where it has two constants for one of them."""
+    """Bind a step's variables to row i; return False if a variable gets two constants."""
     r = relations.index_relation[code.probe_index[code.step_probe[step]]]
     for k in range(code.bind_start[step], code.bind_start[step + 1]):
         cell = relations.offset[r] + code.bind_column[k] * relations.size[r] + i
@@ -212,7 +211,7 @@ def _bound(relations: Relations, code: Code, step: int, i: int, binding: Ints32)
 
 @kernel
 def _advance(relations: Relations, code: Code, loops: Loops, step: int, constant: Ints32) -> bool:
-    """Go on to a step's next row that matches; tell whether there is one."""
+    """Advance to a step's next matching row; return whether there is one."""
     probe = code.step_probe[step]
     r = relations.index_relation[code.probe_index[probe]]
     while loops.cursor[step] < loops.stop[step]:
@@ -233,13 +232,13 @@ def _advance(relations: Relations, code: Code, loops: Loops, step: int, constant
 
 @kernel
 def _satisfies(relations: Relations, atom: int, value: float) -> bool:
-    """Tell whether an atom is observed with this value."""
+    """Return whether an atom is observed with this value."""
     return relations.variable[atom] < 0 and relations.value[atom] == value
 
 
 @kernel
 def _look_up(relations: Relations, code: Code, loops: Loops, constant: Ints32) -> bool:
-    """Find the atoms of all lookups; tell whether there is a row, or a problem."""
+    """Find the atoms of all lookups; return whether there is a row, and set the world's status."""
     steps, missing = len(code.step_probe), -1
     for k in range(len(code.lookup_probe)):
         atom = _found(relations, code, code.lookup_probe[k], loops.binding, constant)
@@ -275,8 +274,8 @@ def rows(
 ) -> int:
     """Write the next rows: their atoms [step + lookup - 1, room] and first slots [slots, room].
 
-    Returns how many there are; as many as there is room, but at the end. ``most`` is how many a
-    world may have. Only the rows so far of worlds with a problem are of no use.
+    Returns their number, less than ``room`` only at the end. ``most`` limits the rows of a world. Ignore
+    the rows of worlds that are not FINE.
     """
     n, room, last = 0, atoms.shape[1], len(code.step_probe) - 1
     while loops.depth[0] >= 0 and n < room:

@@ -1,15 +1,15 @@
-"""Ground rows to linear forms: atoms become variables or numbers, trivial forms go."""
+"""Ground rows to linear forms: atoms become variables or numbers, trivial forms are left out."""
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.kernels.frames import Frame
 from onlinesrl.core.kernels.jit import kernel
 
 ACTIVE = 1e-7
-"""A hinge or inequality whose form can be no larger is never active."""
+"""A hinge or inequality whose form cannot exceed this is never active."""
 
 
 class GroundRows(Frame):
-    """Ground rows; of atom -1 the value is 0."""
+    """Ground rows; atom -1 has value 0."""
 
     start: Ints  # [row + 1]
     atom: Ints32  # [entry]
@@ -19,7 +19,7 @@ class GroundRows(Frame):
 
 
 class Forms(Frame):
-    """Linear forms; ``start`` begins with 0."""
+    """Linear forms; ``start[0]`` is 0."""
 
     start: Ints  # [row + 1]
     variable: Ints32  # [entry]
@@ -32,7 +32,7 @@ class Forms(Frame):
 def _substitute(
     rows: GroundRows, i: int, value: Floats, variable: Ints32, place: Ints, out: Forms, first: int
 ) -> tuple[int, float]:
-    """Write the variables of row i, each once, from entry ``first``; return the end and the constant."""
+    """Write the distinct variables of row i from entry ``first``; return the end and the constant."""
     end, rest = first, rows.constant[i]
     for e in range(rows.start[i], rows.start[i + 1]):
         a, q = rows.atom[e], rows.coefficient[e]
@@ -55,7 +55,7 @@ def _substitute(
 
 @kernel
 def _drop_zeros(out: Forms, first: int, end: int, most: float) -> tuple[int, float]:
-    """Keep the entries that are not 0; return their end, and the most that the form can be."""
+    """Remove zero entries; return their end, and the maximum of the form over the box."""
     kept = first
     for e in range(first, end):
         if out.coefficient[e] != 0.0:
@@ -77,12 +77,12 @@ def assemble(
     inactive: Ints,
     broken: Ints,
 ) -> int:
-    """Write the forms ``constant + sum coefficient * atom`` of ground rows; return how many.
+    """Write the forms ``constant + sum coefficient * atom`` of ground rows; return their number.
 
-    ``value`` [atom] is that of an observed one, ``variable`` [atom] that of a target, else -1. A row
-    without a variable is not written; if its form is above 0, or for an equality not 0, it is the
-    world's ``broken`` [world] one, the first to be. A row that is never active is not written but
-    counted as ``inactive`` [world]. ``place`` [variable] is memory that is all -1, and is so again.
+    ``value`` [atom] is that of an observed atom, ``variable`` [atom] that of a target, else -1. A row
+    without a variable is left out; ``broken`` [world] is the first such row whose form is above 0 (for
+    an equality, not 0). A row that is never active is left out and counted in ``inactive`` [world].
+    ``place`` [variable] is working memory, -1 before and after.
     """
     n = 0
     for i in range(len(rows.constant)):

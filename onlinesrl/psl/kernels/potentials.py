@@ -1,4 +1,4 @@
-"""The potentials of a hinge-loss model, weighted: what TRON, SGD and ADMM read of it."""
+"""The weighted potentials of a hinge-loss model, as TRON, SGD and ADMM read them."""
 
 from typing import NamedTuple
 
@@ -11,9 +11,9 @@ HINGE, PLAIN, AT_MOST, EQUAL = 0, 1, 2, 3
 
 
 class Potentials(Frame):
-    """The energy; row i adds w max(l, 0)^p, or w l^p without hinge.
+    """Weighted rows; row i adds w max(l, 0)^p to the energy, or w l^p without hinge.
 
-    A row of infinite weight is a constraint: l <= 0 with a hinge, l = 0 without.
+    A row of infinite weight is a constraint: l <= 0 with hinge, l = 0 without.
     """
 
     start: Ints | Ints32  # [row + 1]
@@ -21,8 +21,8 @@ class Potentials(Frame):
     coefficient: Floats  # [entry]
     constant: Floats  # [row]
     weight: Floats  # [row]
-    hinge: Bytes  # [row] with max
-    square: Bytes  # [row] power 2, not 1
+    hinge: Bytes  # [row] whether with max
+    square: Bytes  # [row] whether the power is 2
     bonus: Floats  # [variable]
     ridge: float
 

@@ -1,6 +1,7 @@
-"""Stochastic gradient steps over the rows of a hinge-loss model, kept in the box.
+"""Projected stochastic gradient steps over the rows of a hinge-loss model.
 
-The thesis' 4.4 and 4.5: y <- clip(y - rate w_i grad phi_i), the weight once (printed, it comes twice).
+Srinivasan (2020), equations 4.4 and 4.5: y <- clip(y - rate w_i grad phi_i), with the weight once (it is
+printed twice).
 """
 
 import numpy as np
@@ -15,7 +16,7 @@ FIRST_DECAY, SECOND_DECAY, SMALL = 0.9, 0.999, 1e-8
 
 
 class Moments(Frame):
-    """Adam's state; a variable's moments change where a row that has it is visited."""
+    """Adam's state; a variable's moments change when a row that contains it is visited."""
 
     first: Floats  # [variable]
     second: Floats  # [variable]
@@ -54,9 +55,9 @@ def descend_adagrad(
 ) -> float:
     """Take one step of AdaGrad (Duchi et al. 2011, figure 1) for each of the rows in ``order``.
 
-    A variable's rate is ``rate`` over the root of its entry in ``squares``, to which its steps add. A
-    row of infinite weight is a constraint, and its step is the projection onto it. Returns the
-    energy of the potentials, each as it was before its step.
+    A variable's rate is ``rate`` over the root of its entry in ``squares``, the sum of squared gradients.
+    The step of a constraint (infinite weight) is the projection onto it. Returns the energy of the
+    potentials, each before its step.
     """
     energy = 0.0
     for i in order:
@@ -77,7 +78,7 @@ def descend_adagrad(
 
 @kernel
 def _project(rows: Potentials, i: int, at: float, y: Floats) -> None:
-    """Move to the nearest values for which row i is 0, where the box lets them."""
+    """Project onto the values for which row i is 0, then onto the box."""
     norm = SMALL
     for e in range(rows.start[i], rows.start[i + 1]):
         norm += rows.coefficient[e] ** 2

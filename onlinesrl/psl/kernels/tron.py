@@ -1,10 +1,9 @@
-"""Trust-region Newton for squared hinges in a box (Lin & Moré 1999; Srinivasan 2020, section 5.6).
+"""Trust-region Newton for squared hinges over a box (Lin & Moré 1999; Srinivasan 2020, section 5.6).
 
 It minimises f(y) = sum_i w_i phi_i(y) + ridge |y|^2 - bonus . y over [0, 1]^n, with the generalised
-Hessian H = 2 ridge I + sum of 2 w q q' over the active squared rows (5.16). A step goes to the
-Cauchy point, on by conjugate gradients in the variables inside of their bounds, and back into the
-box by a projected search; ``radius`` bounds it. All of it works on one micrograph: the variables
-and rows of two ranges.
+Hessian H = 2 ridge I + sum of 2 w q q' over the active squared rows (5.16). A step, of length at most
+``radius``, goes to the Cauchy point, continues by conjugate gradients in the free variables, and ends
+with a projected search. Functions work on one micrograph: a range of variables and one of rows.
 """
 
 import numpy as np
@@ -15,30 +14,30 @@ from onlinesrl.core.kernels.jit import kernel
 from onlinesrl.psl.kernels.potentials import Potentials, Range, clip, dot, energy, form, slope
 
 DECREASE = 0.01
-"""The share of the gradient's promise that the model must keep at the Cauchy point and after."""
+"""Sufficient decrease: the least ratio of the model's decrease to that predicted by the gradient."""
 
 ACCURACY = 0.1
-"""Of conjugate gradients, relative to the gradient in the free variables."""
+"""The tolerance of conjugate gradients, relative to the gradient in the free variables."""
 
 ACCEPT, GOOD = 1e-4, 0.75
-"""The share of the model's decrease that takes a step, and that doubles the radius."""
+"""Ratios of actual to predicted decrease from which a step is taken, and the radius doubled."""
 
 ROUNDING = 1e-12
-"""Energies closer than this, relative to them, may differ by rounding: the step is taken."""
+"""Energies closer than this, relatively, count as equal, and the step is taken."""
 
 
 class Memory(Frame):
-    """What one micrograph after another works in."""
+    """Working memory, shared by all micrographs."""
 
     active: Bytes  # [row] in the Hessian
-    free: Bytes  # [variable] inside of its bounds at the step's end
+    free: Bytes  # [variable] strictly within its bounds at the end of the step
     gradient: Floats  # [variable] of f
     step: Floats  # [variable]
     curved: Floats  # [variable] H step
     residual: Floats  # [variable]
     direction: Floats  # [variable]
     product: Floats  # [variable] H direction
-    inner: Floats  # [variable] the conjugate gradients' move
+    inner: Floats  # [variable] step of conjugate gradients
 
 
 def memory(n_variables: int, n_rows: int) -> Memory:
@@ -49,7 +48,7 @@ def memory(n_variables: int, n_rows: int) -> Memory:
 
 @kernel
 def differentiate(rows: Potentials, m: Memory, g: Range, y: Floats) -> None:
-    """Set the gradient (5.15) at y, and the rows that are active in the Hessian."""
+    """Compute the gradient (5.15) at y and the active rows."""
     for j in range(g.low, g.high):
         m.gradient[j] = 2.0 * rows.ridge * y[j] - rows.bonus[j]
     for i in range(g.first, g.last):
@@ -84,9 +83,9 @@ def _optimality(m: Memory, g: Range, y: Floats) -> float:
 
 @kernel
 def _cauchy(rows: Potentials, m: Memory, g: Range, y: Floats, radius: float) -> None:
-    """Set the step to P(y - alpha gradient) - y, alpha halved until the model decreases enough.
+    """Set the step to P(y - alpha gradient) - y, with alpha halved until sufficient decrease.
 
-    The first alpha is the model's minimiser along the gradient.
+    The first alpha minimises the model along the gradient.
     """
     multiply(rows, m, g, m.gradient, m.curved)
     squared, curvature = dot(m.gradient, m.gradient, g), dot(m.gradient, m.curved, g)
@@ -116,7 +115,7 @@ def _to_radius(m: Memory, g: Range, radius: float) -> float:
 
 @kernel
 def _conjugate_gradients(rows: Potentials, m: Memory, g: Range, y: Floats, radius: float) -> None:
-    """Set inner to a minimiser of the model from the step on, in the free variables and the radius."""
+    """Set inner to a minimiser of the model at the step, in the free variables, within the radius."""
     for j in range(g.low, g.high):
         m.free[j] = 0.0 < y[j] + m.step[j] < 1.0
         m.residual[j] = -(m.gradient[j] + m.curved[j]) if m.free[j] else 0.0
@@ -143,7 +142,7 @@ def _conjugate_gradients(rows: Potentials, m: Memory, g: Range, y: Floats, radiu
 
 @kernel
 def _search(rows: Potentials, m: Memory, g: Range, y: Floats) -> None:
-    """Add inner to the step, halved until its projection decreases the model enough; else nothing."""
+    """Add inner to the step, halved until its projection gives sufficient decrease, if it does."""
     for _ in range(30):
         for j in range(g.low, g.high):
             m.direction[j] = clip(y[j] + m.step[j] + m.inner[j], 0.0, 1.0) - y[j] - m.step[j]
@@ -162,7 +161,7 @@ def _search(rows: Potentials, m: Memory, g: Range, y: Floats) -> None:
 def minimise(
     rows: Potentials, m: Memory, g: Range, y: Floats, tolerance: float, iterations: int
 ) -> int:
-    """Minimise from y on, in place; return the steps tried, ``iterations`` where it did not end."""
+    """Minimise in place from y; return the steps tried, ``iterations`` if not converged."""
     radius = np.sqrt(float(g.high - g.low))  # the box's diagonal
     now = energy(rows, g, y)
     differentiate(rows, m, g, y)
@@ -201,7 +200,7 @@ def minimise_each(
     tolerance: float,
     iterations: Ints,
 ) -> None:
-    """Minimise every micrograph; ``iterations`` [micrograph] holds the limits, then the steps tried."""
+    """Minimise every micrograph; ``iterations`` [micrograph]: limits, replaced by the steps tried."""
     for k in range(len(iterations)):
         g = Range(first_variable[k], first_variable[k + 1], first_row[k], first_row[k + 1])
         iterations[k] = minimise(rows, m, g, y, tolerance, iterations[k])

@@ -1,1 +1,1 @@
-"""Reading PSL: rules, data and models."""
+"""Rules, data and models of PSL."""

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from onlinesrl.logic.ast import Atom, Formula, Position, subformulas, terms
 
 LARGEST = 1e50
-"""The largest weight or coefficient: energies and their squares remain numbers."""
+"""The largest weight or coefficient, so that energies and their squares are finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Cardinality:
-    """``|X|``: how many constants the summation variable ``X`` takes in a ground rule."""
+    """``|X|``: the number of constants of the summation variable ``X`` in a ground rule."""
 
     variable: str
 
@@ -46,7 +46,7 @@ Coefficient: TypeAlias = Number | Cardinality | Operation
 
 @dataclass(frozen=True, slots=True)
 class Summand:
-    """A coefficient times an atom, or on its own where ``atom`` is None."""
+    """A coefficient times an atom; a constant if ``atom`` is None."""
 
     coefficient: Coefficient
     atom: Atom | None
@@ -54,7 +54,7 @@ class Summand:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """``{variable: condition}``: what a summation variable ranges over."""
+    """``{variable: condition}``: the range of a summation variable."""
 
     variable: str
     condition: Formula
@@ -64,7 +64,7 @@ class Filter:
 class LogicalRule:
     """A formula with its weight, None if it is hard; ``power`` is the hinge's exponent, 1 or 2.
 
-    ``text`` is the rule as it is written, on one line.
+    ``text`` is the rule as written, on one line.
     """
 
     formula: Formula
@@ -78,8 +78,8 @@ class LogicalRule:
 class ArithmeticRule:
     """``left op right``, two linear expressions, where ``op`` is one of ``= <= >=``.
 
-    Weight, power and text are those of `LogicalRule`. Each summation variable stands in one atom
-    and has at most one filter.
+    Weight, power and text as in `LogicalRule`. Each summation variable occurs in one atom and has at
+    most one filter.
     """
 
     left: tuple[Summand, ...]
@@ -97,9 +97,9 @@ PslRule: TypeAlias = LogicalRule | ArithmeticRule
 
 @dataclass(frozen=True, slots=True)
 class PslProgram:
-    """The rules of a model; ``predicates`` gives the arity of each that is declared or used.
+    """The rules of a model; ``predicates`` maps those declared or used to their arity.
 
-    ``functions`` are those of the predicates whose values a Python function computes.
+    ``functions`` are the predicates whose values a Python function computes.
     """
 
     file: str
@@ -119,7 +119,7 @@ _OPERATIONS: Mapping[str, Callable[[float, float], float]] = {
 
 
 def cardinalities(coefficient: Coefficient) -> Iterator[str]:
-    """Yield the variables whose numbers of constants a coefficient names, from left to right."""
+    """Yield the variables of a coefficient's cardinalities, from left to right."""
     match coefficient:
         case Cardinality(variable):
             yield variable
@@ -129,7 +129,7 @@ def cardinalities(coefficient: Coefficient) -> Iterator[str]:
 
 
 def moderate(coefficient: Coefficient) -> bool:
-    """Tell whether no number of a coefficient is beyond `LARGEST`."""
+    """Return whether all numbers of a coefficient are at most `LARGEST`."""
     match coefficient:
         case Number(value):
             return abs(value) <= LARGEST
@@ -140,9 +140,9 @@ def moderate(coefficient: Coefficient) -> bool:
 
 
 def evaluate(coefficient: Coefficient, counts: Mapping[str, float]) -> float:
-    """Return the value of a coefficient, given the number of constants of each variable it names.
+    """Return the value of a coefficient, given the cardinality of each variable.
 
-    ZeroDivisionError where it divides by 0.
+    Raises ZeroDivisionError if it divides by 0.
     """
     match coefficient:
         case Number(value):
@@ -154,9 +154,9 @@ def evaluate(coefficient: Coefficient, counts: Mapping[str, float]) -> float:
 
 
 def operation(op: str, left: Coefficient, right: Coefficient) -> Coefficient:
-    """Return ``left op right``: a number where both are, and without a factor or divisor of 1.
+    """Return ``left op right``, simplified for numbers and for a factor or divisor of 1.
 
-    ZeroDivisionError where it divides by the number 0.
+    Raises ZeroDivisionError if it divides by the number 0.
     """
     one = Number(1.0)
     if isinstance(left, Number) and isinstance(right, Number):
@@ -169,7 +169,7 @@ def operation(op: str, left: Coefficient, right: Coefficient) -> Coefficient:
 
 
 def summed(atom: Atom) -> tuple[str, ...]:
-    """Return the summation variables of an atom in their order."""
+    """Return the summation variables of an atom in order."""
     return tuple(leaf.name for leaf in terms(atom) if getattr(leaf, "plus", False))
 
 

@@ -1,4 +1,4 @@
-"""What to say about a text that is not in PSL's syntax."""
+"""Error messages for texts that are not in PSL's syntax."""
 
 from __future__ import annotations
 

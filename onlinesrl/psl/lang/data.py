@@ -1,4 +1,4 @@
-"""PSL's data: tab-separated files of atoms, with or without a truth value, as arrays."""
+"""PSL's data: tab-separated files of atoms with optional truth values, as arrays."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.errors import DatabaseError, LocatedError
+from onlinesrl.logic.ast import Position
 from onlinesrl.logic.source import Source, read_text, source
+from onlinesrl.logic.tables import PARQUET
 
 
 @dataclass(frozen=True, slots=True)
 class AtomTable:
-    """Atoms of one predicate, each listed once, in the order of the data.
+    """Distinct atoms of one predicate, in the order of the data.
 
-    ``columns`` (arity, n) are numbers of constants, ``values`` (n,) truth values in [0, 1]; NaN is
-    that of a target without an initial value.
+    ``columns`` (arity, n) are numbers of constants, ``values`` (n,) truth values in [0, 1], NaN for a
+    target without initial value.
     """
 
     columns: Ints32
@@ -30,10 +32,10 @@ class AtomTable:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """The data of one predicate: what is observed, what is to be inferred, and its true values.
+    """The data of one predicate: observed atoms, targets, and true values.
 
-    No atom is both observed and a target. Truth may be missing for targets, and be there for atoms
-    that are none. A predicate without targets is closed: an atom that is not observed is 0.
+    No atom is both observed and a target. Truth may lack targets and have other atoms. A predicate
+    without targets is closed: unobserved atoms have value 0.
     """
 
     observed: AtomTable
@@ -46,9 +48,9 @@ class Relation:
         return len(self.targets) == 0
 
     def target_truth(self) -> Floats:
-        """Return the true value of every target, NaN where none is given, float64[targets]."""
+        """Return the true value of every target, float64[targets]; NaN if none is given."""
         n = len(self.targets)
-        first = _first(np.concatenate((self.targets.columns, self.truth.columns), axis=1))[n:]
+        first = first_rows(np.concatenate((self.targets.columns, self.truth.columns), axis=1))[n:]
         values = np.full(n, np.nan)
         of_target = first < n
         values[first[of_target]] = self.truth.values[of_target]
@@ -57,15 +59,15 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """The data of a model; ``constants[i]`` is the name of constant i, whatever its predicate."""
+    """The data of a model; ``constants[i]`` is the name of constant i, in all predicates."""
 
     constants: tuple[str, ...]
     relations: Mapping[str, Relation]
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
-    """Where the data of one predicate are; a value is 1 where a file has none."""
+class DataFiles:
+    """The data files of one predicate; the default value is 1."""
 
     arity: int
     observations: tuple[Path, ...] = ()
@@ -73,19 +75,19 @@ class Files:
     truth: tuple[Path, ...] = ()
 
 
-def read_database(predicates: Mapping[str, Files]) -> Database:
+def read_database(predicates: Mapping[str, DataFiles]) -> Database:
     """Read the data of predicates by name.
 
-    Raises DatabaseError for a line that has the wrong number of fields or a value outside [0, 1],
-    and for an atom that has two values or is both observed and a target; StorageError where a file
-    cannot be read. An atom that is listed again with the same value is left out.
+    Raises DatabaseError for a line with a wrong number of fields or a value outside [0, 1], and for an
+    atom with two values or that is both observed and a target; StorageError if a file cannot be read.
+    Repetitions of an atom with the same value are ignored.
     """
     constants: dict[str, int] = {}
     relations = {name: _relation(name, files, constants) for name, files in predicates.items()}
     return Database(tuple(constants), relations)
 
 
-def _relation(name: str, files: Files, constants: dict[str, int]) -> Relation:
+def _relation(name: str, files: DataFiles, constants: dict[str, int]) -> Relation:
     observed, targets, truth = (
         [_read(path, name, files.arity, missing, constants) for path in paths]
         for paths, missing in (
@@ -122,6 +124,8 @@ class _FileRows:
 def _read(
     path: Path, name: str, arity: int, missing: float, constants: dict[str, int]
 ) -> _FileRows:
+    if path.suffix == PARQUET:
+        return _read_parquet(path, name, arity, missing, constants)
     text = source(read_text(path), str(path), DatabaseError)
     listed = text.text.split("\n")
     numbers = [number for number, line in enumerate(listed, 1) if line and not line.isspace()]
@@ -129,8 +133,8 @@ def _read(
     tabs = [line.count("\t") for line in lines]
     if {*tabs} - {arity - 1, arity}:
         row = next(i for i, count in enumerate(tabs) if count not in {arity - 1, arity})
-        fields = f"{arity} constant{'' if arity == 1 else 's'} and maybe a value"
-        message = f"a line for {name} has {fields}, parted by tabs, not {tabs[row] + 1} fields"
+        fields = f"{arity} constant{'' if arity == 1 else 's'} and optionally a value"
+        message = f"a line for {name} has {fields}, separated by tabs, not {tabs[row] + 1} fields"
         raise _error(text, numbers[row], 0, message)
     if arity in tabs and arity - 1 in tabs:
         lines = [
@@ -143,15 +147,40 @@ def _read(
         names = cells[index::width]
         if "" in names:
             raise _error(text, numbers[names.index("")], index, "this constant is empty")
-        columns[index] = _interned(names, constants)
+        columns[index] = interned(names, constants)
     values = np.full(len(lines), missing)
     if width > arity:
         values[:] = _values(cells[arity::width], missing, text, numbers, arity)
     return _FileRows(text, columns, values, np.array(numbers, np.int64))
 
 
-def _interned(names: Sequence[str], constants: dict[str, int]) -> Ints32:
-    """Return the numbers of constants, new ones for new constants in order of occurrence."""
+def _read_parquet(
+    path: Path, name: str, arity: int, missing: float, constants: dict[str, int]
+) -> _FileRows:
+    from onlinesrl.logic.tables import VALUE, read_parquet
+
+    text, listed = Source(str(path), "", DatabaseError), read_parquet(path)
+    values = listed.pop(VALUE, None)
+    if len(listed) != arity:
+        found = ", ".join(listed) or "none"
+        message = (
+            f"{name} has {arity} arguments; expected as many columns, and {VALUE}; found {found}"
+        )
+        raise text.error(message, 0)
+    count = len(next(iter(listed.values()), ()))
+    columns = np.empty((arity, count), np.int32)
+    for index, column in enumerate(listed.values()):
+        columns[index] = interned([*map(str, column)], constants)
+    truth = np.full(count, missing) if values is None else np.array(values, np.float64)
+    wrong = np.flatnonzero((truth < 0) | (truth > 1))
+    if len(wrong):
+        row = int(wrong[0])
+        raise _error(text, row + 1, 0, f"a truth value is a number from 0 to 1, not {truth[row]:g}")
+    return _FileRows(text, columns, truth, np.arange(1, count + 1))
+
+
+def interned(names: Sequence[str], constants: dict[str, int]) -> Ints32:
+    """Return the numbers of constants; number new ones in order of occurrence."""
     for name in dict.fromkeys(names):
         constants.setdefault(name, len(constants))
     return np.fromiter(map(constants.__getitem__, names), np.int32, len(names))
@@ -160,7 +189,7 @@ def _interned(names: Sequence[str], constants: dict[str, int]) -> Ints32:
 def _values(
     fields: list[str], missing: float, text: Source, lines: list[int], arity: int
 ) -> Floats:
-    """Return truth values; an empty field has the value that is missing."""
+    """Return truth values, ``missing`` for empty fields."""
     try:
         values = np.fromiter(map(float, fields), np.float64, len(fields))
     except ValueError:
@@ -184,7 +213,9 @@ def _value(field: str, missing: float) -> float:
 
 
 def _error(text: Source, line: int, field: int, message: str) -> LocatedError:
-    """Return the error for a field of a line; both the line's number and columns count from 1."""
+    """Return the error for a field of a line, or for a row of a Parquet file; they count from 1."""
+    if not text.text:
+        return text.error(message, Position(line, 1))
     start = 0
     for _ in range(line - 1):
         start = text.text.index("\n", start) + 1
@@ -194,12 +225,12 @@ def _error(text: Source, line: int, field: int, message: str) -> LocatedError:
 
 
 def _united(files: Sequence[_FileRows], arity: int) -> AtomTable:
-    """Join the rows of files, each atom once; DatabaseError where one has two values."""
+    """Join the distinct rows of files; raises DatabaseError if an atom has two values."""
     if not files:
         return AtomTable(np.empty((arity, 0), np.int32), np.empty(0))
     columns = np.concatenate([each.columns for each in files], axis=1)
     values = np.concatenate([each.values for each in files])
-    first = _first(columns)
+    first = first_rows(columns)
     again = np.flatnonzero(first != np.arange(len(first)))
     if not len(again):
         return AtomTable(columns, values)
@@ -214,8 +245,8 @@ def _united(files: Sequence[_FileRows], arity: int) -> AtomTable:
     return AtomTable(columns[:, kept], values[kept])
 
 
-def _first(columns: Ints32) -> Ints:
-    """Return for each row the index of the first row that is equal."""
+def first_rows(columns: Ints32) -> Ints:
+    """Return for each row the index of the first equal row."""
     order = np.lexsort(columns)
     ordered = columns[:, order]
     new = np.ones(len(order), np.bool_)
@@ -228,10 +259,10 @@ def _first(columns: Ints32) -> Ints:
 def _check_disjoint(
     observed: Sequence[_FileRows], targets: Sequence[_FileRows], arity: int
 ) -> None:
-    """Refuse a target that is observed."""
+    """Raise DatabaseError for a target that is observed."""
     files = [*observed, *targets]
     count = sum(len(each.values) for each in observed)
-    first = _first(np.concatenate([each.columns for each in files], axis=1))
+    first = first_rows(np.concatenate([each.columns for each in files], axis=1))
     both = np.flatnonzero(first[count:] < count)
     if len(both):
         row = count + int(both[0])

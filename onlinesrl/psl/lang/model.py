@@ -1,6 +1,6 @@
-"""PSL's models: rules with the files of their data, as one JSON file or as rules and a .data file.
+"""PSL's models: rules with their data files, as one JSON file or as rules and a .data file.
 
-What both say about data comes down to `Files` for each predicate and split.
+Both give `DataFiles` for each predicate and split.
 """
 
 from __future__ import annotations
@@ -17,15 +17,12 @@ from onlinesrl.core.yamltree import Place, Tree
 from onlinesrl.logic.ast import Position
 from onlinesrl.logic.source import Source, read_text, source
 from onlinesrl.psl.lang.ast import PslProgram
-from onlinesrl.psl.lang.data import Database, Files, read_database
+from onlinesrl.psl.lang.data import Database, DataFiles, read_database
 from onlinesrl.psl.lang.psl import PslReader
 from onlinesrl.psl.lang.syntax import COMMENT
 
 Functions: TypeAlias = Mapping[str, Callable[..., float]]
-"""Python functions by the names of the predicates whose values in [0, 1] they give.
-
-They take the names of the atom's constants.
-"""
+"""Python functions by predicate; they map the names of an atom's constants to a value in [0, 1]."""
 
 Split: TypeAlias = Literal["infer", "learn"]
 
@@ -38,14 +35,13 @@ _Key: TypeAlias = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class PslModel:
-    """A program, its data, and the options that PSL's JSON gives.
+    """A program, its data, and the options of PSL's JSON.
 
-    ``files`` gives the files of each predicate that is no function, by split; ``functions`` has the
-    names as the program spells them.
+    ``files`` are those of each predicate, by split; ``functions`` are named as in the program.
     """
 
     program: PslProgram
-    files: Mapping[Split, Mapping[str, Files]]
+    files: Mapping[Split, Mapping[str, DataFiles]]
     functions: Functions = field(default_factory=dict)
     options: Mapping[str, object] = field(default_factory=dict)
 
@@ -57,9 +53,9 @@ class PslModel:
 def load_json(path: str | Path, functions: Functions | None = None) -> PslModel:
     """Read PSL's JSON: ``rules``, ``predicates`` with their files, and ``options``.
 
-    Raises ModelError at the first mistake, in a rule too; StorageError if it cannot be read.
+    Raises ModelError at the first mistake, StorageError if a file cannot be read.
     """
-    reader = _Reader(Path(path), functions or {})
+    reader = _ModelReader(Path(path), functions or {})
     reader.check_keys((), ("rules", "predicates", "options"))
     for name, _ in reader.section(("predicates",)).items():
         key = ("predicates", name)
@@ -69,18 +65,18 @@ def load_json(path: str | Path, functions: Functions | None = None) -> PslModel:
             reader.add_files(_plain(name), kind, (*key, kind))
     rules = reader.value(("rules",))
     if not isinstance(rules, list) or not all(isinstance(each, str) for each in rules):
-        raise reader.error(("rules",), "expected a list of rules, each of them a text")
+        raise reader.error(("rules",), "expected a list of rules as strings")
     program = reader.rules(rules)
     return reader.model(program, reader.section(("options",)))
 
 
 def load_psl(rules: str | Path, data: str | Path, functions: Functions | None = None) -> PslModel:
-    """Read a file of rules and PSL's .data file, whose data are those of both splits.
+    """Read a file of rules and PSL's .data file; both splits have the same data.
 
-    ``predicates`` says which there are, like ``Knows/2: open``; ``observations``, ``targets`` and
-    ``truth`` give each the path of its file, or a list of them. Errors as in `load_json`.
+    ``predicates`` declares predicates, like ``Knows/2: open``; ``observations``, ``targets`` and
+    ``truth`` give a path or list of paths for each. Errors as in `load_json`.
     """
-    reader = _Reader(Path(data), functions or {})
+    reader = _ModelReader(Path(data), functions or {})
     reader.check_keys((), ("predicates", *_SECTIONS))
     kinds = {}
     for name, kind in reader.section(("predicates",)).items():
@@ -92,7 +88,7 @@ def load_psl(rules: str | Path, data: str | Path, functions: Functions | None = 
         for name in reader.section((section,)):
             key = (section, name)
             if kinds.get(name) == "closed" and section == "targets":
-                raise reader.error(key, f"{name} is closed, and a closed predicate has no targets")
+                raise reader.error(key, f"{name} is closed: a closed predicate has no targets")
             reader.add_files(name, section, key)
     text = source(read_text(rules), str(rules))
     return reader.model(reader.program(text, [text.code(COMMENT)]), {})
@@ -102,8 +98,8 @@ def _plain(name: str) -> str:
     return name.partition("/")[0]
 
 
-class _Reader:
-    """A JSON or YAML file with the data of predicates."""
+class _ModelReader:
+    """Reads a JSON or YAML file with the data of predicates."""
 
     def __init__(self, path: Path, functions: Functions) -> None:
         self._path = path
@@ -135,7 +131,7 @@ class _Reader:
         return value or {}
 
     def check_keys(self, key: _Key, known: tuple[str, ...]) -> None:
-        """Refuse keys that are not known."""
+        """Raise ModelError for an unknown key."""
         if not isinstance(self.value(key), dict):
             raise self.error(key, "expected a section with keys")
         for name in self.value(key):
@@ -146,17 +142,17 @@ class _Reader:
                 raise self._at_key((*key, name), f"the key {name} is unknown", hint)
 
     def declare(self, name: str, key: _Key) -> None:
-        """Declare a predicate by its name and arity."""
+        """Declare a predicate by name and arity."""
         match = _NAME.fullmatch(name)
         if match is None:
-            raise self._at_key(key, f"{name} is no predicate with its arity", "write `Knows/2`")
+            raise self._at_key(key, f"{name} is not a predicate with its arity", "write `Knows/2`")
         same = [known for known in self._arities if known.upper() == match[1].upper()]
         if same:
             raise self._at_key(key, f"the predicate {same[0]} is declared twice")
         self._arities[match[1]] = int(match[2])
 
     def add_files(self, name: str, kind: str, key: _Key) -> None:
-        """Note the files at a key: a path, a list of them, or either for each split."""
+        """Add the files at a key: a path, a list of paths, or either for each split."""
         value = self.value(key)
         if name not in self._arities:
             raise self._at_key(key, f"the predicate {name} is not declared")
@@ -181,7 +177,7 @@ class _Reader:
         return self._source.error(message, Position(place.line, place.column), hint)
 
     def rules(self, rules: list[str]) -> PslProgram:
-        """Read the rules of the list ``rules``, each with the places that it has in the file."""
+        """Read the rules of the list ``rules``, with their positions in the file."""
         text = self._source.text
         starts = [0, *(match.end() for match in re.finditer("\n", text))]
         codes = []
@@ -194,7 +190,7 @@ class _Reader:
         return self.program(self._source, codes, single=True)
 
     def program(self, text: Source, codes: list[str], single: bool = False) -> PslProgram:
-        """Read a program; with ``single`` each of ``codes`` must be one rule."""
+        """Read a program; with ``single``, each of ``codes`` must be one rule."""
         opened = [name for name, data in self._files.items() if any(_targets(data))]
         reader = PslReader(text.file, self._arities, self._functions, opened)
         for index, code in enumerate(codes):
@@ -204,7 +200,7 @@ class _Reader:
         return reader.program()
 
     def model(self, program: PslProgram, options: Mapping[str, object]) -> PslModel:
-        splits: dict[Split, dict[str, Files]] = {
+        splits: dict[Split, dict[str, DataFiles]] = {
             "infer": self._split("infer", program),
             "learn": self._split("learn", program),
         }
@@ -212,7 +208,7 @@ class _Reader:
         functions = {spelling[name.upper()]: each for name, each in self._functions.items()}
         return PslModel(program, splits, functions, options)
 
-    def _split(self, split: Split, program: PslProgram) -> dict[str, Files]:
+    def _split(self, split: Split, program: PslProgram) -> dict[str, DataFiles]:
         files = {}
         for name, arity in self._arities.items():
             data = self._files.get(name, {})
@@ -220,7 +216,7 @@ class _Reader:
                 kind: (*data[kind].get("all", ()), *data[kind].get(split, ())) for kind in data
             }
             if name not in program.functions:
-                files[name] = Files(arity, **paths)
+                files[name] = DataFiles(arity, **paths)
         return files
 
 

@@ -1,18 +1,17 @@
-"""PSL's rules to linear forms: what is grounded, and the hinge or constraint of each ground row.
+"""PSL's rules as linear forms, which are grounded to hinges and constraints.
 
-A ground row gives ``l(y) = constant + sum of coefficient * value``. A weighted form is the potential
-``weight * max(l(y), 0) ** power`` (Srinivasan 2020, equation 2.11), a hard one the constraint
+A ground row has the form ``l(y) = constant + sum of coefficient * value``. A weighted form is the
+potential ``weight * max(l(y), 0) ** power`` (Srinivasan 2020, equation 2.11), a hard one the constraint
 ``l(y) <= 0``, or ``l(y) = 0`` with ``equality``.
 
-A logical rule is the conjunction of its clauses, as in Boolean logic. PSL takes rules of one clause
-only; here a body with a disjunction or a head with a conjunction gives a form for each clause.
-Each has the whole weight of the rule and shares it: learning sees one weight, the sum of the
-potentials. As in PSL a literal that a clause repeats counts once, and tautologies are dropped.
-A clause's ``l`` is its distance to satisfaction in Lukasiewicz's logic (equations 2.8 to 2.12),
-``1 - sum of its positive literals' atoms - sum of (1 - atom) of its negative ones``.
+A logical rule is the conjunction of its clauses. PSL accepts only rules of one clause; here a
+disjunction in the body or a conjunction in the head gives a form for each clause. They share the weight
+of the rule: its feature is the sum of their potentials. As in PSL, a repeated literal counts once, and
+tautologies are left out. The ``l`` of a clause is its distance to satisfaction in Lukasiewicz logic
+(equations 2.8 to 2.12), ``1 - sum of positive atoms - sum of (1 - atom) of negated atoms``.
 
 An arithmetic rule ``left <= right`` has ``l = left - right``. A weighted equality becomes two hinges,
-``l`` and ``-l``, that share the weight; a hard one stays one equality.
+``l`` and ``-l``, that share the weight; a hard equality stays one form.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from onlinesrl.psl.lang.ast import (
 )
 
 Condition: TypeAlias = Literal | Compared
-"""In a filter a literal asks whether an atom is listed with a value above 0; ``%`` is an order."""
+"""A literal in a filter holds if its atom is listed with a value above 0; ``%`` is an order."""
 
 _MINUS_ONE = Number(-1.0)
 _TRUE: tuple[tuple[Condition, ...], ...] = ((),)
@@ -44,7 +43,7 @@ _TRUE: tuple[tuple[Condition, ...], ...] = ((),)
 
 @dataclass(frozen=True, slots=True)
 class LinearTerm:
-    """``coefficient * atom``; with summation variables, each row's atoms have that coefficient."""
+    """``coefficient * atom``; with summation variables, the coefficient of each summed atom."""
 
     coefficient: Coefficient
     atom: Atom
@@ -52,10 +51,9 @@ class LinearTerm:
 
 @dataclass(frozen=True, slots=True)
 class Summation:
-    """A summation variable: it takes the constants for which one of ``choices`` holds entirely.
+    """A summation variable and its filter in disjunctive normal form.
 
-    A condition names the variable and those that the rule's other atoms bind. No filter is one
-    empty choice.
+    A condition may use the variable and those bound by other atoms. No filter is one empty conjunction.
     """
 
     variable: str
@@ -64,20 +62,20 @@ class Summation:
 
 @dataclass(frozen=True, slots=True)
 class NormalRule:
-    """One linear form of a rule, as a planner of joins wants it; see this module for its meaning.
+    """One linear form of a rule; see the module's docstring.
 
-    ``joins``: atoms whose listed rows, observed and target, bind the form's variables. A logical
-    rule's are its body's, an arithmetic one's all that have no summation variable.
-    ``sums``: atoms of arithmetic rules with summation variables. They are joined, too, after the
-    filters; the rows are then grouped by the variables that are not summed. A group without a row
-    is no ground row. ``|X|`` is the number of constants that X takes in the group.
-    ``lookups``: atoms whose variables the joins bind; one that is not listed is 0 if its predicate
-    has no targets, else an error.
-    ``computed``: atoms whose values a Python function gives for bound constants.
+    ``joins``: atoms whose listed rows, observed and target, bind the form's variables: those of a
+    logical rule's body, or those of an arithmetic rule without summation variable.
+    ``sums``: atoms with summation variables. They are joined after the filters; rows are then grouped by
+    the other variables. An empty group gives no ground row. ``|X|`` is the number of constants of X in
+    the group.
+    ``lookups``: atoms whose variables the joins bind; an unlisted one is 0 if its predicate has no
+    targets, else an error.
+    ``computed``: atoms whose values a Python function computes.
     ``comparisons``: all must hold; ``=`` and ``%`` (the left constant comes before the right one: by
     value if both are integers, else as text), or their negation.
     ``summations``: one for each summation variable.
-    ``rule`` is the index of the rule in the program; forms with the same one share the weight.
+    ``rule`` is the index of the rule in the program; its forms share a weight.
     ``weight`` is None for a hard rule.
     """
 
@@ -100,7 +98,7 @@ class NormalRule:
 
 
 def normal_rules(program: PslProgram) -> tuple[NormalRule, ...]:
-    """Return the linear forms of a program's rules in their order."""
+    """Return the linear forms of a program's rules in order."""
     return tuple(
         form
         for index, rule in enumerate(program.rules)
@@ -164,7 +162,7 @@ def _term(literal: Literal) -> LinearTerm:
 
 
 def _failing(compared: Compared) -> Compared:
-    """Return what must hold for a comparison to leave its clause open."""
+    """Return the comparison that holds if a literal of the clause is false."""
     return Compared(not compared.positive, compared.op, compared.left, compared.right)
 
 
@@ -206,5 +204,5 @@ def _add(coefficients: dict[Atom | None, Coefficient], summand: Summand, minus: 
 
 
 def _choices(condition: Formula) -> tuple[tuple[Condition, ...], ...]:
-    """Return a filter's disjunctive normal form."""
+    """Return the disjunctive normal form of a filter."""
     return tuple(tuple(map(negated, part)) for part in disjunctions(Not(condition)))

@@ -1,9 +1,8 @@
-"""Reading PSL's rules: text to a program whose predicates, variables and weights are checked.
+"""Reading of PSL's rules: text to a checked program.
 
-What is written is PSL's language (Bach et al., 2017) with four differences: a logical rule may be
-any formula of its connectives (see `onlinesrl.psl.lang.normal`), it may have no variables, a weight
-is not negative, and ``|X|`` always counts the constants of one ground rule. Every weighted rule can
-be learned.
+The language is PSL (Bach et al., 2017) with four differences: a logical rule may be any formula (see
+`onlinesrl.psl.lang.normal`), it may have no variables, weights are not negative, and ``|X|`` always
+counts the constants of one ground rule.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from onlinesrl.psl.lang.ast import (
     summed,
 )
 from onlinesrl.psl.lang.normal import normal_forms, unbound
-from onlinesrl.psl.lang.syntax import COMMENT, Mention, Reading, readings
+from onlinesrl.psl.lang.syntax import COMMENT, Mention, ParsedRule, parsed_rules
 
 
 def load(path: str | Path, functions: Collection[str] = ()) -> PslProgram:
-    """Read a file of rules: `parse` of its text; StorageError where it cannot be read."""
+    """Read a file of rules; see `parse`. Raises also StorageError."""
     return parse(read_text(path), str(path), functions=functions)
 
 
@@ -42,10 +41,9 @@ def parse(
 ) -> PslProgram:
     """Read rules in PSL's syntax; ``file`` names them in errors.
 
-    ``declared`` gives the predicates that there are, with their arities; without it each is
-    declared by its first use. The values of the predicates in ``functions`` are computed from
-    constants. As in PSL the case of a predicate's name does not matter: it is spelled as it is
-    declared. Raises ModelError at the first mistake.
+    ``declared`` are the predicates with their arities; without it, first uses declare them.
+    ``functions`` are the predicates whose values are computed. As in PSL, predicates are
+    case-insensitive, and spelled as declared. Raises ModelError at the first mistake.
     """
     whole = source(text, file)
     reader = PslReader(file, declared, functions)
@@ -54,9 +52,9 @@ def parse(
 
 
 class PslReader:
-    """A program in the making; the arguments are those of `parse`.
+    """Reads a program in parts; arguments as in `parse`.
 
-    ``opened`` are predicates that are known to have targets.
+    ``opened`` are predicates known to have targets.
     """
 
     def __init__(
@@ -72,32 +70,32 @@ class PslReader:
         self._spelling = {name.upper(): name for name in (*functions, *self._arities)}
         self._functions = frozenset(self._spelling[name.upper()] for name in functions)
         self._opened = {self._spelling[name.upper()] for name in opened}
-        self._readings: list[Reading] = []
+        self._parsed: list[ParsedRule] = []
 
     def program(self) -> PslProgram:
         """Return the rules read so far."""
-        rules = tuple(each.rule for each in self._readings)
+        rules = tuple(each.rule for each in self._parsed)
         return PslProgram(self._file, dict(self._arities), rules, self._functions)
 
     def read(self, whole: Source, code: str) -> int:
-        """Add the rules of ``code``, a text whose places are those of a source; return how many."""
-        found = readings(code, whole, self._spell)
-        for reading in found:
-            if not reading.mentions:
-                raise whole.error("a rule needs at least one atom", reading.rule.position)
-            for mention in reading.mentions:
+        """Add the rules of ``code``, whose positions are those of a source; return their number."""
+        found = parsed_rules(code, whole, self._spell)
+        for parsed in found:
+            if not parsed.mentions:
+                raise whole.error("a rule needs at least one atom", parsed.rule.position)
+            for mention in parsed.mentions:
                 self._check_predicate(mention, whole)
-            if isinstance(reading.rule, ArithmeticRule):
-                _check_sums(reading, reading.rule, self._functions, whole)
-                self._check_filters(reading, reading.rule, whole)
+            if isinstance(parsed.rule, ArithmeticRule):
+                _check_sums(parsed, parsed.rule, self._functions, whole)
+                self._check_filters(parsed, parsed.rule, whole)
             else:
-                _check_no_sums(reading, whole)
+                _check_no_sums(parsed, whole)
             try:
-                _check_bound(reading, self._functions, whole)
+                _check_bound(parsed, self._functions, whole)
             except ValueError as error:
                 hint = "write it in several rules"
-                raise whole.error(str(error), reading.rule.position, hint) from None
-        self._readings += found
+                raise whole.error(str(error), parsed.rule.position, hint) from None
+        self._parsed += found
         return len(found)
 
     def _spell(self, name: str) -> str:
@@ -116,36 +114,36 @@ class PslReader:
             message = f"{name} takes {arguments}, not {arity}"
             raise whole.error(message, mention.position)
 
-    def _check_filters(self, reading: Reading, rule: ArithmeticRule, whole: Source) -> None:
-        """Refuse atoms in filters that are to be inferred."""
+    def _check_filters(self, parsed: ParsedRule, rule: ArithmeticRule, whole: Source) -> None:
+        """Raise an error for atoms in filters whose predicates have targets."""
         filtering = {x for each in rule.filters for x in atoms(each.condition)}
-        for mention in reading.mentions:
+        for mention in parsed.mentions:
             name = mention.atom.predicate
             if name in self._opened and mention.atom in filtering:
                 message = f"a filter needs observed values, and {name} has targets"
                 raise whole.error(message, mention.position)
 
 
-def _check_no_sums(reading: Reading, whole: Source) -> None:
-    """Refuse summation variables in a logical rule."""
-    for mention in reading.mentions:
+def _check_no_sums(parsed: ParsedRule, whole: Source) -> None:
+    """Raise an error for summation variables in a logical rule."""
+    for mention in parsed.mentions:
         if summed(mention.atom):
             message = "a summation variable belongs in an arithmetic rule"
             raise whole.error(message, mention.position, "write `P(X, +Y) <= 1 .`")
 
 
 def _check_sums(
-    reading: Reading, rule: ArithmeticRule, functions: Collection[str], whole: Source
+    parsed: ParsedRule, rule: ArithmeticRule, functions: Collection[str], whole: Source
 ) -> None:
     """Check the atoms, summation variables, cardinalities and filters of an arithmetic rule."""
     summands = [*rule.left, *rule.right]
-    variables = _summation_variables(reading, summands, functions, whole)
+    variables = _summation_variables(parsed, summands, functions, whole)
     for name in (x for each in summands for x in cardinalities(each.coefficient)):
         if name not in variables:
             message = f"|{name}| counts the constants of +{name}, which is in no atom"
-            raise whole.error(message, reading.places[name])
+            raise whole.error(message, parsed.places[name])
     seen: set[str] = set()
-    for each, place in zip(rule.filters, reading.filtered, strict=True):
+    for each, place in zip(rule.filters, parsed.filtered, strict=True):
         if each.variable not in variables:
             raise whole.error(f"this filters +{each.variable}, which is in no atom", place)
         if each.variable in seen:
@@ -155,44 +153,44 @@ def _check_sums(
 
 
 def _summation_variables(
-    reading: Reading, summands: list[Summand], functions: Collection[str], whole: Source
+    parsed: ParsedRule, summands: list[Summand], functions: Collection[str], whole: Source
 ) -> set[str]:
-    """Return the summation variables; each stands once in an atom that data lists."""
+    """Return the summation variables, after checking that each occurs once, in a listed atom."""
     found: set[str] = set()
     linear = {each.atom for each in summands}
     leaves = (leaf for atom in linear if atom for leaf in terms(atom))
     alone = {leaf.name for leaf in leaves if isinstance(leaf, Variable) and not leaf.plus}
-    for mention in reading.mentions:
+    for mention in parsed.mentions:
         names = summed(mention.atom)
         if names and mention.atom not in linear:
             message = "an atom of a filter has no summation variables"
             raise whole.error(message, mention.position, "leave out the `+`")
         if names and mention.atom.predicate in functions:
-            message = f"{mention.atom.predicate} is a function, and nothing lists what to sum over"
+            message = f"{mention.atom.predicate} is a function: it lists no atoms to sum over"
             raise whole.error(message, mention.position)
         if (found | alone) & {*names} or len(set(names)) < len(names):
-            message = "a summation variable stands in one place only"
+            message = "a summation variable occurs only once"
             raise whole.error(message, mention.position, "give the other one its own name")
         found |= {*names}
     return found
 
 
-def _check_bound(reading: Reading, functions: Collection[str], whole: Source) -> None:
-    """Refuse variables that no atom binds."""
-    for form in normal_forms(reading.rule, 0, functions):
+def _check_bound(parsed: ParsedRule, functions: Collection[str], whole: Source) -> None:
+    """Raise an error for variables that no atom binds."""
+    for form in normal_forms(parsed.rule, 0, functions):
         for name in unbound(form):
-            raise _unbound(name, reading, bool(form.joins), whole)
+            raise _unbound(name, parsed, bool(form.joins), whole)
 
 
-def _unbound(name: str, reading: Reading, joined: bool, whole: Source) -> LocatedError:
-    if isinstance(reading.rule, LogicalRule):
+def _unbound(name: str, parsed: ParsedRule, joined: bool, whole: Source) -> LocatedError:
+    if isinstance(parsed.rule, LogicalRule):
         message = f"nothing binds the variable {name}"
         hint = (
-            "each variable stands in a positive atom of the body that is no function"
+            "each variable needs a positive atom of the body that is not a function"
             if joined
-            else "a rule that is no implication can be written like `1.0: P(X) = 1 ^2`"
+            else "a rule without a body can be written like `1.0: P(X) = 1 ^2`"
         )
     else:
-        message = f"the variable {name} is in no atom of the rule on its own"
+        message = f"the variable {name} is in no atom of the rule without `+`"
         hint = "a filter names its own variable and those that are not summed; |X| needs +X"
-    return whole.error(message, reading.places[name], hint)
+    return whole.error(message, parsed.places[name], hint)

@@ -1,4 +1,4 @@
-"""The syntax of PSL's rules: text to rules, by the grammar in psl.lark."""
+"""Parsing of PSL's rules, by the grammar in psl.lark."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _STRING = r'"(?:[^"\\\n]|\\.)*"' + r"|'(?:[^'\\\n]|\\.)*'"
 COMMENT = re.compile(rf"({_STRING})|//[^\n]*|#[^\n]*|/\*.*?\*/|(/\*)", re.DOTALL)
-"""A comment of PSL; group 1 is a quoted constant instead, group 2 a comment that is never closed."""
+"""Matches a comment, or a quoted constant as group 1, or an unclosed comment as group 2."""
 
 _ONE = Number(1.0)
 
@@ -62,15 +62,15 @@ _CONNECTED: Mapping[str, Callable[[tuple[Formula, ...]], Formula]] = {
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """An atom where it is written."""
+    """An atom with its position."""
 
     atom: Atom
     position: Position
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """A rule, its atoms in their order, and where each variable stands first.
+class ParsedRule:
+    """A rule, its atoms in order, and the first position of each variable.
 
     ``filtered`` are the positions of the filters.
     """
@@ -81,10 +81,10 @@ class Reading:
     filtered: tuple[Position, ...]
 
 
-def readings(code: str, source: Source, spell: Callable[[str], str]) -> list[Reading]:
-    """Parse the code of a source; ``spell`` gives a predicate's name its one spelling.
+def parsed_rules(code: str, source: Source, spell: Callable[[str], str]) -> list[ParsedRule]:
+    """Parse the code of a source; ``spell`` normalises the spelling of predicates.
 
-    Raises the source's error at the first place that is not PSL's syntax.
+    Raises the source's error at the first syntax error.
     """
     tree = parse(code, source, ("onlinesrl.psl.lang/psl",), COMPLAINTS, WORDS)
     found = []
@@ -95,7 +95,7 @@ def readings(code: str, source: Source, spell: Callable[[str], str]) -> list[Rea
 
 
 class _Converter:
-    """Converts the tree of one rule, and notes its atoms and variables."""
+    """Converts the tree of one rule, and records its atoms and variables."""
 
     def __init__(self, source: Source, spell: Callable[[str], str]) -> None:
         self._source = source
@@ -103,7 +103,7 @@ class _Converter:
         self._mentions: list[Mention] = []
         self._places: dict[str, Position] = {}
 
-    def rule(self, node: Tree[Token], code: str) -> Reading:
+    def rule(self, node: Tree[Token], code: str) -> ParsedRule:
         parts = {each.data: each for each in trees(node) if each.data in {"weight", "power"}}
         hard = any(isinstance(each, str) for each in node.children)
         weight = self._weight(node, parts.get("weight"), hard)
@@ -129,12 +129,12 @@ class _Converter:
                 text,
             )
         elif filters:
-            message = "a filter belongs to a summation variable, and this rule is logical"
+            message = "a filter belongs to a summation variable, but this rule is logical"
             raise self._source.error(message, position(filters[0]))
         else:
             rule = LogicalRule(self._formula(body), weight, power, where, text)
         places = tuple(map(position, filters))
-        return Reading(rule, tuple(self._mentions), self._places, places)
+        return ParsedRule(rule, tuple(self._mentions), self._places, places)
 
     def _weight(self, node: Tree[Token], weight: Tree[Token] | None, hard: bool) -> float | None:
         if (weight is None) != hard:
@@ -195,7 +195,7 @@ class _Converter:
         return Filter(str(name), self._formula(condition))
 
     def _side(self, node: Node) -> tuple[Summand, ...]:
-        """Convert a side of a relation: its atoms, then its constant if it has one."""
+        """Convert a side of a relation: its atoms, then its constant if any."""
         summands = self._linear(node)
         atoms = [each for each in summands if each.atom]
         others = [each for each in summands if not each.atom]
@@ -206,7 +206,7 @@ class _Converter:
         return tuple(atoms)
 
     def _linear(self, node: Node) -> list[Summand]:
-        """Convert an expression to summands, parentheses multiplied out."""
+        """Convert an expression to summands, multiplying out parentheses."""
         assert not isinstance(node, str)
         if node.data == "atom":
             return [Summand(_ONE, self._atom(node))]
@@ -261,7 +261,7 @@ class _Converter:
     def _coefficient(self, node: Node, around: Tree[Token]) -> Coefficient:
         summands = self._linear(node)
         if any(each.atom for each in summands):
-            message = "a minimum or maximum is one of coefficients, not of atoms"
+            message = "a minimum or maximum takes coefficients, not atoms"
             raise self._source.error(message, position(around))
         return self._factor(summands, node)
 
@@ -271,7 +271,7 @@ class _Converter:
             message = "an arithmetic rule is linear: an atom is not multiplied or divided by atoms"
             raise self._source.error(message, position(node))
         if sum(not isinstance(each.coefficient, Number) for each in summands) > MAX_DEPTH:
-            message = f"a coefficient adds up at most {MAX_DEPTH} cardinalities and their kin"
+            message = f"a coefficient has at most {MAX_DEPTH} summands that are not numbers"
             raise self._source.error(message, position(node))
         total, *others = (each.coefficient for each in summands)
         for each in others:

@@ -1,4 +1,4 @@
-"""The spelling of PSL's rules. What is written here reads back as the same value."""
+"""The spelling of PSL's rules; it parses back to the same value."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _BINDING = {Implies: 0, Or: 1, And: 2, Not: 3, Equal: 4, Compare: 4, Atom: 5}
 
 
 def quote_constant(constant: str) -> str:
-    """Spell a constant: an integer as it is, anything else in single quotes."""
+    """Spell a constant: an integer unquoted, others in single quotes."""
     if _INTEGER.fullmatch(constant):
         return constant
     return f"'{constant.translate(_QUOTED)}'"
 
 
 def unquote_constant(spelling: str) -> str:
-    """Return the name of a constant that is an integer or stands in quotes of either kind."""
+    """Return the name of a constant spelled as an integer or in quotes."""
     if spelling[0] not in "'\"":
         return str(spelling)
     return re.sub(r"\\(.)", lambda match: ESCAPES[match[1]], spelling[1:-1])
@@ -69,7 +69,7 @@ def show_formula(formula: Formula) -> str:
 
 
 def _enclosed(operand: Formula, parent: Formula) -> str:
-    """Spell an operand, in parentheses where it does not bind tighter than its parent."""
+    """Spell an operand, in parentheses unless it binds tighter than its parent."""
     text = show_formula(operand)
     compared = isinstance(operand, Not) and isinstance(operand.operand, Equal)
     if isinstance(parent, Not):
@@ -78,7 +78,7 @@ def _enclosed(operand: Formula, parent: Formula) -> str:
 
 
 def show_psl_atom(atom: Atom) -> str:
-    """Spell an atom, its summation variables with a ``+``."""
+    """Spell an atom, with ``+`` before summation variables."""
     return f"{atom.predicate}({', '.join(map(_term, atom.terms))})"
 
 
@@ -90,7 +90,7 @@ def _term(term: Term) -> str:
 
 
 def show_coefficient(coefficient: Coefficient) -> str:
-    """Spell a coefficient; operations that are not a minimum or maximum stand in parentheses."""
+    """Spell a coefficient, with parentheses around infix operations."""
     match coefficient:
         case Number(value):
             return show_number(value)
@@ -103,7 +103,7 @@ def show_coefficient(coefficient: Coefficient) -> str:
 
 
 def show_number(value: float) -> str:
-    """Spell a number in the fewest digits that read back as the same."""
+    """Spell a number in the fewest digits that parse back to it."""
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
 
 
@@ -137,10 +137,10 @@ def show_rule(rule: PslRule) -> str:
 
 
 def show_unweighted(rule: PslRule) -> str:
-    """Spell a rule without its weight, if it has one."""
+    """Spell a rule without its weight."""
     return show_rule(rule).partition(": ")[2] if rule.weight is not None else show_rule(rule)
 
 
 def show_program(program: PslProgram) -> str:
-    """Spell a program, a rule on each line."""
+    """Spell a program, one rule per line."""
     return "".join(f"{show_rule(rule)}\n" for rule in program.rules)

@@ -33,6 +33,24 @@ PAUSE_SECONDS = 0.5
 logging.getLogger("kafka").setLevel(logging.CRITICAL)  # the run reports outages itself
 
 
+@dataclass(frozen=True)
+class ConsumerOptions:
+    """What to read and how.
+
+    ``topics`` are all read alike. ``from_end``: a new run starts at the ends of the partitions;
+    ``to_end``: the run stops where the partitions ended when it started. ``skip_gaps`` skips records
+    that were deleted before they were read. Brokers may be unavailable for ``patience`` seconds.
+    """
+
+    topics: Sequence[str]
+    group: str | None = None
+    from_end: bool = False
+    to_end: bool = False
+    skip_gaps: bool = False
+    patience: float = 300.0
+    max_bytes: int = 8_000_000
+
+
 class AwayError(UnavailableError):
     """The brokers do not answer now; they may later."""
 

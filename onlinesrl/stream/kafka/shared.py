@@ -36,8 +36,16 @@ from kafka.errors import (
 from onlinesrl.core.errors import DataError, UnavailableError
 from onlinesrl.stream.aside import aside
 from onlinesrl.stream.files import Record
-from onlinesrl.stream.kafka.broker import ANSWER_MS, Broker, bounds, name_of, place_of, places_of
-from onlinesrl.stream.kafka.source import LOOK_SECONDS, POLL_MS, KafkaSource, Reading
+from onlinesrl.stream.kafka.broker import (
+    ANSWER_MS,
+    Broker,
+    ConsumerOptions,
+    bounds,
+    name_of,
+    place_of,
+    places_of,
+)
+from onlinesrl.stream.kafka.source import LOOK_SECONDS, POLL_MS, KafkaSource
 from onlinesrl.stream.protocols import Rebalanced, Sink
 
 BREATH_SECONDS = 1.0
@@ -79,8 +87,10 @@ class SharedSource(KafkaSource):
     Rebalanced.
     """
 
-    def __init__(self, broker: Broker, reading: Reading, say: Callable[[str], None]) -> None:
-        super().__init__(broker, reading, None, say)
+    def __init__(
+        self, broker: Broker, options: ConsumerOptions, say: Callable[[str], None]
+    ) -> None:
+        super().__init__(broker, options, None, say)
         self._listener = _Listener()
         self._member: Any = None
         self._runs: dict[str, Runs] = {}
@@ -93,7 +103,7 @@ class SharedSource(KafkaSource):
     def _enter(self, position: dict[str, Any] | None) -> list[TopicPartition]:
         """Join the group if need be; return the partitions of all members."""
         found = self.broker.outlast(
-            lambda: self.broker.topics(self.reading.topics), self.reading.patience, self.say
+            lambda: self.broker.topics(self.options.topics), self.options.patience, self.say
         )
         self.identities = {topic: identity for topic, (identity, _) in found.items()}
         if position is not None:
@@ -113,9 +123,9 @@ class SharedSource(KafkaSource):
                 metadata_max_age_ms=int(LOOK_SECONDS * 1000),
             )
             with self.broker.explained():  # else the first assignment would have no partitions
-                for topic in self.reading.topics:
+                for topic in self.options.topics:
                     self.consumer.partitions_for_topic(topic)
-            self.consumer.subscribe(list(self.reading.topics), listener=self._listener)
+            self.consumer.subscribe(list(self.options.topics), listener=self._listener)
 
     def _join(self) -> None:
         """Wait for an assignment; what is read meanwhile is read again.
@@ -126,10 +136,10 @@ class SharedSource(KafkaSource):
         member = self.consumer.group_metadata()
         while not self._listener.assigned or member.generation_id < 0:
             waited = time.monotonic() - started
-            if waited > self.reading.patience:
+            if waited > self.options.patience:
                 raise UnavailableError(
-                    f"Kafka at {self.broker.bootstrap}: the group {self.reading.group} has not assigned "
-                    f"its partitions within {self.reading.patience:.0f} s (source.patience)"
+                    f"Kafka at {self.broker.bootstrap}: the group {self.options.group} has not assigned "
+                    f"its partitions within {self.options.patience:.0f} s (source.patience)"
                 )
             if waited > patience:
                 patience *= 2
@@ -144,7 +154,7 @@ class SharedSource(KafkaSource):
 
     def _committed(self, places: list[TopicPartition]) -> dict[TopicPartition, tuple[int, Runs]]:
         """Return the group's committed offsets, after all open transactions have ended."""
-        limit = time.monotonic() + self.reading.patience
+        limit = time.monotonic() + self.options.patience
         found = {}
         for place in places:
             with self.broker.explained():
@@ -167,7 +177,7 @@ class SharedSource(KafkaSource):
             if isinstance(runs, dict):
                 return runs
         raise DataError(
-            f"the group {self.reading.group} has offsets that are not of onlinesrl's runs"
+            f"the group {self.options.group} has offsets that are not of onlinesrl's runs"
         )
 
     # where to begin ------------------------------------------------------------------------------
@@ -177,7 +187,7 @@ class SharedSource(KafkaSource):
 
         Raises DataError if the accepted checkpoint is lost.
         """
-        group, run = self.reading.group, position["run"]
+        group, run = self.options.group, position["run"]
         held = self._committed(self._enter(position))
         taken = max((runs.get(run, 0) for _, runs in held.values()), default=0)
         if taken < position["taken"]:
@@ -203,16 +213,16 @@ class SharedSource(KafkaSource):
             starts = bounds(self.consumer.beginning_offsets, places)
             self._ends = bounds(self.consumer.end_offsets, places)
         self.offsets, self._runs = {}, {}
-        held = self._committed(everything if self.reading.from_end else places)
+        held = self._committed(everything if self.options.from_end else places)
         told = (runs[BORN] for _, runs in held.values() if BORN in runs)
         self._born = min(told, default=len(held) or len(everything))
         for place in places:
-            at_end = self.reading.from_end and place.partition < self._born
+            at_end = self.options.from_end and place.partition < self._born
             fresh = self._ends if at_end else starts
             offset, runs = held.get(place, (fresh[place], {}))
             self.consumer.seek(place, offset)
             self.offsets[name_of(place)], self._runs[name_of(place)] = offset, runs
-        if self.reading.to_end:
+        if self.options.to_end:
             self._targets = dict(self._ends)
         self._heard = self._looked = self._told = time.monotonic()
         self.taken = position["taken"] if position else 0
@@ -296,8 +306,8 @@ class SharedSource(KafkaSource):
             self.close_consumer()
             now = time.monotonic()
             self._refused = self._refused or now
-            reason = f"the group {self.reading.group} has not accepted checkpoint {number}: {error}"
-            if now - self._refused > self.reading.patience:
+            reason = f"the group {self.options.group} has not accepted checkpoint {number}: {error}"
+            if now - self._refused > self.options.patience:
                 raise UnavailableError(reason) from error
             self.say(reason)
             raise Rebalanced from error

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,15 @@ from kafka.errors import (
 from onlinesrl.core.errors import DataError, StorageError, UnavailableError
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.journal import Journal
-from onlinesrl.stream.kafka.broker import ANSWER_MS, Broker, bounds, name_of, place_of, places_of
+from onlinesrl.stream.kafka.broker import (
+    ANSWER_MS,
+    Broker,
+    ConsumerOptions,
+    bounds,
+    name_of,
+    place_of,
+    places_of,
+)
 from onlinesrl.stream.protocols import Sink, Source
 from onlinesrl.stream.stopper import Stopped
 
@@ -36,24 +43,6 @@ LOOK_SECONDS = 10.0
 """How often the brokers are asked for the state of topics and partitions."""
 CHANCES = 2
 """After how many polls without its records a partition counts as stalled."""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What to read and how.
-
-    ``topics`` are all read alike. ``from_end``: a new run starts at the ends of the partitions;
-    ``to_end``: the run stops where the partitions ended when it started. ``skip_gaps`` skips records
-    that were deleted before they were read. Brokers may be unavailable for ``patience`` seconds.
-    """
-
-    topics: Sequence[str]
-    group: str | None = None
-    from_end: bool = False
-    to_end: bool = False
-    skip_gaps: bool = False
-    patience: float = 300.0
-    max_bytes: int = 8_000_000
 
 
 class KafkaSource(Source):
@@ -69,14 +58,18 @@ class KafkaSource(Source):
     live = True
 
     def __init__(
-        self, broker: Broker, reading: Reading, journal: Path | None, say: Callable[[str], None]
+        self,
+        broker: Broker,
+        options: ConsumerOptions,
+        journal: Path | None,
+        say: Callable[[str], None],
     ) -> None:
         self.broker = broker
-        self.reading = reading
+        self.options = options
         self.journal: Journal | None = None
         self._journal = journal
         self.say = say
-        self.max_bytes = reading.max_bytes
+        self.max_bytes = options.max_bytes
         self.consumer: Any = None
         self.offsets: dict[str, int] = {}
         self.lost = 0
@@ -94,12 +87,12 @@ class KafkaSource(Source):
     def open(self, position: dict[str, Any] | None) -> dict[str, Any]:
         """Connect, and return where reading starts: at the position, or as configured."""
         places, starts = self.broker.outlast(
-            lambda: self._begin(position), self.reading.patience, self.say
+            lambda: self._begin(position), self.options.patience, self.say
         )
-        fresh = self._ends if self.reading.from_end and position is None else starts
+        fresh = self._ends if self.options.from_end and position is None else starts
         self.offsets = {name_of(place): fresh[place] for place in places}
         self.offsets |= position["offsets"] if position is not None else {}
-        if self.reading.to_end:
+        if self.options.to_end:
             self._targets = dict(self._ends)
         self._seek()
         if self._journal is not None and len(places) > 1:
@@ -110,7 +103,7 @@ class KafkaSource(Source):
         self, position: dict[str, Any] | None
     ) -> tuple[list[TopicPartition], dict[TopicPartition, int]]:
         """Connect; return the partitions and their first offsets. Raises UnavailableError, DataError."""
-        found = self.broker.topics(self.reading.topics)
+        found = self.broker.topics(self.options.topics)
         self.identities = {topic: identity for topic, (identity, _) in found.items()}
         if position is not None:
             self._compare(position["topics"], self.identities)
@@ -129,7 +122,7 @@ class KafkaSource(Source):
     def _client(self, **settings: Any) -> Any:
         return self.broker.client(
             KafkaConsumer,
-            group_id=self.reading.group,
+            group_id=self.options.group,
             auto_offset_reset="none",
             enable_auto_commit=False,
             isolation_level="read_committed",
@@ -205,7 +198,7 @@ class KafkaSource(Source):
         """
         fresh = [name for name in map(name_of, self._found) if name not in self.offsets]
         self._found = []
-        if not fresh or self.reading.to_end:
+        if not fresh or self.options.to_end:
             return
         if self._journal is not None and self.journal is None:
             self.journal = Journal(self._journal)
@@ -301,7 +294,7 @@ class KafkaSource(Source):
                     "before; read another topic, or start over with --fresh"
                 )
             gone = f"{name}: the records {offset} to {start - 1} were deleted before they were read"
-            if not self.reading.skip_gaps:
+            if not self.options.skip_gaps:
                 raise DataError(
                     f"{gone}; source.gaps: skip continues after them, and a longer retention "
                     "time prevents it"
@@ -316,9 +309,9 @@ class KafkaSource(Source):
         try:
             self._ends, found = self.broker.attended(self._ask)
         except (KafkaTimeoutError, UnavailableError) as error:
-            of = f"Kafka at {self.broker.bootstrap}: {', '.join(self.reading.topics)}"
+            of = f"Kafka at {self.broker.bootstrap}: {', '.join(self.options.topics)}"
             away = now - self._heard
-            if away > self.reading.patience:
+            if away > self.options.patience:
                 raise UnavailableError(
                     f"{of} unavailable for {away:.0f} s (source.patience): {error}"
                 ) from error
@@ -344,7 +337,7 @@ class KafkaSource(Source):
         """Return the end offsets of the partitions, and the topics."""
         places = list(self.consumer.assignment())
         ends = bounds(self.consumer.end_offsets, places, ANSWER_MS // 2)
-        return ends, self.broker.topics(self.reading.topics)
+        return ends, self.broker.topics(self.options.topics)
 
     def _reconnect(self) -> None:
         paused = self.consumer.paused()
@@ -354,7 +347,7 @@ class KafkaSource(Source):
 
     def _drained(self) -> bool:
         """Tell whether everything that was there when the run started has been read."""
-        return self.reading.to_end and all(
+        return self.options.to_end and all(
             place in self._passed or self.offsets[name_of(place)] >= end
             for place, end in self._targets.items()
         )
@@ -378,7 +371,7 @@ class KafkaSource(Source):
 
     def acknowledge(self, position: dict[str, Any], number: int, sink: Sink) -> None:
         """Commit the position of a checkpoint to the group, for monitoring."""
-        if self.reading.group is not None:
+        if self.options.group is not None:
             offsets = {
                 place_of(name): OffsetAndMetadata(offset, "", -1)
                 for name, offset in position["offsets"].items()

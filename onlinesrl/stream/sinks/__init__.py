@@ -7,10 +7,12 @@ from pydantic import BeforeValidator, Field
 from onlinesrl.core.section import standard
 from onlinesrl.stream.sinks.file import FileSinkSection
 from onlinesrl.stream.sinks.kafka import KafkaSinkSection
+from onlinesrl.stream.sinks.parquet import ParquetSinkSection
 
 AnySink: TypeAlias = Annotated[
     FileSinkSection  # one line a kind
-    | KafkaSinkSection,
+    | KafkaSinkSection
+    | ParquetSinkSection,
     Field(discriminator="kind"),
     BeforeValidator(standard("kind", "file")),
 ]

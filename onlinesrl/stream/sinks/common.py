@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class SinkSection(Section):
-    """Where predictions go: ``predictions.jsonl`` in the run folder, or a topic."""
+    """Where predictions go: ``predictions.jsonl`` in the run folder, tables in it, or a topic."""
 
     replaceable: ClassVar[frozenset[str]] = frozenset({"max_bytes", "bootstrap", "security"})
     """Keys that say how to get there, and may change from one start of a run to the next."""
 
     kind: str
-    """predictions.jsonl in the run folder, or a topic of Kafka."""
+    """predictions.jsonl in the run folder, tables in Parquet files in it, or a topic of Kafka."""
 
     def check(self, config: Sections) -> None:
         """Raise ValueError, with the key, where another section does not go with this sink."""

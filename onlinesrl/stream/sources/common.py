@@ -72,7 +72,7 @@ class SourceSection(Section):
     """Whether a server may take the place of such a source."""
 
     kind: str
-    """files and standard input, a topic of Kafka, or what a program sends at an address."""
+    """files and standard input, a topic of Kafka, what a program sends at an address, or tables."""
     background: Files | None = None
     """databases (.db) of facts that every example has, as if it brought a copy of them."""
     only: Groups | None = None

@@ -60,11 +60,11 @@ class KafkaSection(Brokers, SourceSection):
 
     def make(self, setting: Setting) -> Source:
         """Return the topic's records; for a run of a group that shares them, its part."""
-        from onlinesrl.stream.kafka.broker import Broker
+        from onlinesrl.stream.kafka.broker import Broker, ConsumerOptions
         from onlinesrl.stream.kafka.shared import SharedSource
-        from onlinesrl.stream.kafka.source import KafkaSource, Reading
+        from onlinesrl.stream.kafka.source import KafkaSource
 
-        reading = Reading(
+        options = ConsumerOptions(
             [self.topic, *setting.labels],
             self.group,
             self.start == "end",
@@ -76,6 +76,6 @@ class KafkaSection(Brokers, SourceSection):
         broker = Broker(self.bootstrap or "", self.security.settings(), setting.stopping)
         folder = setting.folder
         if self.shared and folder is not None:
-            return SharedSource(broker, reading, setting.say)
+            return SharedSource(broker, options, setting.say)
         noted = folder is not None and self.order == "journal"
-        return KafkaSource(broker, reading, folder.order if noted and folder else None, setting.say)
+        return KafkaSource(broker, options, folder.order if noted and folder else None, setting.say)

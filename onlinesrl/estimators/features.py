@@ -1,0 +1,122 @@
+"""Features by name, as CRF tools write them: numbered, with the number by which each counts.
+
+A position has a mapping from names to values, or a list of names. A string makes the feature ``name:value``;
+true and a number make the feature ``name``, counted by that number, and false and 0 none; a list or set of
+strings makes a feature of each, and a mapping one of each of its own, under ``name:``.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from itertools import repeat
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from onlinesrl.core.errors import InputError
+from onlinesrl.estimators.samples import listed
+
+
+class Rows:
+    """The features of positions, which follow one another."""
+
+    def __init__(self) -> None:
+        self.first = array("q", [0])
+        self.feature = array("q")
+        self._other: dict[int, float] = {}
+
+    def add(self, feature: int, number: float) -> None:
+        """Add a feature to the present position."""
+        if number != 1.0:
+            self._other[len(self.feature)] = number
+        self.feature.append(feature)
+
+    @property
+    def number(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """The numbers by which the features count."""
+        number = np.ones(len(self.feature))
+        number[[*self._other]] = [*self._other.values()]
+        return number
+
+
+class Features:
+    """Numbers features in the order in which they are first met."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {}
+        self._known: dict[str, dict[Any, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def forget(self, size: int) -> None:
+        """Forget all but the first so many features."""
+        if len(self.names) > size:
+            self.names = dict([*self.names.items()][:size])
+            self._known = {}
+
+    def read(self, position: Any, rows: Rows, adding: bool) -> None:
+        """Add a position's features; with ``adding`` new ones are numbered, else they are -1.
+
+        Raises InputError.
+        """
+        known, add = self._known, rows.feature.append
+        for name, value in pairs(position):
+            try:
+                add(known[name][value])
+            except (KeyError, TypeError):
+                self._meet(name, value, rows, adding)
+        rows.first.append(len(rows.feature))
+
+    def _meet(self, name: Any, value: Any, rows: Rows, adding: bool) -> None:
+        """Add the features of a name and a value that are not known together."""
+        for feature, number in flat(name, value):
+            n = self.names.get(feature, -1) if number else -1
+            if n < 0 and number and adding:
+                n = self.names[feature] = len(self.names)
+            rows.add(n, number)
+            if isinstance(value, str | bool | np.bool_) and (n >= 0 or not number):
+                self._known.setdefault(name, {})[value] = n
+
+
+def pairs(position: Any) -> Iterable[tuple[Any, Any]]:
+    """Return the names and values of a position, a mapping or a list of names. Raises InputError."""
+    if isinstance(position, dict):
+        return position.items()
+    if isinstance(position, Mapping):
+        return [*position.items()]
+    names = listed(position, "it", "a mapping of features or a list of their names")
+    return zip(names, repeat(True))
+
+
+def flat(name: Any, value: Any) -> Iterator[tuple[str, float]]:
+    """Yield the features of a name and value, with the number by which each counts. Raises InputError."""
+    if not isinstance(name, str):
+        raise InputError(f"the name of a feature is {name!r}, expected a string")
+    match value:
+        case str():
+            yield f"{name}:{value}", 1.0
+        case np.bool_() | Real():
+            yield name, _finite(name, value)
+        case Mapping():
+            for key, of in value.items():
+                yield from flat(f"{name}:{key}", of)
+        case list() | tuple() | AbstractSet() if all(isinstance(each, str) for each in value):
+            for each in sorted(value):
+                yield f"{name}:{each}", 1.0
+        case _:
+            kind = type(value).__name__
+            expected = "expected a string, a bool, a number, strings or a mapping"
+            raise InputError(f"feature {name!r} is {value!r} ({kind}), {expected}")
+
+
+def _finite(name: str, value: Any) -> float:
+    with suppress(OverflowError):
+        if math.isfinite(number := float(value)):
+            return number
+    raise InputError(f"feature {name!r} is {value}, expected a finite number")

@@ -1,0 +1,174 @@
+"""The classifier of linked things: a Markov logic network over features and links, learned online."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from onlinesrl.core.errors import InputError
+from onlinesrl.estimators.estimator import Estimator
+from onlinesrl.estimators.features import flat, pairs
+from onlinesrl.estimators.samples import (
+    Label,
+    classes_of,
+    extended,
+    labels_of,
+    listed,
+    samples_of,
+)
+from onlinesrl.library.learner import OnlineLearner
+from onlinesrl.library.prediction import Prediction
+from onlinesrl.logic.text import quote
+
+RULES = """\
+Thing(thing)
+Feature(feature, thing)
+Linked(relation, thing, thing)
+Label(thing, label!)
+
+Feature(+f, x) ^ Label(x, +y)
+Linked(+r, x, z) ^ Label(x, +y) ^ Label(z, +w)
+"""
+LINKED = "linked"
+"""The relation of a link that names none."""
+Evidence = dict[str, list[Any]]
+
+
+class LinkedClassifier(Estimator):
+    """Labels things jointly, by their features and by the labels of the things they are linked to.
+
+    A sample of ``X`` is a pair: its things, each with features as ``SequenceTagger`` takes them (but for
+    numbers other than 0 and 1), and its links, each ``(i, j)`` or ``(i, j, relation)`` between numbers of
+    things, from 0; a link has a direction. In ``y`` a sample has a label, string or integer, for each thing.
+    ``update``, ``loss`` and ``sigma`` are those of ``OnlineLearner``. The ``classes`` of the first
+    ``partial_fit`` may be predicted though none was seen yet.
+
+    It is the Markov logic network of the rules ``Feature(+f, x) ^ Label(x, +y)`` and ``Linked(+r, x, z) ^
+    Label(x, +y) ^ Label(z, +w)``, learned in one pass and averaged: ``learner`` has it.
+
+    After an exception it is what it was before. Raises InputError, ExampleError, UsageError, NotFittedError.
+
+    >>> pages = [{"word": "course"}, {"word": "thesis"}, {"word": "home"}]
+    >>> links = [(0, 1, "cites"), (1, 2, "cites")]
+    >>> classifier = LinkedClassifier().fit([(pages, links)], [["class", "student", "student"]])
+    >>> classifier.predict([([{"word": "thesis"}, {"word": "new"}], [(0, 1, "cites")])])
+    [['student', 'student']]
+    """
+
+    learned_: Learned
+    noun = "thing"
+
+    def predict_marginals(self, X: Any) -> list[list[dict[Label, float]]]:
+        """Return for each thing of each sample the probability of each label.
+
+        Exact where the links make no wide loops, else sampled.
+        """
+        learned: Learned = self._fitted()
+        return [*learned.marginals(X)]
+
+    @property
+    def learner(self) -> OnlineLearner:
+        """The learner: its weights, certificate and checkpoints."""
+        learner: OnlineLearner = self._fitted().learner
+        return learner
+
+    def _new(self, update: Mapping[str, Any]) -> Learned:
+        return Learned(update)
+
+
+class Learned:
+    """What a classifier has learned; the learner's labels are strings."""
+
+    def __init__(self, update: Mapping[str, Any]):
+        self.update = update
+        self.learner: OnlineLearner | None = None
+        self.classes: list[Label] = []
+
+    def learn(self, X: Any, y: Any, classes: Sequence[Label] | None) -> None:
+        """Learn from all samples or none."""
+        evidence, lengths = _evidences(samples_of(X, least=1))
+        labels = labels_of(y, lengths, LinkedClassifier.noun)
+        known = extended(self.classes, [classes_of(classes), *labels])
+        learner = self.learner or OnlineLearner(_model(known), "Label", update=self.update)
+        truth = [{"Label": [[i, str(label)] for i, label in enumerate(of)]} for of in labels]
+        if len(evidence) == 1:
+            learner.learn_one(evidence[0], truth[0])
+        else:
+            learner.learn_many(evidence, truth)
+        self.learner, self.classes = learner, known
+
+    def predict(self, X: Any) -> Iterator[list[Label]]:
+        """Yield the labels of each sample's things."""
+        by_name = {str(label): label for label in self.classes}
+        for found in self._predictions(X, marginals=False):
+            of = {i: by_name[str(label)] for i, label in found["Label"]}
+            yield [of[i] for i in range(len(of))]
+
+    def marginals(self, X: Any) -> Iterator[list[dict[Label, float]]]:
+        """Yield the probabilities of each sample's things' labels."""
+        for found in self._predictions(X, marginals=True):
+            values = {} if found.values is None else found.values["Label"]
+            things = range(len({i for i, _ in values}))
+            yield [
+                {label: values.get((i, str(label)), 0.0) for label in self.classes} for i in things
+            ]
+
+    def _predictions(self, X: Any, marginals: bool) -> list[Prediction]:
+        evidence, _ = _evidences(samples_of(X))
+        return (
+            [] if self.learner is None else self.learner.predict_many(evidence, marginals=marginals)
+        )
+
+
+def _model(labels: Sequence[Label]) -> str:
+    return f"label = {{{', '.join([*(quote(str(label)) for label in labels), '...'])}}}\n{RULES}"
+
+
+def _evidences(samples: Sequence[Any]) -> tuple[list[Evidence], list[int]]:
+    evidence = [_evidence(sample, f"sample {n}") for n, sample in enumerate(samples)]
+    return evidence, [len(of["Thing"]) for of in evidence]
+
+
+def _evidence(sample: Any, place: str) -> Evidence:
+    """Return the atoms of a sample's things and links. Raises InputError."""
+    parts = listed(sample, place, "a pair of things and links")
+    if len(parts) != 2:
+        raise InputError(f"{place} has {len(parts)} parts, expected two: things and links")
+    things = listed(parts[0], f"{place}: its first part", "a list of things")
+    links = listed(parts[1], f"{place}: its second part", "a list of links")
+    return {
+        "Thing": [[i] for i in range(len(things))],
+        "Feature": [
+            [name, i]
+            for i, of in enumerate(things)
+            for name in _features(of, f"{place}, thing {i}")
+        ],
+        "Linked": [_link(of, len(things), f"{place}, link {n}") for n, of in enumerate(links)],
+    }
+
+
+def _features(thing: Any, place: str) -> list[str]:
+    try:
+        found = [feature for name, value in pairs(thing) for feature in flat(name, value)]
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
+    for feature, number in found:
+        if number not in {0.0, 1.0}:
+            raise InputError(
+                f"{place}: feature {feature!r} is {number}, expected a string or a bool"
+            )
+    return [feature for feature, number in found if number]
+
+
+def _link(given: Any, things: int, place: str) -> list[str | int]:
+    expected = f"expected (i, j) or (i, j, relation), of things 0 to {things - 1}"
+    match listed(given, place, expected):
+        case [int() | np.integer() as i, int() | np.integer() as j, *rest] if (
+            0 <= i < things and 0 <= j < things and len(rest) < 2
+        ):
+            (relation,) = rest or [LINKED]
+            if isinstance(relation, str):
+                return [relation, int(i), int(j)]
+    raise InputError(f"{place} is {given!r}, {expected}")

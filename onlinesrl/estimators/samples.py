@@ -1,0 +1,89 @@
+"""Samples and their labels as callers give them, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from onlinesrl.core.errors import InputError
+
+Label: TypeAlias = str | int
+
+
+def listed(given: Any, place: str, expected: str) -> list[Any]:
+    """Return what was given as a list. Raises InputError where it is a text, a mapping or one thing."""
+    if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
+        raise InputError(f"{place} is a {type(given).__name__}, expected {expected}")
+    return given if isinstance(given, list) else [*given]
+
+
+def samples_of(X: Any, least: int = 0) -> list[Any]:
+    """Return samples as a list. Raises InputError where they are fewer than ``least``."""
+    samples = listed(X, "X", "a list of samples")
+    if len(samples) < least:
+        raise InputError(f"X has {len(samples)} samples, expected at least {least}")
+    return samples
+
+
+def labels_of(y: Any, lengths: Sequence[int], noun: str) -> list[list[Label]]:
+    """Return the labels of samples of these lengths, in each so many of ``noun``. Raises InputError."""
+    if y is None:
+        raise InputError("y is None: requires y to be passed, but the target y is None")
+    labels = listed(y, "y", "a list of labels for each sample")
+    if len(labels) != len(lengths):
+        raise InputError(f"X has {len(lengths)} samples, but y has {len(labels)}")
+    return [
+        _labels(of, n, length, noun)
+        for n, (of, length) in enumerate(zip(labels, lengths, strict=True))
+    ]
+
+
+def _labels(given: Any, n: int, length: int, noun: str) -> list[Label]:
+    labels = listed(given, f"sample {n}: its y", "a list of labels")
+    if len(labels) != length:
+        raise InputError(f"sample {n} has {length} {noun}s, but {len(labels)} labels")
+    if {*map(type, labels)} <= {str, int}:
+        return labels  # as they nearly always are
+    return [_label(each, f"sample {n}, {noun} {t}") for t, each in enumerate(labels)]
+
+
+def _label(given: Any, place: str) -> Label:
+    label = given.item() if isinstance(given, np.generic) else given
+    if type(label) not in {str, int}:
+        raise InputError(f"{place}: the label is {label!r}, expected a string or an integer")
+    found: Label = label
+    return found
+
+
+def classes_of(classes: Any) -> list[Label]:
+    """Return labels given beside those of samples; none for None. Raises InputError."""
+    given = [] if classes is None else listed(classes, "classes", "a list of labels")
+    return [_label(each, f"classes, {n}") for n, each in enumerate(given)]
+
+
+def extended(known: Sequence[Label], labels: Iterable[Iterable[Label]]) -> list[Label]:
+    """Return the known labels, then those that are new, in order: integers, then strings.
+
+    Raises InputError where an integer and a string read alike: in Markov logic they are one constant.
+    """
+    new = sorted({each for of in labels for each in of}.difference(known), key=_order)
+    if new:
+        alike = {str(label) for label in [*known, *new] if isinstance(label, int)}
+        if twice := alike.intersection(label for label in [*known, *new] if isinstance(label, str)):
+            text = min(twice)
+            raise InputError(f"y has the labels {text} and {text!r}, which are the same constant")
+    return [*known, *new]
+
+
+def _order(label: Label) -> tuple[bool, Label]:
+    return isinstance(label, str), label
+
+
+def accuracy(y: Sequence[Sequence[Label]], predicted: Sequence[Sequence[Label]]) -> float:
+    """Return the share of labels that are predicted right; 0 where there are none."""
+    pairs = [
+        pair for of, found in zip(y, predicted, strict=True) for pair in zip(of, found, strict=True)
+    ]
+    return sum(label == found for label, found in pairs) / max(1, len(pairs))

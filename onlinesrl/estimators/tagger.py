@@ -1,0 +1,159 @@
+"""The sequence tagger: a chain Markov logic network learned online."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from onlinesrl.core.errors import InputError, UsageError
+from onlinesrl.core.interrupt import whole
+from onlinesrl.core.update import Update
+from onlinesrl.core.updates import AnyUpdate
+from onlinesrl.estimators.estimator import Estimator
+from onlinesrl.estimators.features import Features, Rows
+from onlinesrl.estimators.samples import (
+    Label,
+    classes_of,
+    extended,
+    labels_of,
+    listed,
+    samples_of,
+)
+from onlinesrl.library.learner import validated
+from onlinesrl.logic.text import quote
+from onlinesrl.mln.chain import ChainWeights
+from onlinesrl.mln.kernels.chain import Chains
+
+RULES = """\
+Feature(feature, position)
+Next(position, position)
+Label(position, label!)
+"""
+
+
+class SequenceTagger(Estimator):
+    """Labels the positions of sequences, by their features and the label before.
+
+    A sample of ``X`` is a sequence: for each position a mapping of features (strings, bools, numbers; lists,
+    sets and mappings of them), or a list of their names, as sklearn-crfsuite takes them; in ``y`` it has a
+    label, string or integer, for each. ``update``, ``loss`` and ``sigma`` are those of ``OnlineLearner``.
+
+    It is the Markov logic network of the rules ``Feature(+f, t) ^ Label(t, +y)`` and ``Next(t, u) ^
+    Label(t, +y) ^ Label(u, +z)``, learned in one pass, a sample at a time, and averaged. A number multiplies
+    the weight of its feature. Predictions are exact (Viterbi), and so are marginals (forward-backward).
+
+    After an exception it is what it was before. Raises InputError, UsageError, NotFittedError.
+
+    >>> X = [[{"word": "in"}, {"word": "Rome", "title": True}], [{"word": "Ann", "title": True}]]
+    >>> tagger = SequenceTagger().fit(X, [["O", "PLACE"], ["NAME"]])
+    >>> tagger.predict([[{"word": "Ann"}, {"word": "in"}, {"word": "Oslo", "title": True}]])
+    [['NAME', 'O', 'PLACE']]
+    >>> _ = tagger.partial_fit([[{"word": "1999"}]], [["YEAR"]])
+    >>> tagger.classes_
+    ['NAME', 'O', 'PLACE', 'YEAR']
+    """
+
+    learned_: Learned
+    noun = "position"
+
+    def predict_marginals(self, X: Any) -> list[list[dict[Label, float]]]:
+        """Return for each position of each sample the probability of each label."""
+        learned: Learned = self._fitted()
+        of_samples = learned.weights.marginals(learned.read(X))
+        return [[dict(zip(learned.classes, p, strict=True)) for p in of] for of in of_samples]
+
+    def weights_text(self) -> str:
+        """Return the model with its averaged weights in Markov logic, for ``Model`` and ``learner.start``.
+
+        A feature that counts by a number is there as any other.
+        """
+        learned: Learned = self._fitted()
+        return learned.text()
+
+    def _new(self, update: Mapping[str, Any]) -> Learned:
+        chosen: Update = validated(AnyUpdate, "learner", {**update})
+        if chosen.max_weights is not None or chosen.start is not None:
+            raise UsageError("learner.max_weights and learner.start do not apply to a tagger")
+        return Learned(chosen)
+
+
+class Learned:
+    """What a tagger has learned: numbered features and labels, and their weights."""
+
+    def __init__(self, update: Update):
+        self.features = Features()
+        self.classes: list[Label] = []
+        self.weights = ChainWeights(update)
+
+    def learn(self, X: Any, y: Any, classes: Sequence[Label] | None) -> None:
+        """Learn from all samples or none."""
+        samples = samples_of(X, least=1)
+        with whole() if len(samples) == 1 else nullcontext():
+            known = len(self.features)
+            try:
+                self._learn(samples, y, classes_of(classes))
+            except BaseException:
+                self.features.forget(known)
+                raise
+
+    def _learn(self, samples: list[Any], y: Any, classes: Sequence[Label]) -> None:
+        rows, lengths = self._rows(samples, adding=True)
+        truth = labels_of(y, lengths, SequenceTagger.noun)
+        known = extended(self.classes, [classes, *truth])
+        place = {label: n for n, label in enumerate(known)}
+        chains = _chains(rows, lengths, [place[label] for label in chain.from_iterable(truth)])
+        weights = self.weights.grown(len(self.features), len(known))
+        if weights is self.weights and len(samples) > 1:
+            weights = weights.copy()
+        weights.learn_chains(chains)
+        self.weights, self.classes = weights, known
+
+    def predict(self, X: Any) -> Iterator[list[Label]]:
+        """Yield the most probable labelling of each sample."""
+        for path in self.weights.predict(self.read(X)):
+            yield [self.classes[n] for n in path]
+
+    def read(self, X: Any) -> Chains:
+        """Return samples to predict."""
+        rows, lengths = self._rows(samples_of(X), adding=False)
+        return _chains(rows, lengths, ())
+
+    def _rows(self, samples: Sequence[Any], adding: bool) -> tuple[Rows, list[int]]:
+        rows, lengths = Rows(), []
+        for n, sample in enumerate(samples):
+            positions = listed(sample, f"sample {n}", "a list of positions")
+            lengths.append(len(positions))
+            for t, position in enumerate(positions):
+                try:
+                    self.features.read(position, rows, adding)
+                except InputError as error:
+                    raise InputError(f"sample {n}, position {t}: {error}") from None
+        return rows, lengths
+
+    def text(self) -> str:
+        """Return the model, with weights other than 0 as rules."""
+        labels, size = [quote(str(label)) for label in self.classes], len(self.classes)
+        weights = self.weights.averaged().tolist()
+        step = "Next(t, u) ^ Label(t, {}) ^ Label(u, {})"
+        rules = [
+            (w, step.format(y, z))
+            for y, row in zip(labels, weights, strict=False)
+            for z, w in zip(labels, row, strict=True)
+        ]
+        rules += [
+            (w, f"Feature({quote(name)}, t) ^ Label(t, {y})")
+            for name, row in zip(self.features.names, weights[size:], strict=False)
+            for y, w in zip(labels, row, strict=True)
+        ]
+        lines = [f"{w!r} {rule}\n" for w, rule in rules if w]
+        return "".join([f"label = {{{', '.join(labels)}}}\n", RULES, "\n", *lines])
+
+
+def _chains(rows: Rows, lengths: Sequence[int], labels: Sequence[int]) -> Chains:
+    start = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    first, feature = np.array(rows.first), np.array(rows.feature)
+    return Chains(start, first, feature, rows.number, np.array(labels, np.int64))

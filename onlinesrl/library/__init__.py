@@ -1,0 +1,1 @@
+"""The library: models, learners and answers as Python objects (``import onlinesrl``)."""

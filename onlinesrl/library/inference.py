@@ -1,0 +1,174 @@
+"""Answers about one world: MPE, marginals, PSL's truth values; and its ground network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from onlinesrl.core.clock import Clock
+from onlinesrl.core.errors import UsageError
+from onlinesrl.core.example import Constant, GroundAtom
+from onlinesrl.core.language import language_of
+from onlinesrl.library.atoms import Given, columns, facts
+from onlinesrl.library.display import table_html
+from onlinesrl.library.model import Model
+from onlinesrl.library.tables import Table
+from onlinesrl.logic.tables import VALUE
+
+Atom = tuple[Constant, ...]
+Evidence = Given | str | Path | Sequence[str | Path]
+"""Atoms by predicate, or databases in files."""
+
+
+class Answer:
+    """The value of every atom asked for: 1 or 0, a probability, or a truth value.
+
+    Indexed by predicate it gives the values by atom; ``tables`` has a table per predicate, ``stats`` what
+    ``onlinesrl infer --stats`` prints (among them ``certified`` and ``warnings``).
+    """
+
+    def __init__(self, tables: Mapping[str, Table], stats: Mapping[str, Any]):
+        self.tables = tables
+        self.stats = stats
+
+    def __getitem__(self, predicate: str) -> dict[Atom, float]:
+        return self.values[predicate]
+
+    @cached_property
+    def values(self) -> dict[str, dict[Atom, float]]:
+        """The values by predicate and atom."""
+        return {
+            name: {row[:-1]: row[-1] for row in table.rows()} for name, table in self.tables.items()
+        }
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{len(table):,} of {name}" for name, table in self.tables.items())
+        return f"<Answer: {counts or 'no atoms'}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [f"{name}({', '.join(map(str, row[:-1]))})", row[-1]]
+            for name, table in self.tables.items()
+            for row in table.rows()
+        ]
+        return table_html(f"{len(rows):,} atoms", ["atom", VALUE], rows)
+
+
+def infer(  # noqa: PLR0913 - what may be asked
+    model: Model | str,
+    evidence: Evidence = (),
+    query: str | Sequence[str] | Given = (),
+    *,
+    method: str | None = None,
+    truth: Given | None = None,
+    closed: Sequence[str] = (),
+    opened: Sequence[str] = (),
+    seed: int = 0,
+    error: float | None = None,
+) -> Answer:
+    """Return the most probable world, marginals, or PSL's truth values, as ``onlinesrl infer`` does.
+
+    For Markov logic ``evidence`` are atoms by predicate, or .db files, and ``query`` names the predicates
+    asked for; ``method`` is ``mpe`` (the default), ``lp`` or ``walksat``, or for marginals ``exact``,
+    ``mcsat`` or ``gibbs``, whose standard ``error`` may be set. Predicates without evidence are open unless
+    they are ``closed``. For PSL ``evidence`` has the observed atoms and ``query`` the targets, by
+    predicate; ``method`` is ``admm`` (the default), ``lifted-admm``, ``tandem``, ``sgd``, ``tron`` or ``qp``.
+
+    Raises ModelError, DatabaseError, DataError, ExampleError, UsageError, Infeasible.
+
+    >>> model = Model('''person = {Anna, Bob}
+    ... Friends(person, person)
+    ... Smokes(person)
+    ... 1.1 Friends(x, y) => (Smokes(x) <=> Smokes(y))''')
+    >>> infer(model, {"Friends": [["Anna", "Bob"]], "Smokes": ["Anna"]}, "Smokes", method="exact")
+    <Answer: 1 of Smokes>
+    """
+    model = Model(model) if isinstance(model, str) else model
+    if model.language is language_of(".psl"):
+        if not isinstance(evidence, Mapping) or not isinstance(query, Mapping):
+            raise UsageError("PSL: evidence and query are mappings from predicates to atoms")
+        return _infer_psl(model, evidence, query, truth or {}, method or "admm", seed)
+    from onlinesrl.mln import answers
+
+    world = _world(model, evidence, query, closed, opened)
+    values, stats = answers.solve(world, method or "mpe", seed, error)
+    return _answer(answers.columns(world, values), stats)
+
+
+def ground(
+    model: Model | str,
+    evidence: Evidence = (),
+    query: str | Sequence[str] = (),
+    *,
+    closed: Sequence[str] = (),
+    opened: Sequence[str] = (),
+) -> Iterator[str]:
+    """Yield the ground network of Markov logic: a weighted clause a line, hard ones with a final period.
+
+    The arguments are those of ``infer``.
+    """
+    from onlinesrl.mln import answers
+
+    model = Model(model) if isinstance(model, str) else model
+    if model.language is language_of(".psl"):
+        raise UsageError("PSL's ground rules are no clauses; see the stats of infer")
+    return answers.network_lines(_world(model, evidence, query, closed, opened))
+
+
+def _world(
+    model: Model,
+    evidence: Evidence,
+    query: str | Sequence[str] | Given,
+    closed: Sequence[str],
+    opened: Sequence[str],
+) -> Any:
+    from onlinesrl.logic.dialect import dialect_of
+    from onlinesrl.mln.lang import mln
+    from onlinesrl.mln.query import WorldOptions, world_of
+
+    asked = [query] if isinstance(query, str) else [*query]
+    if not asked:
+        raise UsageError("query: expected the predicates that are asked for")
+    dialect = dialect_of(model.dialect)
+    program = mln.parse(model.text, model.file, dialect)
+    options = WorldOptions(tuple(closed), tuple(opened), dialect)
+    return world_of(program, _given(program, evidence, dialect), asked, options)
+
+
+def _given(program: Any, evidence: Evidence, dialect: Any) -> list[GroundAtom]:
+    from onlinesrl.mln.query import read_evidence
+
+    if not isinstance(evidence, Mapping):
+        paths = [evidence] if isinstance(evidence, str | Path) else evidence
+        return read_evidence(program, [*map(Path, paths)], dialect)
+    return facts(evidence, "evidence", program)
+
+
+def _answer(columns: Mapping[str, Mapping[str, Sequence[Any]]], stats: Mapping[str, Any]) -> Answer:
+    return Answer({name: Table(of) for name, of in columns.items()}, stats)
+
+
+def _infer_psl(  # noqa: PLR0913, PLR0917 - as ``infer``
+    model: Model, evidence: Given, query: Given, truth: Given, method: str, seed: int
+) -> Answer:
+    from onlinesrl.psl import query as psl
+    from onlinesrl.psl.ground.grounder import MOST
+    from onlinesrl.psl.lang.columns import Columns, database_of
+
+    psl.check_method(method)
+    parts = (
+        {name: Columns(*columns(rows, name)) for name, rows in of.items()}
+        for of in (evidence, query, truth)
+    )
+    database, clock = database_of(model.program.predicates, *parts), Clock()
+    quiet = _nothing
+    found = psl.solve(
+        model.program, {}, database, method, seed, None, quiet, MOST, False, quiet, clock
+    )
+    return _answer(psl.columns(found), found.stats)
+
+
+def _nothing(message: str) -> None:
+    pass

@@ -1,0 +1,332 @@
+"""The online learner as a Python object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, repeat
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from onlinesrl.core.background import Background
+from onlinesrl.core.errors import ConfigError, ExampleError, UsageError
+from onlinesrl.core.example import Example
+from onlinesrl.core.interrupt import whole
+from onlinesrl.core.language import check_query, counted
+from onlinesrl.core.learner import Learner, Outcome
+from onlinesrl.core.metrics import Metrics
+from onlinesrl.core.update import Update
+from onlinesrl.core.updates import AnyUpdate
+from onlinesrl.core.yamltree import Place
+from onlinesrl.library.atoms import Given, example, facts
+from onlinesrl.library.curves import Curves
+from onlinesrl.library.model import Model
+from onlinesrl.library.prediction import Prediction
+from onlinesrl.library.saved import Saved
+from onlinesrl.library.weights import Weights
+from onlinesrl.mln.sections import AnyEngine, EngineSection
+from onlinesrl.runs.schema import LimitsSection
+
+BATCH = 64
+"""How many examples are taken together; this has no effect on the results."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a learner is made with, under the names that a run's configuration has for it."""
+
+    query: tuple[str, ...]
+    learner: Update
+    inference: EngineSection
+    seed: int
+    limits: LimitsSection
+
+    def error(self, key: str, reason: str) -> ConfigError:
+        """Return the error for a key found wrong."""
+        return ConfigError([Place("OnlineLearner").problem(f"{key}: {reason}")])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the settings for JSON, as a configuration has them."""
+        return {
+            "query": [*self.query],
+            "learner": self.learner.model_dump(mode="json"),
+            "inference": self.inference.model_dump(mode="json"),
+            "seed": self.seed,
+            "limits": {"max_atoms": self.limits.max_atoms},
+        }
+
+
+class OnlineLearner:
+    """Learns the weights of a model from examples, one at a time.
+
+    ``query`` names the predicates to predict. ``update`` is the name of the online update (``cda2``,
+    ``cda1``, ``mira``, ``subgradient``, ``perceptron``, ``adagrad-cda``), or a mapping of the keys of the
+    section ``learner`` of a run's configuration; ``loss`` and ``sigma`` are two of them. ``inference`` is
+    the name of the engine, or the keys of that section. ``background`` has facts that all examples
+    share. ``by`` is an argument (``Predicate.N`` or its type) for each of whose values scores are kept.
+
+    The results are bit for bit those of ``onlinesrl run``. Two learners share no state: each may be used
+    in a thread of its own. Raises ModelError, ConfigError, UsageError.
+
+    >>> model = '''person = {Anna, Bob}
+    ... Smokes(person)
+    ... Cancer(person)
+    ... 0 Smokes(x) => Cancer(x)'''
+    >>> learner = OnlineLearner(model, query="Cancer")
+    >>> _ = learner.learn_one({"Smokes": ["Anna"]}, {"Cancer": ["Anna"]})
+    >>> learner.predict_one({"Smokes": ["Bob"]})["Cancer"]
+    [('Bob',)]
+    """
+
+    def __init__(  # noqa: PLR0913 - what a learner is made with
+        self,
+        model: Model | str,
+        query: str | Sequence[str],
+        *,
+        update: str | Mapping[str, Any] = "cda2",
+        loss: str | None = None,
+        sigma: float | None = None,
+        inference: str | Mapping[str, Any] = "mpe",
+        background: Given | None = None,
+        by: str | None = None,
+        seed: int = 0,
+    ):
+        self.model = model = Model(model) if isinstance(model, str) else model
+        given = {"loss": loss, "sigma": sigma}
+        chosen = section(update, "update") | {k: v for k, v in given.items() if v is not None}
+        self.settings = Settings(
+            (query,) if isinstance(query, str) else tuple(query),
+            validated(AnyUpdate, "learner", chosen),
+            validated(AnyEngine, "inference", section(inference, "engine")),
+            seed,
+            LimitsSection(),
+        )
+        check_query(model.program, self.settings)
+        self.background = Background(facts(background or {}, "background", model.program))
+        self.by = by
+        of = counted(model.language, model.program, self.settings, by)
+        self._learner: Learner = model.language.learner(
+            self.settings, model.program, of, False, self.background
+        )
+        self._types = model.predicates
+        self._metrics = Metrics()
+        self._lines: list[dict[str, Any]] = []
+
+    # learning and predicting -----------------------------------------------------------------------
+
+    def learn_one(self, x: Example | Given, y: Given | None = None) -> Prediction:
+        """Predict an example, then learn from its truth; return that prediction.
+
+        ``x`` is the evidence and ``y`` the truth, each a mapping from predicates to atoms (rows of
+        constants, or a table), or ``x`` is an Example. Raises ExampleError for a bad example; then,
+        as after KeyboardInterrupt, the learner is what it was before.
+        """
+        return self._step([example(x, y)], learning=True)[0]
+
+    def learn_many(
+        self, xs: Iterable[Example | Given], ys: Iterable[Given] | None = None
+    ) -> list[Prediction]:
+        """Learn from examples in turn; return their predictions, each made before its truth was used.
+
+        All or none: after an exception the learner is what it was before the call, for which its state is
+        copied once. Raises ExampleError, which tells the number of the bad example.
+        """
+        pairs = zip(xs, repeat(None)) if ys is None else zip(xs, ys, strict=True)
+        before, metrics, lines = self._state(), self._metrics.save(), len(self._lines)
+        found: list[Prediction] = []
+        try:
+            for some in _batches((example(x, y) for x, y in pairs), BATCH):
+                found += self._step(some, learning=True, first=len(found))
+        except BaseException:
+            self._learner.restore(*before)
+            self._metrics = Metrics.restore(metrics)
+            del self._lines[lines:]
+            raise
+        return found
+
+    def predict_one(
+        self,
+        x: Example | Given,
+        *,
+        query: Given | None = None,
+        marginals: bool = False,
+    ) -> Prediction:
+        """Predict an example with the averaged weights; this does not change the learner.
+
+        ``query`` lists the open atoms where they are not all those over the example's constants (PSL: the
+        targets). With ``marginals`` each atom is predicted by its probability, exact where the example is
+        narrow, else sampled. Raises ExampleError.
+        """
+        return self.predict_many([x], [query], marginals=marginals)[0]
+
+    def predict_many(
+        self,
+        xs: Iterable[Example | Given],
+        queries: Iterable[Given | None] | None = None,
+        *,
+        marginals: bool = False,
+    ) -> list[Prediction]:
+        """Predict examples; see ``predict_one``."""
+        found: list[Prediction] = []
+        listed = zip(xs, repeat(None)) if queries is None else zip(xs, queries, strict=True)
+        for some in _batches((example(x, None, query) for x, query in listed), BATCH):
+            with whole():
+                outcomes = self._learner.predict(some, marginals)
+            found += self._predictions(some, outcomes, len(found))
+        return found
+
+    def _step(self, some: Sequence[Example], learning: bool, first: int = 0) -> list[Prediction]:
+        seen = self._learner.seen
+        with whole():
+            outcomes, tally = self._learner.step(some, learning)
+        try:
+            found = self._predictions(some, outcomes, first)
+        except ExampleError:
+            self._learner.seen = seen
+            raise
+        before = self._metrics.examples
+        self._metrics.add(tally, len(some))
+        if self._metrics.examples.bit_length() > before.bit_length():
+            self._lines.append(self._line())
+            self._metrics.next_window()
+        return found
+
+    def _predictions(
+        self, some: Sequence[Example], outcomes: Sequence[Outcome], first: int
+    ) -> list[Prediction]:
+        for n, outcome in enumerate(outcomes, first):
+            if outcome.prediction is None:
+                which = "" if len(some) == 1 and not first else f"example {n}: "
+                raise ExampleError(f"{which}{outcome.error}", "bad")
+        return [
+            Prediction(x, outcome.prediction, self._types, self._learner.valued)
+            for x, outcome in zip(some, outcomes, strict=True)
+            if outcome.prediction is not None
+        ]
+
+    # what was learned -------------------------------------------------------------------------------
+
+    @property
+    def weights(self) -> Weights:
+        """The averaged weights, as they are now."""
+        header, arrays = self._learner.save()
+        of = {"model": self._learner.model_text, "learner": header}
+        of["fingerprint"] = {"query": [*self.settings.query]}
+        return Weights([*self.model.language.rows_of_checkpoint(self.model.file, of, arrays)])
+
+    @property
+    def certificate(self) -> dict[str, float | None]:
+        """The mean loss, the dual value and the bound that it gives on the regret, as far as known."""
+        return self._learner.certificate()
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The scores of all predictions of ``learn_one`` and ``learn_many``, as in metrics.jsonl."""
+        line = self._line()
+        del line["window"]
+        return line
+
+    def _line(self) -> dict[str, Any]:
+        snapshot = self._metrics.snapshot()
+        return {**snapshot, **self.certificate, "updates": self._learner.weights.updates}
+
+    @property
+    def curves(self) -> Curves:
+        """The metrics at powers of two of the number of examples, or right after them, and now."""
+        return Curves([*self._lines, self._line()], self.settings.learner.update)
+
+    def weights_text(self) -> str:
+        """Return the model with its averaged weights: a file of weights, which is a model."""
+        return self._learner.weights_text("averaged weights", "onlinesrl")
+
+    # checkpoints ----------------------------------------------------------------------------------
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        header, arrays = self._learner.save()
+        return header, {name: array.copy() for name, array in arrays.items()}
+
+    def save(self, path: str | Path) -> None:
+        """Write a checkpoint, whole or not at all; ``learner.start`` of a run takes it too."""
+        self._saved().write(Path(path))
+
+    def _saved(self) -> Saved:
+        return Saved(
+            self._learner.model_text,
+            self.model.language,
+            self.settings.as_dict(),
+            *self._state(),
+            self._metrics.save(),
+            self._own(),
+        )
+
+    def _own(self) -> dict[str, Any]:
+        values = self.background.values
+        facts = {name: [[args, value] for args, value in of.items()] for name, of in values.items()}
+        return {"background": facts, "by": self.by, "lines": self._lines}
+
+    @classmethod
+    def load(cls, path: str | Path, background: Given | None = None) -> OnlineLearner:
+        """Return the learner of a checkpoint, or of a run folder's last one; it goes on bit for bit.
+
+        ``background`` are the facts of a run that had some, whose checkpoint does not hold them. Raises
+        StorageError, UsageError.
+        """
+        saved = Saved.read(Path(path))
+        if background is None and saved.lacks_facts:
+            raise UsageError(
+                f"{path}: of a run with source.background; give these facts as background"
+            )
+        return cls._of(saved, background if saved.facts is None else saved.facts)
+
+    @classmethod
+    def _of(cls, saved: Saved, background: Given | None) -> OnlineLearner:
+        settings = saved.settings
+        learner = cls(
+            saved.model(),
+            settings["query"],
+            update=settings["learner"],
+            inference=settings["inference"],
+            background=background,
+            by=saved.own.get("by"),
+            seed=settings["seed"],
+        )
+        learner._learner.restore(saved.header, saved.arrays)
+        learner._metrics = Metrics.restore(saved.metrics)
+        learner._lines = [*saved.own.get("lines", ())]
+        return learner
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let a learner be pickled and copied, as its checkpoint."""
+        saved = self._saved()
+        return OnlineLearner._of, (saved, saved.facts)
+
+    def __repr__(self) -> str:
+        update = self.settings.learner.update
+        return f"<OnlineLearner by {update}: {self._learner.describe()}>"
+
+    def _repr_html_(self) -> str:
+        return self.weights.heaviest()._repr_html_()
+
+
+def section(given: str | Mapping[str, Any], tag: str) -> dict[str, Any]:
+    """Return the keys of a section that may be given by the name of its kind alone."""
+    return {tag: given} if isinstance(given, str) else dict(given)
+
+
+def validated(kind: Any, section: str, values: dict[str, Any]) -> Any:
+    """Return the section of given keys. Raises UsageError with all that is wrong."""
+    try:
+        return TypeAdapter(kind).validate_python(values)
+    except ValidationError as error:
+        said = [
+            ".".join([section, *map(str, each["loc"][1:])]) + f": {each['msg']}"
+            for each in error.errors()
+        ]
+        raise UsageError("; ".join(said)) from None
+
+
+def _batches(examples: Iterator[Example], size: int) -> Iterator[list[Example]]:
+    while some := [*islice(examples, size)]:
+        yield some

@@ -1,0 +1,99 @@
+"""A model: weighted rules in Markov logic or PSL, from text or from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from onlinesrl.core.errors import UsageError
+from onlinesrl.core.language import Language, Program, language_of, languages
+from onlinesrl.library.display import table_html
+from onlinesrl.logic.source import read_text
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule: its number (from 1), its text, its weight (None: hard, or not given), and its line."""
+
+    number: int
+    text: str
+    weight: float | None
+    hard: bool
+    line: int
+
+    def __str__(self) -> str:
+        """Return the rule as a line of a model."""
+        if self.hard:
+            return f"{self.text}."
+        return self.text if self.weight is None else f"{self.weight:g} {self.text}"
+
+
+class Model:
+    """Weighted rules.
+
+    ``text`` is a Markov logic program, written in a ``dialect`` (Alchemy's unless another is named), or
+    with ``language="psl"`` a PSL program. ``file`` names it in errors, and what it includes is beside it.
+    Raises ModelError, with line and column, at the first mistake.
+
+    >>> model = Model("Smokes(person)  Cancer(person)  1.5 Smokes(x) => Cancer(x)")
+    Traceback (most recent call last):
+    ...
+    onlinesrl.core.errors.ModelError: ...
+    """
+
+    def __init__(
+        self,
+        text: str,
+        language: str = "mln",
+        dialect: str = "alchemy",
+        *,
+        file: str = "<model>",
+    ):
+        self.text = text
+        self.file = file
+        self.dialect = dialect
+        self.language = _language(language)
+        self.program: Program = self.language.parse(text, file, dialect)
+
+    @classmethod
+    def read(cls, path: str | Path, dialect: str = "alchemy") -> Model:
+        """Read a model from an .mln or a .psl file. Raises ModelError, StorageError."""
+        path = Path(path)
+        return cls(read_text(path), path.suffix[1:], dialect, file=str(path))
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules, in the order of the text."""
+        return tuple(
+            Rule(number, *self.language.rule(rule))
+            for number, rule in enumerate(self.program.rules, 1)
+        )
+
+    @property
+    def predicates(self) -> Mapping[str, tuple[str | None, ...]]:
+        """The types of each predicate's arguments; None where an argument has no type (PSL)."""
+        of = self.language.argument_types
+        return {name: (*of(self.program, name),) for name in self.program.predicates}
+
+    def __repr__(self) -> str:
+        return f"<Model in {self.language.name}: {len(self.rules)} rules>"
+
+    def __str__(self) -> str:
+        """Return the rules, one per line."""
+        return "\n".join(map(str, self.rules))
+
+    def _repr_html_(self) -> str:
+        rows: list[list[Any]] = [
+            [rule.number, "hard" if rule.hard else rule.weight, rule.text] for rule in self.rules
+        ]
+        return table_html(f"{self.language.name}, {len(rows)} rules", ["", "weight", "rule"], rows)
+
+
+def _language(name: str) -> Language:
+    known = [language.suffix[1:] for language in languages()]
+    if name not in known:
+        raise UsageError(f"unknown language {name!r}; expected {' or '.join(known)}")
+    return language_of(f".{name}")

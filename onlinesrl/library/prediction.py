@@ -1,0 +1,128 @@
+"""The prediction of one example."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments
+from onlinesrl.core.learner import Prediction as Line
+from onlinesrl.library.display import table_html
+from onlinesrl.library.tables import Table
+from onlinesrl.logic.tables import VALUE, argument_names
+
+Atom = tuple[Constant, ...]
+
+
+class Prediction:
+    """What is predicted of an example, and how sure that is.
+
+    Indexed by predicate it gives the atoms predicted true, as tuples of constants; ``values`` has the
+    truth values (PSL) or the probabilities (marginals) of all open atoms by predicate and atom, else
+    None. ``score`` is the weighted sum of features; ``certified`` tells whether it is proven that no other
+    prediction has a higher one. ``truth`` and ``hamming`` (the number of wrong atoms) are None for an
+    unlabelled example.
+    ``line`` is what a run writes to predictions.jsonl.
+    """
+
+    def __init__(
+        self,
+        example: Example,
+        line: Line,
+        types: Mapping[str, Sequence[str | None]],
+        valued: bool,
+    ):
+        self.example = example
+        self.line = line
+        self._types = types
+        of = line.predicted if valued else line.marginals
+        self.values = None if of is None else {name: _values(rows) for name, rows in of.items()}
+
+    @property
+    def id(self) -> Constant:
+        """The id of the example."""
+        return self.line.id
+
+    @property
+    def score(self) -> float:
+        """The weighted sum of features."""
+        return self.line.score
+
+    @property
+    def certified(self) -> bool:
+        """Whether the prediction is proven to have the highest score."""
+        return self.line.certified
+
+    @property
+    def hamming(self) -> int | None:
+        """The number of atoms predicted wrongly; None without a truth."""
+        return self.line.hamming
+
+    @property
+    def atoms(self) -> dict[str, list[Atom]]:
+        """The atoms predicted true, by predicate."""
+        return {name: _true(rows) for name, rows in self.line.predicted.items()}
+
+    @property
+    def evidence(self) -> dict[str, list[Atom]]:
+        """The atoms given as true, by predicate."""
+        return {name: _true(rows) for name, rows in self.example.evidence.items()}
+
+    @property
+    def truth(self) -> dict[str, list[Atom]] | None:
+        """The atoms that are true, by predicate; None if that is not known."""
+        truth = self.example.truth
+        return None if truth is None else {name: _true(rows) for name, rows in truth.items()}
+
+    def __getitem__(self, predicate: str) -> list[Atom]:
+        return self.atoms[predicate]
+
+    def table(self, predicate: str) -> Table:
+        """Return the atoms of a predicate: those predicted true, or all with their ``value``."""
+        found = self[predicate] if self.values is None else [*self.values[predicate]]
+        names = argument_names(self._types[predicate])
+        columns: dict[str, list[Any]] = {
+            name: [atom[n] for atom in found] for n, name in enumerate(names)
+        }
+        if self.values is not None:
+            columns[VALUE] = [*self.values[predicate].values()]
+        return Table(columns)
+
+    def __repr__(self) -> str:
+        atoms = [_spelled(name, atom) for name, rows in self.atoms.items() for atom in rows]
+        shown = ", ".join(atoms[:8]) + (f", ... {len(atoms) - 8} more" if len(atoms) > 8 else "")
+        return f"<Prediction of {self.id}: {shown or 'no atom'}>"
+
+    def _repr_html_(self) -> str:
+        """Return a table of the atoms, the truth beside them."""
+        truth = None if self.truth is None else _spellings(self.truth)
+        predicted, values = _spellings(self.atoms), self.values or {}
+        valued = {_spelled(n, atom): v for n, of in values.items() for atom, v in of.items()}
+        rows = [
+            [name, valued.get(name, "yes" if name in predicted else "no"), _said(name, truth)]
+            for name in dict.fromkeys([*valued, *predicted, *(truth or ())])
+        ]
+        sure = "" if self.certified else ", not proven to be the best"
+        return table_html(f"{self.id}{sure}", ["atom", "predicted", "true"], rows)
+
+
+def _values(rows: Sequence[list[Constant] | ValuedAtom]) -> dict[Atom, float]:
+    return {(*arguments(row),): row.value if isinstance(row, ValuedAtom) else 1.0 for row in rows}
+
+
+def _true(rows: Sequence[list[Constant] | ValuedAtom]) -> list[Atom]:
+    return [
+        (*arguments(row),) for row in rows if not isinstance(row, ValuedAtom) or row.value > 0.5
+    ]
+
+
+def _spelled(name: str, atom: Atom) -> str:
+    return f"{name}({', '.join(map(str, atom))})"
+
+
+def _spellings(atoms: Mapping[str, Sequence[Atom]]) -> dict[str, None]:
+    return {_spelled(name, atom): None for name, rows in atoms.items() for atom in rows}
+
+
+def _said(name: str, truth: Mapping[str, None] | None) -> str:
+    return "" if truth is None else "yes" if name in truth else "no"

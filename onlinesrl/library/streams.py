@@ -1,0 +1,148 @@
+"""Examples from files, and whole runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from onlinesrl.core.errors import DataError, ExampleError
+from onlinesrl.core.example import Example
+from onlinesrl.library.tables import rows_by
+from onlinesrl.runs import config as configuration
+from onlinesrl.runs.messages import told_to
+from onlinesrl.stream.tables import merged
+
+
+def read(
+    paths: str | Path | Sequence[str | Path],
+    query: str | Sequence[str] = (),
+    *,
+    bad: Callable[[str], object] | None = None,
+) -> Iterator[Example]:
+    """Yield the examples of files, folders or patterns: JSON lines (also .gz), or .db files.
+
+    A .db file is one example, in which atoms of the ``query`` predicates are the truth. A bad record
+    raises DataError, with its place; or ``bad`` is called with the message, and reading goes on.
+    """
+    from onlinesrl.stream.examples import Reader
+    from onlinesrl.stream.files import FileSource
+
+    listed = [paths] if isinstance(paths, str | Path) else paths
+    reader = Reader(FileSource([Path(path) for path in listed]), _names(query))
+    for found in reader.read():
+        if found is None:
+            continue
+        record, content = found
+        if isinstance(content, Example):
+            yield content
+        elif isinstance(content, ExampleError):
+            message = f"{record.file}:{record.line}: {content}"
+            if bad is None:
+                raise DataError(message)
+            bad(message)
+
+
+def examples(
+    evidence: Mapping[str, Any],
+    truth: Mapping[str, Any] | None = None,
+    query: Mapping[str, Any] | None = None,
+    *,
+    by: str,
+) -> Iterator[Example]:
+    """Yield the examples in tables, one per predicate, in ascending order of the column ``by``.
+
+    That column says which example a row belongs to, and is its id. The other columns are the arguments,
+    and ``value``. Rows keep their order. With ``truth`` every example has one, with ``query`` its open
+    atoms, if only an empty one. Raises TableError.
+
+    >>> tokens = {"doc": [2, 1, 2], "word": ["to", "be", "or"]}
+    >>> [x.evidence for x in examples({"Token": Table(tokens)}, by="doc")]
+    [{'Token': [['be']]}, {'Token': [['to'], ['or']]}]
+    """
+    parts = {"evidence": evidence, "truth": truth, "query": query}
+    given = {part: of for part, of in parts.items() if of is not None}
+    tables = {
+        (part, name): rows_by(frame, name, by)
+        for part, of in given.items()
+        for name, frame in of.items()
+    }
+    for name, atoms in merged(tables, sys.maxsize):
+        yield Example(id=name, **({part: {} for part in given} | atoms))
+
+
+def _names(query: str | Sequence[str]) -> Sequence[str]:
+    return [query] if isinstance(query, str) else query
+
+
+def run(  # noqa: PLR0913 - the options of the command
+    config: str | Path | Mapping[str, Any],
+    *,
+    settings: Mapping[str, Any] | None = None,
+    fresh: bool = False,
+    strict: bool = False,
+    until: int | str | None = None,
+    progress: Callable[[Mapping[str, Any]], object] | None = None,
+    say: Callable[[str], object] | None = None,
+) -> dict[str, Any]:
+    """Learn online as ``onlinesrl run`` does, and return the summary, as in summary.json.
+
+    ``config`` is a configuration file, or its keys and values, whose ``settings`` (dotted keys) override
+    others. ``progress`` is called with a line of metrics every now and then, ``say`` with messages and
+    warnings; nothing is printed. Ctrl-C ends the run in good order, with a checkpoint, and returns.
+    Raises ConfigError, ModelError, DataError, StorageError.
+    """
+    from onlinesrl.runs import session
+
+    given = [f"{key}={json.dumps(value, default=str)}" for key, value in (settings or {}).items()]
+    if isinstance(config, Mapping):
+        loaded = configuration.of_values(config, given)
+    else:
+        loaded = configuration.load(Path(config), given)
+    told = say or _nothing
+    options = session.Options(fresh, strict, until, display=_Callback(progress or _nothing))
+    with told_to(told):
+        return session.run(loaded, options, 0.0, told)
+
+
+_SECONDS = 0.125
+"""Between two calls of a progress callback."""
+
+
+class _Callback:
+    """Shows the progress of a run by calling a function."""
+
+    def __init__(self, call: Callable[[Mapping[str, Any]], object]) -> None:
+        self.call = call
+        self.next = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def due(self, examples: int) -> bool:
+        """Tell whether some time has passed."""
+        return time.monotonic() >= self.next
+
+    def update(self, snapshot: Mapping[str, Any], rate: float) -> None:
+        """Call the function with a line of metrics and the ``rate``, in examples per second."""
+        self.next = time.monotonic() + _SECONDS
+        self.call({**snapshot, "rate": rate})
+
+    def working(self, example: str, seconds: float) -> None:
+        """Do nothing."""
+
+    def stopping(self) -> None:
+        """Do nothing."""
+
+    def saved(self) -> None:
+        """Do nothing."""
+
+
+def _nothing(of: object) -> None:
+    pass

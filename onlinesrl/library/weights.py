@@ -1,0 +1,69 @@
+"""The weights of a learner, by rule and constants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from onlinesrl.core.row import Row
+from onlinesrl.library.display import SHOWN_ROWS, table_html
+from onlinesrl.library.tables import Table
+
+Key = tuple[str, ...]
+"""The text of a rule, then the constants of its ``+`` variables, in the order of the rule."""
+
+
+class Weights(Mapping[Key, float]):
+    """Averaged weights at one moment: a mapping by the text of the rule and the constants.
+
+    A rule without ``+`` variables has one weight, under its text alone: ``weights[text,]``.
+    """
+
+    def __init__(self, rows: Sequence[Row]):
+        self.rows = tuple(rows)
+        self._by_key = {_key(row): row for row in self.rows}
+
+    def __getitem__(self, key: str | Key) -> float:
+        return self._by_key[(key,) if isinstance(key, str) else key].weight
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._by_key)
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def heaviest(self, n: int = 20) -> Weights:
+        """Return the ``n`` most influential: by |weight| times the updates that each took part in."""
+        known = [row for row in self.rows if row.updates or row.weight != 0.0]
+        known.sort(key=lambda row: -abs(row.weight) * max(1, row.updates or 1))
+        return Weights(known[:n])
+
+    def about(self, constant: str) -> Weights:
+        """Return the weights whose rule or constants name a constant."""
+        return Weights([row for row in self.rows if constant in row.about()])
+
+    def table(self) -> Table:
+        """Return a table: the rule with its constants, its weight, and the updates it took part in."""
+        return Table(
+            {
+                "rule": [row.line() for row in self.rows],
+                "weight": [row.weight for row in self.rows],
+                "updates": [row.updates or 0 for row in self.rows],
+            }
+        )
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} weights>"
+
+    def __str__(self) -> str:
+        """Return a line for each weight, of the first SHOWN_ROWS."""
+        lines = [f"{row.weight:+12.6f}  {row.line()}" for row in self.rows[:SHOWN_ROWS]]
+        more = len(self) - len(lines)
+        return "\n".join(lines + [f"... {more:,} more"] * (more > 0))
+
+    def _repr_html_(self) -> str:
+        rows = [[row.weight, row.updates, row.line()] for row in self.rows]
+        return table_html(f"{len(rows):,} weights", ["weight", "updates", "rule"], rows)
+
+
+def _key(row: Row) -> Key:
+    return (row.text, *(value or name for name, value in row.constants.items()))

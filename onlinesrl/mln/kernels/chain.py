@@ -1,0 +1,187 @@
+"""Chains of labels: their best labelling, its gap to the truth, and their marginals.
+
+The ground network of ``Feature(+f, t) ^ Label(t, +y)`` and ``Next(t, u) ^ Label(t, +y) ^ Label(u, +z)``,
+without grounding it: with K labels, weight (row, z) stands at K row + z. Row y < K is for the steps from
+label y, row K + f for feature f. A score is the sum of number * weight of what holds. A wrong label is two
+wrong atoms.
+"""
+
+import math
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.kernels.averaged import Averaged
+from onlinesrl.core.kernels.frames import Frame
+from onlinesrl.core.kernels.jit import kernel
+
+
+class Chains(Frame):
+    """Chains one after the other; a chain is of positions, each of which has features and a label."""
+
+    start: Ints  # [chain + 1] first position
+    first: Ints  # [position + 1] first feature
+    feature: Ints  # its number; < 0: has no weights
+    number: Floats  # by which it counts
+    label: Ints  # [position] the true one
+
+
+class Scores(Frame):
+    """What is computed of one chain, in memory that is reused."""
+
+    local: Floats  # [position, label]
+    best: Floats  # [position, label] of all labellings up to here that end so
+    step: Floats  # [label, label]
+    before: Ints  # [position, label] the label before, in the best of these labellings
+    path: Ints  # [position]
+
+
+@kernel
+def score(chains: Chains, c: int, w: Averaged, cu: float, cv: float, k: int, s: Scores) -> None:
+    """Write ``local`` and ``step`` of a chain, by the weights base + cu u + cv v of ``k`` labels."""
+    for y in range(k):
+        for z in range(k):
+            i = k * y + z
+            s.step[y, z] = w.value[i, 0] + cu * w.value[i, 1] + cv * w.value[i, 2]
+    begin = chains.start[c]
+    for t in range(begin, chains.start[c + 1]):
+        for z in range(k):
+            s.local[t - begin, z] = 0.0
+        for j in range(chains.first[t], chains.first[t + 1]):
+            if chains.feature[j] < 0:
+                continue
+            first, x = k * (k + chains.feature[j]), chains.number[j]
+            for z in range(k):
+                i = first + z
+                weight = w.value[i, 0] + cu * w.value[i, 1] + cv * w.value[i, 2]
+                s.local[t - begin, z] += x * weight
+
+
+@kernel
+def augment(chains: Chains, c: int, k: int, s: Scores) -> None:
+    """Add the Hamming loss to ``local``, less that of the truth: the rival is then the maximal one."""
+    begin = chains.start[c]
+    for t in range(chains.start[c + 1] - begin):
+        for z in range(k):
+            s.local[t, z] += -1.0 if z == chains.label[begin + t] else 1.0
+
+
+@kernel
+def viterbi(n: int, k: int, s: Scores) -> None:
+    """Write the labelling of ``n`` positions of highest score to ``path``; the first label wins a tie."""
+    for t in range(n):
+        for z in range(k):
+            before, best = 0, 0.0
+            if t > 0:
+                best = -np.inf
+                for y in range(k):
+                    x = s.best[t - 1, y] + s.step[y, z]
+                    if x > best:
+                        before, best = y, x
+            s.before[t, z] = before
+            s.best[t, z] = best + s.local[t, z]
+    for t in range(n - 1, -1, -1):
+        if t < n - 1:
+            s.path[t] = s.before[t + 1, s.path[t + 1]]
+            continue
+        s.path[t] = 0
+        for z in range(1, k):
+            if s.best[t, z] > s.best[t, s.path[t]]:
+                s.path[t] = z
+
+
+@kernel
+def predict(chains: Chains, c: int, w: Averaged, cu: float, cv: float, k: int, s: Scores) -> None:
+    """Write the best labelling of a chain to ``path``."""
+    score(chains, c, w, cu, cv, k, s)
+    viterbi(chains.start[c + 1] - chains.start[c], k, s)
+
+
+@kernel
+def _add(w: Averaged, n: int, i: int, x: float) -> int:
+    """Add to the gap of weight i; returns the number of weights touched."""
+    if not w.mark[i]:
+        w.mark[i] = 1
+        w.touched[n] = i
+        n += 1
+    w.delta[i] += x
+    return n
+
+
+@kernel
+def gap(chains: Chains, c: int, w: Averaged, k: int, s: Scores) -> tuple[int, float]:
+    """Accumulate Delta = f(truth) - f(path) in ``delta``; returns how many weights it touched, and rho."""
+    n, rho, begin = 0, 0.0, chains.start[c]
+    for t in range(begin, chains.start[c + 1]):
+        y, z = chains.label[t], s.path[t - begin]
+        differs = y != z
+        if differs:
+            rho += 2.0
+            for j in range(chains.first[t], chains.first[t + 1]):
+                if chains.feature[j] >= 0:
+                    first, x = k * (k + chains.feature[j]), chains.number[j]
+                    n = _add(w, n, first + y, x)
+                    n = _add(w, n, first + z, -x)
+        if t > begin and (differs or chains.label[t - 1] != s.path[t - 1 - begin]):
+            n = _add(w, n, k * chains.label[t - 1] + y, 1.0)
+            n = _add(w, n, k * s.path[t - 1 - begin] + z, -1.0)
+    return n, rho
+
+
+@kernel
+def find_gap(
+    chains: Chains, c: int, w: Averaged, cu: float, augmented: bool, k: int, s: Scores
+) -> tuple[int, float]:
+    """Find the rival of the truth by the weights base + cu u, and the gap to it; see ``gap``."""
+    score(chains, c, w, cu, 0.0, k, s)
+    if augmented:
+        augment(chains, c, k, s)
+    viterbi(chains.start[c + 1] - chains.start[c], k, s)
+    return gap(chains, c, w, k, s)
+
+
+@kernel
+def _log_sum(values: Floats) -> float:
+    top, total = -np.inf, 0.0
+    for x in values:
+        top = max(top, x)
+    for x in values:
+        total += math.exp(x - top)
+    return top + math.log(total)
+
+
+@kernel
+def marginals(
+    chains: Chains,
+    c: int,
+    w: Averaged,
+    cu: float,
+    cv: float,
+    k: int,
+    s: Scores,
+    sums: Floats,
+    out: Floats,
+) -> None:
+    """Write the probability of each label, [position, label], to ``out``; ``sums`` [label] is scratch.
+
+    By forward sums in ``best``, which hold the label's own score, and backward sums in ``out``.
+    """
+    score(chains, c, w, cu, cv, k, s)
+    n = chains.start[c + 1] - chains.start[c]
+    for t in range(n):
+        for z in range(k):
+            for y in range(k):
+                sums[y] = s.best[t - 1, y] + s.step[y, z] if t > 0 else -np.inf
+            s.best[t, z] = s.local[t, z] + (_log_sum(sums) if t > 0 else 0.0)
+    for t in range(n - 1, -1, -1):
+        for y in range(k):
+            for z in range(k):
+                ahead = out[t + 1, z] + s.local[t + 1, z] if t < n - 1 else -np.inf
+                sums[z] = s.step[y, z] + ahead
+            out[t, y] = _log_sum(sums) if t < n - 1 else 0.0
+    for t in range(n):
+        for z in range(k):
+            sums[z] = s.best[t, z] + out[t, z]
+        total = _log_sum(sums)
+        for z in range(k):
+            out[t, z] = math.exp(sums[z] - total)

@@ -1,0 +1,96 @@
+"""PSL's data from columns in memory, as ``data`` reads them from files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import DataError
+from onlinesrl.psl.lang.data import AtomTable, Database, Relation, first_rows, interned
+
+
+class Columns(NamedTuple):
+    """Atoms of one predicate: their constants by argument, and values, float64[atoms]; None: not given."""
+
+    constants: Sequence[Sequence[str | int]]
+    values: Floats | None = None
+
+
+Data = Mapping[str, Columns]
+"""Atoms by predicate."""
+
+
+def database_of(
+    predicates: Mapping[str, int], observed: Data, targets: Data, truth: Data
+) -> Database:
+    """Return the data of predicates, given with their arities; a value not given is 1.
+
+    Raises DataError, with the row from 0, for a predicate that there is not, another number of
+    arguments, a value outside [0, 1], an atom with two values, and one both observed and a target.
+    """
+    parts = {"evidence": observed, "query": targets, "truth": truth}
+    for part, data in parts.items():
+        _check_names(predicates, data, part)
+    constants: dict[str, int] = {}
+    relations = {}
+    for name, arity in predicates.items():
+        tables = (
+            _table(data.get(name), arity, 1.0 if part != "query" else np.nan, name, constants)
+            for part, data in parts.items()
+        )
+        relations[name] = Relation(*tables)
+        _check_disjoint(relations[name], name)
+    return Database(tuple(constants), relations)
+
+
+def _check_names(predicates: Mapping[str, int], data: Data, part: str) -> None:
+    for name, columns in data.items():
+        if name not in predicates:
+            known = ", ".join(sorted(predicates))
+            raise DataError(f"{part}: the model has no predicate {name}; it has {known}")
+        found, arity = len(columns.constants), predicates[name]
+        if found != arity:
+            raise DataError(f"{part}: {name} has {arity} arguments in the model, here {found}")
+
+
+def _table(
+    columns: Columns | None, arity: int, missing: float, name: str, constants: dict[str, int]
+) -> AtomTable:
+    """Return the atoms, each once."""
+    if columns is None or not len(columns.constants[0]):
+        return AtomTable(np.empty((arity, 0), np.int32), np.empty(0))
+    numbers = np.stack([interned([*map(str, c)], constants) for c in columns.constants])
+    values = np.full(numbers.shape[1], missing) if columns.values is None else columns.values
+    _check_values(values, name)
+    first = first_rows(numbers)
+    again = np.flatnonzero(first != np.arange(len(first)))
+    known, new = values[first[again]], values[again]
+    differ = again[(known != new) & ~(np.isnan(known) & np.isnan(new))]
+    if len(differ):
+        row = int(differ[0])
+        other = f"{values[first[row]]:g} in row {first[row]}"
+        raise DataError(f"{name}, row {row}: the value is {values[row]:g} here and {other}")
+    kept = np.delete(np.arange(len(first)), again)
+    return AtomTable(numbers[:, kept], values[kept])
+
+
+def _check_values(values: Floats, name: str) -> None:
+    wrong = np.flatnonzero((values < 0) | (values > 1))
+    if len(wrong):
+        row = int(wrong[0])
+        found = f"a truth value is a number from 0 to 1, not {values[row]:g}"
+        raise DataError(f"{name}, row {row}: {found}")
+
+
+def _check_disjoint(relation: Relation, name: str) -> None:
+    observed, targets = relation.observed, relation.targets
+    first = first_rows(np.concatenate((observed.columns, targets.columns), axis=1))
+    both = np.flatnonzero(first[len(observed) :] < len(observed))
+    if len(both):
+        row, place = int(both[0]), int(first[len(observed) + both[0]])
+        raise DataError(
+            f"{name}: row {row} of the query is observed, in row {place} of the evidence"
+        )

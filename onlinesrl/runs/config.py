@@ -1,0 +1,247 @@
+"""Reading the configuration of a run: a YAML file and ``--set`` overrides.
+
+Everything is checked before anything is opened or computed; all mistakes are reported together, each
+as ``file:line:column: key: reason``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from onlinesrl.core.errors import ConfigError, LocatedError, shortened
+from onlinesrl.core.section import kind_of, sections_of, tag_of
+from onlinesrl.core.values import STDIN
+from onlinesrl.core.yamltree import Key, Place, Tree, secretive, spelled
+from onlinesrl.runs.fingerprint import mismatch, show
+from onlinesrl.runs.schema import Config
+
+__all__ = ["Config", "load", "mismatch", "of_values"]
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> Config:
+    """Read the configuration file and apply the ``key=value`` overrides.
+
+    Paths in the file are relative to its folder; those in overrides, and ``output`` wherever it
+    stands, are relative to the current directory. Raises ConfigError with every problem there is.
+    """
+    tree = Tree()
+    values: Any = {"output": f"runs/{path.stem}"}
+    return _overridden(tree, _merge(values, _read_file(tree, path)), overrides)
+
+
+def of_values(values: Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
+    """Return the configuration of keys and values, as ``load`` of a file in the current directory."""
+    tree = Tree()
+    read = tree.read(json.dumps(values, default=str), Place("configuration"))
+    return _overridden(tree, read, overrides)
+
+
+def _overridden(tree: Tree, values: Any, overrides: Sequence[str]) -> Config:
+    """Apply overrides, and check the whole. Raises ConfigError."""
+    for override in overrides:
+        values = _merge(values, _read_override(tree, override))
+    config = _validate(tree, values)
+    if config is None or tree.problems:
+        raise ConfigError(sorted(tree.problems, key=lambda p: (not p.line, p.line, p.column)))
+    return config
+
+
+def _read_file(tree: Tree, path: Path) -> Any:
+    place = Place(str(path), 1, 1)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigError([Place(str(path)).problem(error.strerror or str(error))]) from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ConfigError([Place(str(path), line, 1).problem("not UTF-8 text")]) from error
+    values = tree.read(text, place)
+    if tree.problems and values is None:
+        raise ConfigError(tree.problems)
+    return _rebase({} if values is None else values, path.parent)
+
+
+def _read_override(tree: Tree, text: str) -> Any:
+    name, equals, value = text.partition("=")
+    key = tuple(name.strip().split("."))
+    place = Place(f"--set {f'{spelled(key)}=...' if secretive(text) else shortened(text)}")
+    if not equals or not all(key):
+        tree.problems.append(place.problem("expected key=value, such as learner.sigma=0.1"))
+        return {}
+    values = STDIN if value.strip() == str(STDIN) else tree.read(value, place, key)
+    for part in reversed(key):
+        values = {part: values}
+    return _rebase(values, Path())
+
+
+def _merge(below: Any, above: Any) -> Any:
+    """Override one tree of values by another: sections are merged, everything else is replaced."""
+    if not isinstance(below, dict) or not isinstance(above, dict):
+        return above
+    return below | {key: _merge(below.get(key), value) for key, value in above.items()}
+
+
+def _rebase(values: Any, folder: Path) -> Any:
+    """Make the paths of the inputs in ``values`` relative to ``folder``."""
+    for section, name in (
+        (None, "model"),
+        ("source", "path"),
+        ("source", "background"),
+        ("learner", "start"),
+    ):
+        inside = values.get(section) if section and isinstance(values, dict) else values
+        if isinstance(inside, dict) and name in inside:
+            inside[name] = _join(folder, inside[name])
+    return values
+
+
+def _join(folder: Path, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_join(folder, item) for item in value]
+    return str(folder / value) if isinstance(value, str) and value not in ("", "-") else value
+
+
+def _validate(tree: Tree, values: Any) -> Config | None:
+    """Return the configuration, or note the problems and return None."""
+    if not isinstance(values, dict):
+        place = tree.value_place(())
+        tree.problems.append(place.problem(f"expected keys such as model:, found {show(values)}"))
+        return None
+    try:
+        config = Config.model_validate(values)
+    except ValidationError as error:
+        said = {(problem.file, problem.line, problem.column) for problem in tree.problems}
+        found = [_explain(tree, detail) for detail in [*error.errors(), *_beside(values, error)]]
+        tree.problems += [p for p in found if (p.file, p.line, p.column) not in said]
+        return None
+    config._tree = tree
+    language = config.language
+    for *sections, name in language.foreign:
+        given = reduce(lambda inside, section: inside.get(section) or {}, sections, values)
+        if name in given:
+            key = ".".join([*sections, name])
+            reason = f"{key}: not for {language.name}; leave it out"
+            tree.problems.append(tree.key_place((*sections, name)).problem(reason))
+    return config
+
+
+def _beside(values: Any, error: ValidationError) -> list[Any]:
+    """Return what else is wrong in sections that are of no known kind, as if of the standard one."""
+    unknown = [each for each in error.errors() if each["type"] == "union_tag_invalid"]
+    if not unknown:
+        return []
+    for each in unknown:
+        [name], tag = each["loc"], each["ctx"]["discriminator"].strip("'")
+        rest = {key: value for key, value in values[name].items() if key != tag}
+        values = {**values, name: rest}
+    known = {str(each) for each in error.errors()}
+    try:
+        Config.model_validate(values)
+    except ValidationError as more:
+        return [each for each in more.errors() if str(each) not in known]
+    return []
+
+
+_WORDS = {
+    "int_type": "expected a whole number",
+    "float_type": "expected a number",
+    "finite_number": "expected a finite number",
+    "string_type": "expected text (quote what reads as a number)",
+    "string_too_short": "expected some text",
+    "string_pattern_mismatch": "expected Predicate.N or the name of an argument's type",
+    "bool_type": "expected true or false",
+    "tuple_type": "expected one value or a list",
+    "too_short": "expected at least one",
+    "model_type": "expected a section of keys",
+    "model_attributes_type": "expected a section of keys",
+    "literal_error": "expected {expected}",
+    "greater_than": "expected more than {gt:g}",
+    "greater_than_equal": "expected at least {ge:g}",
+    "less_than_equal": "expected at most {le:g}",
+}
+
+
+def _explain(tree: Tree, detail: Any) -> LocatedError:
+    """Turn one of pydantic's errors into a message with its place."""
+    key, section = _located(detail["loc"])
+    name = spelled(tuple(part for part in key if isinstance(part, str)))
+    context = detail.get("ctx", {})
+    if detail["type"] == "extra_forbidden":
+        name = spelled(key[:-1]) if "security" in key[:-1] else name
+        return tree.key_place(key).problem(f"{name}: {_unknown(key, section)}")
+    if detail["type"] == "missing":
+        from onlinesrl.runs.guide import meaning
+
+        what = meaning(section, str(key[-1]))
+        return tree.key_place(key[:-1]).problem(f"{name}: missing; expected {what}")
+    if detail["type"] == "union_tag_invalid":
+        expected = " or ".join(context["expected_tags"].rsplit(", ", 1))
+        tag = context["discriminator"].strip("'")
+        key, found = (*key, tag), show(detail["input"][tag])
+        found = "" if secretive(found) else f", found {found}"
+        return tree.value_place(key).problem(f"{name}.{tag}: expected {expected}{found}")
+    words = _WORDS[detail["type"]].format(**context) if detail["type"] in _WORDS else detail["msg"]
+    reason = context.get("error", words)
+    if (
+        isinstance(detail["input"], dict) and "error" in context
+    ):  # the error of a section names the key
+        return tree.key_place(key).problem(f"{name}.{reason}".removeprefix("."))
+    found = "" if secretive((key, detail["input"])) else f", found {show(detail['input'])}"
+    return tree.value_place(key).problem(f"{name}: {reason}{found}")
+
+
+def _unknown(key: Key, section: type[BaseModel]) -> str:
+    """Suggest what an unknown key of a section may have meant."""
+    name, known = str(key[-1]), list(section.model_fields)
+    kinds = _kinds(key[:-1])
+    others = [kind_of(kind) for kind in kinds if name in kind.model_fields]
+    if others:
+        tag = tag_of(section)
+        of = f"not for {tag} {kind_of(section)}, but for {tag} {' or '.join(others)}"
+        return f"{of}; known here: {', '.join(known)}"
+    possible = dict.fromkeys(key for kind in (section, *kinds) for key in kind.model_fields)
+    near = difflib.get_close_matches(name, possible, n=1)
+    near += [path for path in _paths() if path.rpartition(".")[2] == name]
+    meant = f"did you mean {near[0]}? " if near else ""
+    return f"unknown key; {meant}known here: {', '.join(known)}"
+
+
+def _located(place: Key) -> tuple[Key, type[BaseModel]]:
+    """Return the key at pydantic's location, without the kinds of sections in it, and its section."""
+    key: Key = ()
+    section: type[BaseModel] = Config
+    inner: dict[str, type[BaseModel]] = {"": Config}
+    for part in place:
+        if len(inner) > 1:
+            inner = {"": inner[str(part)]}
+            continue
+        section = inner.get("", section)
+        key = (*key, part)
+        field = section.model_fields.get(str(part))
+        kinds = sections_of(field.annotation) if field else []
+        inner = {kind_of(kind) if len(kinds) > 1 else "": kind for kind in kinds}
+    return key, section
+
+
+def _kinds(key: Key) -> list[type[BaseModel]]:
+    """Return the possible sections at a key."""
+    found: list[type[BaseModel]] = [Config]
+    for part in map(str, key):
+        fields = [kind.model_fields[part] for kind in found if part in kind.model_fields]
+        found = sections_of(fields[0].annotation)
+    return found
+
+
+def _paths() -> Iterator[str]:
+    """Name every key, dotted."""
+    for name in Config.model_fields:
+        yield name
+        inner = dict.fromkeys(key for kind in _kinds((name,)) for key in kind.model_fields)
+        yield from (f"{name}.{key}" for key in inner)

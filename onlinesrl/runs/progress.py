@@ -1,0 +1,385 @@
+"""The progress display of a run, and its summary.
+
+On a terminal it is a table that redraws itself, elsewhere a plain line at intervals.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
+
+from onlinesrl.core.errors import legible
+from onlinesrl.runs.messages import acknowledge
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+Snapshot = Mapping[str, Any]
+
+_REDRAW_SECONDS = 0.125
+_LINE_SECONDS = 60.0
+_STATUS_SECONDS = 10.0
+_SLOW_SECONDS = 2.0
+
+
+class Shows(Protocol):
+    """What shows the progress of a run; a context manager. The methods are those of ``Display``."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def due(self, examples: int) -> bool:
+        """Tell whether ``update`` would show something now."""
+        ...
+
+    def update(self, snapshot: Snapshot, rate: float) -> None:
+        """Show a line of metrics, if it is due."""
+        ...
+
+    def working(self, example: str, seconds: float) -> None:
+        """Show the example being solved."""
+        ...
+
+    def stopping(self) -> None:
+        """Show that a signal has asked to stop."""
+        ...
+
+    def saved(self) -> None:
+        """Show that a checkpoint has been written."""
+        ...
+
+
+class Display:
+    """Shows the progress of a run; a context manager, which restores the terminal.
+
+    ``total`` is the number of examples, if known.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        total: int | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._total = total
+        self._clock = clock
+        terminal = self._stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._view: _View = _Table(self._stream) if terminal else _Lines(self._stream)
+        self._next_examples = 1
+        self._next_time = clock() + self._view.seconds
+        self._growth = _Growth()
+        self._saved_at: float | None = None
+        self._cells_drawn: dict[str, str] = {}
+        self._working = ("", 0.0, _SLOW_SECONDS)
+
+    def __enter__(self) -> Self:
+        """Start to draw."""
+        self._view.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Clear the table, if there is one."""
+        self._view.stop()
+
+    def due(self, examples: int) -> bool:
+        """Tell whether ``update`` would draw now; this is cheap."""
+        return examples >= self._next_examples or self._clock() >= self._next_time
+
+    def update(self, snapshot: Snapshot, rate: float) -> None:
+        """Show a line of metrics, and ``rate`` in examples per second, if a line is due."""
+        examples = snapshot["examples"]
+        if not self.due(examples):
+            return
+        now = self._clock()
+        self._next_time = now + self._view.seconds
+        power = examples >= self._next_examples
+        if power:
+            self._next_examples = 1 << examples.bit_length()
+        self._cells_drawn = self._cells(snapshot, rate, now)
+        self._view.draw(self._cells_drawn)
+        if power:
+            self._growth = _Growth(examples, snapshot.get("weights") or 0)
+
+    def working(self, example: str, seconds: float) -> None:
+        """Show the example being solved: in a table every second, as lines at growing intervals."""
+        known, before, due = self._working
+        if example != known or seconds < before:
+            due = _SLOW_SECONDS
+        if seconds >= due:
+            name = legible(example if len(example) <= 40 else example[:40] + "...")
+            self._view.draw({**self._cells_drawn, f"example {name}:": f"{seconds:.0f} s"})
+            due = self._view.later(seconds)
+        self._working = (example, seconds, due)
+
+    def stopping(self) -> None:
+        """Replace the table by the message that a signal has asked to stop; for signal handlers."""
+        self._view.stop()
+        acknowledge(self._stream)
+
+    def saved(self) -> None:
+        """Note that a checkpoint has been written just now."""
+        self._saved_at = self._clock()
+
+    def _cells(self, snapshot: Snapshot, rate: float, now: float) -> dict[str, str]:
+        """Return what is shown, by name, without unknown figures."""
+        of = f" of {self._total:,}" if self._total is not None else ""
+        cells = {
+            "examples": f"{snapshot['examples']:,}{of}",
+            "rate": f"{rate:,.0f}/s",
+            "F1": _show(snapshot.get("f1"), "{:.1%}"),
+            "error": _show(snapshot.get("mae"), "{:.3f}"),
+            "loss": _show(snapshot.get("loss"), "{:.3g}"),
+            "regret bound": _show(_mean(snapshot), "{:.3g} per example"),
+            "weights": self._growth.show(snapshot.get("weights")),
+            "solver": ", ".join(f"{k} {v:,}" for k, v in (snapshot.get("routes") or {}).items()),
+            "bad": f"{snapshot['bad']:,}" if snapshot.get("bad") else "",
+            "lag": _show(snapshot.get("lag"), "{:,}"),
+            "checkpoint": "" if self._saved_at is None else f"{now - self._saved_at:.0f} s ago",
+        }
+        return {name: cell for name, cell in cells.items() if cell}
+
+
+class Status:
+    """A status line: on a terminal it is overwritten, elsewhere lines follow each other.
+
+    However often it is called, it writes at most 8 times per second, elsewhere every 10 seconds.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._next = 0.0
+        self._width = 0
+
+    def __call__(self, text: str) -> None:
+        """Show what is being done now."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + (_REDRAW_SECONDS if self._terminal else _STATUS_SECONDS)
+        with contextlib.suppress(OSError):
+            before, after = ("\r", "") if self._terminal else ("", "\n")
+            print(f"{before}{text:<{self._width}}", end=after, file=self._stream, flush=True)
+            self._width = len(text) if self._terminal else 0
+
+    def tell(self, text: str) -> None:
+        """Write a line that stays."""
+        self.close()
+        with contextlib.suppress(OSError):
+            print(text, file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """Clear the line of a terminal."""
+        self._next = 0.0
+        if self._terminal:
+            self("")
+            print("\r", end="", file=self._stream, flush=True)
+
+
+class _Growth:
+    """Counts the new weights since the last power of two of examples."""
+
+    def __init__(self, examples: int = 0, weights: int = 0) -> None:
+        self._examples = examples
+        self._weights = weights
+
+    def show(self, weights: int | None) -> str:
+        """Show the number of weights, and how many are new."""
+        if weights is None:
+            return ""
+        return f"{weights:,} ({weights - self._weights:+,} since example {self._examples:,})"
+
+
+class _View(Protocol):
+    """Where cells are drawn, every ``seconds`` at most."""
+
+    seconds: float
+
+    def start(self) -> None: ...
+    def later(self, seconds: float) -> float: ...
+    def draw(self, cells: Mapping[str, str]) -> None: ...
+    def stop(self) -> None: ...
+
+
+class _Lines:
+    """Plain lines; the run continues if nobody reads them."""
+
+    seconds = _LINE_SECONDS
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def start(self) -> None:
+        """Do nothing: lines need no start."""
+
+    def later(self, seconds: float) -> float:
+        """Return when to report again that an example is still being solved."""
+        return 2.0 * seconds
+
+    def draw(self, cells: Mapping[str, str]) -> None:
+        """Write the cells."""
+        with contextlib.suppress(OSError):
+            print(" | ".join(f"{name} {cell}" for name, cell in cells.items()), file=self._stream)
+            self._stream.flush()
+
+    def stop(self) -> None:
+        """Do nothing: lines need no end."""
+
+
+class _Table:
+    """A table that redraws itself in place; rich is imported only here."""
+
+    seconds = _REDRAW_SECONDS
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._live: Live | None = None
+
+    def start(self) -> None:
+        """Take over the bottom of the terminal."""
+        from rich.console import Console
+        from rich.live import Live
+
+        console = Console(file=self._stream)
+        self._live = Live(
+            console=console, auto_refresh=False, redirect_stdout=False, transient=True
+        )
+        self._live.start()
+
+    def later(self, seconds: float) -> float:
+        """Return when to report again that an example is still being solved."""
+        return seconds + 1.0
+
+    def draw(self, cells: Mapping[str, str]) -> None:
+        """Draw the cells over the ones before."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 2))
+        for name, cell in cells.items():
+            table.add_row(Text(name, style="dim"), Text(cell, style="bold"))
+        if self._live is not None:
+            self._live.update(table, refresh=True)
+
+    def stop(self) -> None:
+        """Give the terminal back."""
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+
+
+def print_summary(summary: Snapshot, stream: TextIO) -> None:
+    """Write the summary of a run, as in summary.json, in aligned lines of plain text."""
+    lines = [(name, text) for name, text in _summary_lines(summary) if text]
+    width = max((len(name) for name, _ in lines), default=0)
+    for name, text in lines:
+        print(legible(f"{name:<{width}}  {text}"), file=stream)
+
+
+def _summary_lines(summary: Snapshot) -> list[tuple[str, str]]:
+    """Return the name and the text of every line; the text is empty where a figure is not known."""
+    get, soft = summary.get, "mae" in summary
+    return [
+        (
+            "Examples",
+            _show(get("examples"), "{:,}")
+            + _show(get("updates"), ", {:,} learned from")
+            + _show(get("bad") or None, ", {:,} bad (see deadletter.jsonl)"),
+        ),
+        (
+            "Time",
+            _show(get("seconds"), "{:,.1f} s")
+            + _show(get("examples_per_second"), ", {:,.0f} examples per second")
+            + _show(get("import_seconds"), "; {:.1f} s of import")
+            + _show(get("compile_seconds"), ", {:.1f} s of compilation"),
+        ),
+        *_score_lines(summary, soft),
+        (
+            "Regret bound",
+            _show(get("regret_bound"), "{:,.4g} in total")
+            + _show(_mean(summary), ", {:.3g} per example"),
+        ),
+        (
+            "Weights",
+            _show(get("weights"), "{:,}")
+            + _show(get("dropped_weights") or None, ", {:,} dropped (learner.max_weights)"),
+        ),
+        *_solver_lines(summary, soft),
+        ("Results", str((get("config") or {}).get("output", ""))),
+    ]
+
+
+def _score_lines(summary: Snapshot, soft: bool) -> list[tuple[str, str]]:
+    """Return the lines that compare predictions with truth; ``soft``: the values are in [0, 1]."""
+    get = summary.get
+    right = (
+        "the atoms are on the right side of 1/2"
+        if soft
+        else "the units to label got the right label"
+    )
+    return [
+        (
+            "F1",
+            _show(get("f1"), "{:.1%}")
+            + _show(get("precision"), ", precision {:.1%}")
+            + _show(get("recall"), ", recall {:.1%}"),
+        ),
+        *_by_predicate(get("predicates") or {}),
+        (
+            "Ranking",
+            _show(get("auc"), "AUC {:.1%}, ")
+            + _show(get("average_precision"), "average precision {:.1%}, ")
+            + _show(get("best_f1"), "best F1 {:.1%}")
+            + _show(get("best_threshold"), " at threshold {:.4g}"),
+        ),
+        ("Mean error", _show(get("mae"), "{:.3g} between predicted and true values of atoms")),
+        ("Accuracy", _show(get("accuracy"), f"{{:.1%}} of {right}")),
+        ("Hamming loss", _show(get("hamming"), "{:.3g} wrong atoms per example")),
+    ]
+
+
+def _solver_lines(summary: Snapshot, soft: bool) -> list[tuple[str, str]]:
+    """Return the lines about inference."""
+    get = summary.get
+    ended = "at its last iteration" if soft else "at its limit (inference.max_work, max_nodes)"
+    routes = (f"{route} {solved:,}" for route, solved in (get("routes") or {}).items())
+    slowest = (
+        f"example {each['id']}: {each['seconds']:,.1f} s ({each['atoms']:,} atoms, {each['route']})"
+        for each in get("slowest") or ()
+        if each["seconds"] >= _SLOW_SECONDS
+    )
+    return [
+        (
+            "Solver",
+            ", ".join(routes) + _show(get("unsolved") or None, f"; {{:,}} ended {ended}, unproven"),
+        ),
+        ("Slowest", ", ".join(slowest)),
+        (
+            "Left out",
+            _show(get("skipped"), "{:,} ground rules with an atom neither observed nor a target"),
+        ),
+    ]
+
+
+def _by_predicate(predicates: Mapping[str, Snapshot]) -> list[tuple[str, str]]:
+    """Return the F1 of each query predicate, where there are several."""
+    if len(predicates) < 2:
+        return []
+    return [(f"F1 of {name}", _show(line["f1"], "{:.1%}")) for name, line in predicates.items()]
+
+
+def _mean(figures: Snapshot) -> float | None:
+    """Return the regret bound per example, where there is one."""
+    bound, updates = figures.get("regret_bound"), figures.get("updates")
+    return bound / updates if bound is not None and updates else None
+
+
+def _show(value: float | None, form: str) -> str:
+    """Format a figure; empty if there is none."""
+    return "" if value is None else form.format(value)

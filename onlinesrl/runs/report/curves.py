@@ -1,0 +1,114 @@
+"""The learning curve and the regret bound, over the stream."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from onlinesrl.runs.report.chart import Point, Series, line_chart, thin
+from onlinesrl.runs.report.markup import Markup, tag
+from onlinesrl.runs.report.words import (
+    Figures,
+    count,
+    figure,
+    number,
+    or_dash,
+    paragraph,
+    percent,
+    percent_tick,
+    section,
+    table,
+)
+
+_BOUNDS = {
+    "cda1": (
+        "The upper line is the mean loss of the learner. No fixed weights, even if chosen with all "
+        "examples known, have a mean loss plus regularisation below the lower line. The gap between "
+        "the lines bounds the learner's excess: {gap} per example at the end, {bound} in total. "
+        "Against weights u, its regret is at most that plus sigma/2 times the squared norm of u."
+    ),
+    "": (
+        "The upper line is the mean regularised loss of the learner. No fixed weights, even if "
+        "chosen with all examples known, have a mean regularised loss below the lower line. The gap "
+        "between the lines bounds the regret: {gap} per example at the end, {bound} in total."
+    ),
+}
+
+
+def learning_curve(metrics: Sequence[Figures]) -> Markup:
+    """Return the F1 over the whole stream so far, and between lines of metrics.
+
+    For values in [0, 1] it is the mean absolute error.
+    """
+    soft = any("mae" in line for line in metrics)
+    key = "mae" if soft else "f1"
+    whole = _points(metrics, lambda line: number(line.get(key)))
+    recent = _points(metrics, lambda line: number((line.get("window") or {}).get(key)))
+    if not whole:
+        return section("Learning curve", paragraph("There are no labelled examples."))
+    words = paragraph(
+        f"{'The mean absolute error' if soft else 'F1'} of the predictions made so far: over the whole "
+        "stream, which includes the mistakes on the first examples, and since the previous point."
+    )
+    lines = [Series("whole stream so far", whole), Series("since previous point", recent)]
+    show, tick = (figure, figure) if soft else (percent, percent_tick)
+    chart = line_chart(lines, label="Learning curve", show=show, tick=tick)
+    return section("Learning curve", words, chart, _numbers(metrics, soft))
+
+
+def regret_bound(metrics: Sequence[Figures], update: str) -> Markup | None:
+    """Return the section of the regret bound; None for updates without one (MIRA, perceptron)."""
+    known = [line for line in metrics if _per_update(line, "dual", "regret_bound") is not None]
+    if not known:
+        return None
+    last = known[-1]
+    settled = [line for line in known if 100 * line["examples"] >= last["examples"]]
+    lower = _points(settled, lambda line: _per_update(line, "dual"))
+    upper = _points(settled, lambda line: _per_update(line, "dual", "regret_bound"))
+    gap, bound = _per_update(last, "regret_bound"), number(last["regret_bound"])
+    words = _BOUNDS.get(update, _BOUNDS[""]).format(
+        gap=or_dash(gap, figure), bound=or_dash(bound, figure)
+    )
+    lines = [
+        Series("loss of the learner, per example", upper),
+        Series("lower bound for fixed weights, per example", lower),
+    ]
+    chart = line_chart(lines, label="Regret bound", show=figure, tick=figure, shade=True)
+    return section("Regret bound", paragraph(words), chart)
+
+
+def _points(metrics: Sequence[Figures], value: Callable[[Figures], float | None]) -> list[Point]:
+    """Return (examples, value) of every line with a value."""
+    pairs = ((line["examples"], value(line)) for line in metrics)
+    return [(float(at), known) for at, known in pairs if known is not None and at >= 1]
+
+
+def _per_update(line: Figures, *keys: str) -> float | None:
+    """Return the sum of some figures divided by the examples learned from."""
+    values = [number(line.get(key)) for key in keys]
+    updates = number(line.get("updates"))
+    if not updates or any(value is None for value in values):
+        return None
+    return sum(value for value in values if value is not None) / updates
+
+
+def _numbers(metrics: Sequence[Figures], soft: bool) -> Markup:
+    """Return a table of the curve's figures, of about forty lines at most."""
+    lines = {float(line["examples"]): line for line in metrics if line["examples"] >= 1}
+    span = math.log(max(lines)) or 1.0
+    kept = thin([(at, 0.0) for at in lines], lambda at: 100 * math.log(at) / span, 40)
+    columns = {"F1": "f1", "precision": "precision", "recall": "recall", "accuracy": "accuracy"}
+    if soft:
+        columns["mean absolute error"] = "mae"
+    rows = [
+        [
+            count(at),
+            *(
+                or_dash(lines[at].get(k), figure if k == "mae" else percent)
+                for k in columns.values()
+            ),
+        ]
+        for at, _ in kept
+    ]
+    figures = table(("examples", *columns), rows)
+    return tag("details", tag("summary", "The curve as numbers"), figures)

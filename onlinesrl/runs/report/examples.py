@@ -1,0 +1,135 @@
+"""Predictions compared with their truth: every atom once, marked if they differ."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from onlinesrl.runs.report.markup import Markup, join, tag
+from onlinesrl.runs.report.words import count, paragraph, section
+
+_MOST_ATOMS = 400
+_TERM = re.compile(r'"(?:\\.|[^"\\])*"|[^,()"]+')
+_INTEGER = re.compile(r"-?[0-9]{1,15}")
+_VALUES = (
+    "Every atom with its predicted value and, if different, its true value after an arrow. Values "
+    "above 1/2 count as true; "
+)
+_SIGNS = {"wrong": "+\u00a0", "missing": "\u2212\u00a0", "": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleRow:
+    """A prediction and its truth, as atoms such as ``InField(3, "title")``.
+
+    ``truth`` is None for an example without labels. ``words`` explains constants, as {"3": "learning"}.
+    ``values`` is the text of atoms with values in [0, 1], which are always shown.
+    """
+
+    id: str
+    group: str | None
+    predicted: Sequence[str]
+    truth: Sequence[str] | None
+    words: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Atom:
+    """A parsed atom and its mark: ``wrong``, ``missing`` or none."""
+
+    name: str
+    terms: tuple[str, ...]
+    mark: str
+    value: str = ""
+
+    def order(self) -> tuple[object, ...]:
+        """Return the sort key: predicate and terms, numbers by value."""
+        whole = (_INTEGER.fullmatch(term) for term in self.terms)
+        keys = (
+            (0, int(m[0]), "") if m else (1, 0, t) for m, t in zip(whole, self.terms, strict=True)
+        )
+        return (self.name, *keys)
+
+
+def examples_section(examples: Sequence[ExampleRow], soft: bool = False) -> Markup | None:
+    """Return the section, None without examples; ``soft``: of values in [0, 1]."""
+    if not examples:
+        return None
+    legend = paragraph(
+        _VALUES if soft else "An atom without a mark is predicted and true; ",
+        tag("span", "+\u00a0marked so", class_="wrong"),
+        " it is predicted but not true; ",
+        tag("span", "\u2212\u00a0marked so", class_="missing"),
+        " it is true but was not predicted.",
+    )
+    return section("Some predictions and their truth", legend, *map(_example, examples))
+
+
+def _example(example: ExampleRow) -> Markup:
+    predicted, truth = set(example.predicted), set(example.truth or ())
+    wrong, missing = predicted - truth, truth - predicted
+    verdict = f"{len(predicted & truth)} right, {len(wrong)} wrong, {len(missing)} missing"
+    header = tag(
+        "header",
+        tag("b", example.id),
+        None if example.group is None else tag("span", example.group, class_="soft"),
+        tag("span", "no truth given" if example.truth is None else verdict, class_="soft"),
+    )
+    marks = dict.fromkeys(missing, "missing")
+    if example.truth is not None:
+        marks |= dict.fromkeys(wrong, "wrong")
+    atoms = [
+        _parse(atom, marks.get(atom, ""), example.values.get(atom, ""))
+        for atom in predicted | truth | example.values.keys()
+    ]
+    body = _rows(sorted(atoms, key=_Atom.order), example.words)
+    return tag("div", header, body, class_="example")
+
+
+def _parse(atom: str, mark: str, value: str) -> _Atom:
+    name, _, inside = atom.partition("(")
+    terms = (term.strip() for term in _TERM.findall(inside))
+    return _Atom(name, tuple(term for term in terms if term), mark, value)
+
+
+def _rows(atoms: Sequence[_Atom], words: Mapping[str, str]) -> Markup:
+    """Return the atoms by predicate, and by last term if that makes few rows."""
+    if not atoms:
+        return paragraph("No atom is predicted or true.")
+    shared = _share_last_terms(atoms)
+    rows: dict[str, list[Markup]] = {}
+    for atom in atoms[:_MOST_ATOMS]:
+        last = f", {atom.terms[-1]}" if shared else ""
+        head = f"{atom.name}(\u2026{last})" if atom.terms else atom.name
+        terms = atom.terms[:-1] if shared else atom.terms
+        rows.setdefault(head, []).append(_chip(terms or (atom.name,), atom.mark, words, atom.value))
+    if len(atoms) > _MOST_ATOMS:
+        rows["and"] = [tag("span", f"{count(len(atoms) - _MOST_ATOMS)} more atoms")]
+    used = {_plain(term) for atom in atoms for term in atom.terms}
+    if idle := [_chip((constant,), "", words) for constant in words if constant not in used]:
+        rows["in no atom"] = idle
+    pairs = (join(tag("dt", tag("code", head)), tag("dd", *chips)) for head, chips in rows.items())
+    return tag("dl", *pairs, class_="atoms")
+
+
+def _share_last_terms(atoms: Sequence[_Atom]) -> bool:
+    """Return whether on average at least two atoms share a last term."""
+    ends = {(atom.name, atom.terms[-1:]) for atom in atoms}
+    return 2 * len(ends) <= len(atoms) and all(len(atom.terms) > 1 for atom in atoms)
+
+
+def _chip(terms: Sequence[str], mark: str, words: Mapping[str, str], value: str = "") -> Markup:
+    """Return the terms of an atom, with their explanations, and its value."""
+    shown: list[object] = []
+    for term in map(_plain, terms):
+        shown += [", "] if shown else []
+        shown += [words[term], tag("sub", term)] if term in words else [term]
+    shown += [" ", tag("sub", value)] if value else []
+    return join(tag("span", _SIGNS[mark], *shown, class_=f"atom {mark}".strip()), " ")
+
+
+def _plain(term: str) -> str:
+    """Remove the quotes and escapes of a constant."""
+    return re.sub(r"\\(.)", r"\1", term[1:-1]) if term.startswith('"') else term

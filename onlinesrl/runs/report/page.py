@@ -1,0 +1,184 @@
+"""The page: main figures, sections, and the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from onlinesrl.runs.fingerprint import leaves
+from onlinesrl.runs.report.curves import learning_curve, regret_bound
+from onlinesrl.runs.report.examples import ExampleRow, examples_section
+from onlinesrl.runs.report.markup import Markup, join, tag
+from onlinesrl.runs.report.scores import by_predicate, by_value, confusion
+from onlinesrl.runs.report.weights import WeightRow, weights_section
+from onlinesrl.runs.report.words import (
+    Figures,
+    count,
+    figure,
+    number,
+    or_dash,
+    paragraph,
+    percent,
+    section,
+    table,
+)
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_ROUTES = {
+    "elimination": "exact reductions, without search",
+    "ilp": "a 0-1 integer programme, solved to optimality",
+    "admm": "convex optimisation, until a lower bound proves the energy minimal",
+}
+
+_LABELLED = "the units to label got the right label"
+
+
+def write_report(  # noqa: PLR0913 - the contents of a report
+    path: Path,
+    *,
+    title: str,
+    summary: Figures,
+    metrics: Sequence[Figures],
+    weights: Sequence[WeightRow],
+    examples: Sequence[ExampleRow],
+) -> None:
+    """Write the report of a run.
+
+    ``summary`` and ``metrics`` are as in summary.json and metrics.jsonl, ``weights`` are sorted, heaviest
+    first, ``examples`` are a few; all may be empty. Text from the stream or the rules is escaped; figures
+    that are missing or not finite are left out. Raises OSError.
+    """
+    last = metrics[-1] if metrics else {}
+    figures = {**last, **{key: value for key, value in summary.items() if value is not None}}
+    config, soft = summary.get("config") or {}, "mae" in figures
+    body = join(
+        _figures(figures),
+        learning_curve(metrics),
+        by_value(last),
+        confusion(last),
+        by_predicate(last),
+        examples_section(examples, soft),
+        regret_bound(metrics, str((config.get("learner") or {}).get("update"))),
+        weights_section(weights, soft),
+        _solver(figures),
+        _dead_letters(figures),
+        _configuration(config, summary),
+    )
+    path.write_text(_page(title, body), encoding="utf-8", errors="xmlcharrefreplace", newline="\n")
+
+
+def curves_page(metrics: Sequence[Figures], update: str) -> str:
+    """Return a page of the learning curve and the regret bound, from lines of metrics."""
+    return _page("Curves", join(learning_curve(metrics), regret_bound(metrics, update)))
+
+
+def _page(title: str, body: Markup) -> str:
+    style = files("onlinesrl.runs.report").joinpath("style.css").read_text(encoding="utf-8")
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", title),
+        tag("style", Markup(style)),
+    )
+    return "<!DOCTYPE html>\n" + tag("html", head, tag("body", tag("h1", title), body), lang="en")
+
+
+def _figures(figures: Figures) -> Markup:
+    """Return the section of the main figures."""
+    tiles = [
+        tag("div", tag("dt", name), tag("dd", write(value), class_="value"), tag("dd", meaning))
+        for key, name, write, meaning in _tiles(figures)
+        if (value := number(figures.get(key))) is not None
+    ]
+    lead = paragraph(
+        "Every example was predicted before it was learned from, so all figures are about unseen "
+        "examples."
+    )
+    return join(lead, tag("dl", *tiles, class_="figures"))
+
+
+def _tiles(figures: Figures) -> list[tuple[str, str, Callable[[float], str], str]]:
+    """Return key, name, format and explanation of each main figure."""
+    learned, dropped = (number(figures.get(key)) or 0 for key in ("updates", "dropped_weights"))
+    precision, recall = (or_dash(figures.get(key), percent) for key in ("precision", "recall"))
+    f1 = f"{precision} of the atoms it predicted are true, {recall} of the true ones were found"
+    right = "the atoms are on the right side of 1/2" if "mae" in figures else _LABELLED
+    took = f"{or_dash(figures.get('seconds'), figure)} seconds in all"
+    return [
+        ("examples", "Examples", count, f"{count(learned)} of them learned from"),
+        ("mae", "Mean absolute error", figure, "between the values of the atoms and the true ones"),
+        ("f1", "F1", percent, f1),
+        ("accuracy", "Accuracy", percent, f"of {right}"),
+        ("auc", "AUC", percent, "of the pairs of a true and a false atom are in the right order"),
+        ("average_precision", "Average precision", percent, "over all thresholds of the scores"),
+        ("exact", "Exact", percent, "of the examples have no wrong atom"),
+        ("hamming", "Hamming loss", figure, "wrong atoms per example, on average"),
+        (
+            "weights",
+            "Weights",
+            count,
+            f"learned, and {count(dropped)} dropped past learner.max_weights",
+        ),
+        ("examples_per_second", "Examples per second", count, took),
+    ]
+
+
+def _solver(figures: Figures) -> Markup | None:
+    """Return the section of solver routes and certified answers."""
+    routes: Mapping[str, object] = figures.get("routes") or {}
+    known = {route: number(solved) or 0.0 for route, solved in routes.items()}
+    if not known:
+        return None
+    total = sum(known.values()) or 1.0
+    rows = [
+        [
+            join(tag("code", route), f" \u2013 {_ROUTES[route]}" if route in _ROUTES else None),
+            count(solved),
+            percent(solved / total),
+        ]
+        for route, solved in known.items()
+    ]
+    certified = number(figures.get("certified"))
+    audited = number(figures.get("audited")) or 0
+    proved = (
+        f"{count(certified)} answers are certified to be optimal. " if certified is not None else ""
+    )
+    checked = f"{count(audited)} were solved again as a whole, and compared." if audited else ""
+    words = f"How the most probable states were found. {proved}{checked}"
+    return section(
+        "What the solver did", paragraph(words), table(("route", "solved", "share"), rows)
+    )
+
+
+def _dead_letters(figures: Figures) -> Markup | None:
+    """Return the section of bad examples."""
+    bad = number(figures.get("bad"))
+    if bad is None:
+        return None
+    words = (
+        f"{count(bad)} bad examples are in deadletter.jsonl, with their bytes, place and "
+        "reason; they were not learned from."
+    )
+    return section("Bad examples", paragraph(words if bad else "None."))
+
+
+def _configuration(config: Figures, summary: Figures) -> Markup | None:
+    """Return the configuration, key by key."""
+    if not config:
+        return None
+    rows = [
+        tag("tr", tag("td", tag("code", key)), tag("td", tag("code", _value(value))))
+        for key, value in leaves(config)
+    ]
+    version = summary.get("version")
+    words = paragraph(f"Version {version}.") if version else None
+    return section("Configuration", words, tag("div", tag("table", *rows), class_="scroll"))
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_value, value))
+    return "\u2013" if value is None else str(value)

@@ -1,0 +1,83 @@
+"""The heaviest weights, by rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onlinesrl.runs.report.markup import Markup, tag
+from onlinesrl.runs.report.words import count, paragraph, section
+
+_ROWS_OPEN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class WeightRow:
+    """An averaged weight: its rule and instance (empty if the rule has only one)."""
+
+    rule: str
+    instance: str
+    weight: float
+    updates: int
+
+
+_MARKOV_LOGIC = (
+    "A rule with a positive weight makes states in which it holds more likely, one with a negative "
+    "weight less likely. All bars have the same scale."
+)
+_SOFT = (
+    "The larger the weight of a rule, the more it costs to break it; weight zero has no effect. All "
+    "bars have the same scale."
+)
+
+
+def weights_section(weights: Sequence[WeightRow], soft: bool = False) -> Markup | None:
+    """Return the section, None without weights; rules are in order of first occurrence.
+
+    ``soft``: of a PSL program.
+    """
+    if not weights:
+        return None
+    rules: dict[str, list[WeightRow]] = {}
+    for row in weights:
+        rules.setdefault(row.rule, []).append(row)
+    scale = max(abs(row.weight) for row in weights) or 1.0
+    words = paragraph(
+        f"{_SOFT if soft else _MARKOV_LOGIC} Updates count the examples that changed the weight."
+    )
+    blocks = (_rule(rule, rows, scale) for rule, rows in rules.items())
+    return section("Heaviest weights by rule", words, *blocks)
+
+
+def _rule(rule: str, rows: Sequence[WeightRow], scale: float) -> Markup:
+    more = rows[_ROWS_OPEN:]
+    rest = tag("details", tag("summary", f"{count(len(more))} more"), _table(more, scale))
+    return tag(
+        "div",
+        tag("h3", tag("code", rule)),
+        _table(rows[:_ROWS_OPEN], scale),
+        rest if more else None,
+    )
+
+
+def _table(rows: Sequence[WeightRow], scale: float) -> Markup:
+    names = (("instance", ""), ("", "bar"), ("weight", "number"), ("updates", "number"))
+    head = tag("tr", *(tag("th", name, class_=side) for name, side in names))
+    return tag(
+        "div",
+        tag("table", head, *(_row(row, scale) for row in rows), class_="wide weights"),
+        class_="scroll",
+    )
+
+
+def _row(row: WeightRow, scale: float) -> Markup:
+    half = 50 * abs(row.weight) / scale
+    left, side = (50.0, "") if row.weight >= 0 else (50 - half, "minus")
+    bar = tag("i", class_=side, style=f"left:{left:.2f}%;width:{half:.2f}%")
+    return tag(
+        "tr",
+        tag("td", tag("code", row.instance) if row.instance else "the rule"),
+        tag("td", tag("div", bar, class_="track signed"), class_="bar"),
+        tag("td", f"{row.weight:+{'.3f' if abs(row.weight) < 1e4 else '.2e'}}", class_="number"),
+        tag("td", count(row.updates), class_="number"),
+    )

@@ -1,0 +1,160 @@
+"""The results of a run: its weights as rules, its report and its summary."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from onlinesrl.core.version import __version__
+from onlinesrl.core.example import Constant, Example, ValuedAtom, show_ground_atom
+from onlinesrl.core.learner import Learner, Outcome, WeightEntry, heaviest
+from onlinesrl.core.storage import json_lines, storage_errors, write_atomic
+from onlinesrl.runs.config import Config
+from onlinesrl.runs.report import ExampleRow, WeightRow, write_report
+from onlinesrl.stream.folder import RunFolder
+from onlinesrl.stream.loop import Loop
+
+REPORTED_WEIGHTS = 400
+E = TypeVar("E", bound=WeightEntry)
+
+
+def read_summary(path: Path) -> dict[str, Any] | None:
+    """Return the summary, the last file that a run writes.
+
+    None if there is none, or it is damaged; it is then written again.
+    """
+    if not path.exists():
+        return None
+    with storage_errors(path, "read"):
+        text = path.read_bytes()
+    try:
+        msgspec.json.decode(text, type=_Summary)
+        summary: dict[str, Any] = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return summary
+
+
+class _Line(msgspec.Struct):
+    """The fields of a line of metrics that the report needs."""
+
+    examples: int
+    window: dict[str, Any]
+    by: dict[str, dict[str, Any]]
+    routes: dict[str, int] = {}
+    errors: dict[str, int] = {}
+
+
+class _Slow(msgspec.Struct):
+    """One of the slowest examples."""
+
+    id: Constant
+    seconds: float
+    atoms: int
+    route: str
+
+
+class _Summary(msgspec.Struct):
+    """The types of the fields of a summary that are shown."""
+
+    finished: bool
+    examples: int
+    updates: int
+    bad: int
+    seconds: float
+    weights: int
+    dropped_weights: int
+    config: dict[str, Any]
+    import_seconds: float
+    compile_seconds: float
+    routes: dict[str, int] = {}
+    slowest: list[_Slow] = []
+    examples_per_second: float | None = None
+    unsolved: int | None = None
+    f1: float | None = None
+    precision: float | None = None
+    recall: float | None = None
+    mae: float | None = None
+    accuracy: float | None = None
+    hamming: float | None = None
+    regret_bound: float | None = None
+
+
+def write_results(config: Config, loop: Loop, timing: Mapping[str, float]) -> dict[str, Any]:
+    """Write the weights, report.html and, last, summary.json; returns the summary."""
+    folder, line = loop.folder, loop.line()
+    summary = {
+        "version": __version__,
+        "finished": loop.finished,
+        "checkpoint": loop.saves,
+        **{name: value for name, value in line.items() if name != "window"},
+        "seconds": loop.seconds,
+        "examples_per_second": line["examples"] / loop.seconds if loop.seconds else None,
+        "slowest": loop.learner.slowest.found,
+        **timing,
+        "config": config.as_dict(),
+    }
+    entries = heaviest(loop.learner.weights.entries())
+    write_atomic(folder.weights, weights_text(loop.learner).encode())
+    with storage_errors(folder.report, "write"):
+        write_report(
+            folder.report,
+            title=f"onlinesrl: {config.output.name}",
+            summary=summary,
+            metrics=list(json_lines(folder.metrics, _Line)),
+            weights=[weight_row(e) for e in entries[:REPORTED_WEIGHTS]],
+            examples=[example_row(loop.learner, *shown) for shown in loop.shown],
+        )
+    write_atomic(folder.summary, json.dumps(summary, indent=2).encode() + b"\n")
+    return summary
+
+
+def weights_text(learner: Learner) -> str:
+    """Return a file of weights: a program in the language of the model."""
+    updates, update = learner.weights.updates, learner.update.update
+    averaged = f"Averaged weights after {updates} updates ({update})"
+    return learner.weights_text(averaged, f"onlinesrl {__version__}")
+
+
+def weight_row(entry: WeightEntry) -> WeightRow:
+    """Return a weight as the report shows it."""
+    return WeightRow(entry.text, entry.instance, entry.weight, entry.uses)
+
+
+def example_row(learner: Learner, example: Example, outcome: Outcome) -> ExampleRow:
+    """Return an example as the report shows it."""
+    predicted = _valued(outcome.prediction.predicted if outcome.prediction else {})
+    truth = _valued(example.truth or {})
+    return ExampleRow(
+        str(example.id),
+        example.group,
+        [atom for atom, value in predicted.items() if value > 0.5],
+        [atom for atom, value in truth.items() if value > 0.5],
+        learner.words(example.evidence),
+        {a: _value(v, truth.get(a, 0.0)) for a, v in predicted.items()} if learner.valued else {},
+    )
+
+
+def _value(predicted: float, true: float) -> str:
+    """Format a value, and the true one if it looks different."""
+    said, truly = f"{predicted:.2f}", f"{true:.2f}"
+    return said if said == truly else f"{said} \u2192 {truly}"
+
+
+def _valued(atoms: Mapping[str, Sequence[list[Constant] | ValuedAtom]]) -> dict[str, float]:
+    """Return the values of atoms by their spelling."""
+    found = {}
+    for name, rows in atoms.items():
+        for row in rows:
+            args, value = (row.args, row.value) if isinstance(row, ValuedAtom) else (row, 1.0)
+            found[show_ground_atom(name, map(_spelled, args))] = value
+    return found
+
+
+def _spelled(constant: Constant) -> str:
+    text = str(constant)
+    return text if text.removeprefix("-").isdecimal() else f'"{text}"'

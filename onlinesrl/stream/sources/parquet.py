@@ -1,0 +1,41 @@
+"""The configuration of a source of tables in Parquet files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from onlinesrl.core.values import Existing, Name
+from onlinesrl.stream.protocols import Setting, Source
+from onlinesrl.stream.sources.common import SourceSection
+
+if TYPE_CHECKING:
+    from onlinesrl.stream.protocols import Sections
+
+
+class ParquetSection(SourceSection):
+    """Tables, one per predicate, in Parquet files."""
+
+    replaceable: ClassVar[frozenset[str]] = SourceSection.replaceable | {"path"}
+
+    kind: Literal["parquet"] = "parquet"
+    path: Existing
+    """a folder with the folders evidence and truth, in which PREDICATE.parquet has a predicate's
+    atoms."""
+    by: Name = "id"
+    """the column that says which example a row belongs to; examples come in ascending order of it."""
+
+    def check(self, config: Sections) -> None:
+        """Raise ValueError where labels come later: tables have them beside the evidence."""
+        if config.labels is not None:
+            raise ValueError(
+                "labels: labels of tables are beside the evidence, in the folder truth"
+            )
+
+    def make(self, setting: Setting) -> Source:
+        """Return the tables' examples. Raises UsageError for a run without an end."""
+        from onlinesrl.core.errors import UsageError
+        from onlinesrl.stream.tables import TableSource
+
+        if setting.until == "forever":
+            raise UsageError(f"{self.path}: tables have an end; leave out --until forever")
+        return TableSource(self.path, self.by, self.max_bytes)

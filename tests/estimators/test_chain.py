@@ -1,0 +1,142 @@
+"""The tagger is the Markov logic network of its rules: the same weights, predictions and marginals."""
+
+import itertools
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onlinesrl as srl
+from onlinesrl.estimators.tagger import RULES, SequenceTagger
+
+TAGS = ["A", "B", "C"]
+UPDATES = [
+    ("cda1", "ml"),
+    ("cda1", "pl"),
+    ("cda2", "ml"),
+    ("cda2", "pl"),
+    ("mira", "pl"),
+    ("subgradient", "ml"),
+    ("perceptron", "pl"),
+    ("adagrad", "ml"),
+    ("adagrad", "pl"),
+]
+MODEL = f"""label = {{A, B, C}}
+{RULES}
+Feature(+f, t) ^ Label(t, +y)
+Next(t, u) ^ Label(t, +y) ^ Label(u, +z)
+"""
+Sequence = list[list[str]]
+
+
+def sequences(seed: int, count: int) -> tuple[list[Sequence], list[list[str]]]:
+    """Sequences of 1 to 5 positions, whose features, of which some repeat, tell of their labels."""
+    random_ = random.Random(seed)
+    X, y = [], []
+    for _ in range(count):
+        labels = random_.choices(TAGS, k=random_.randint(1, 5))
+        X.append([[f"{tag}{random_.random():.1f}", f"any{random_.random():.2f}"] for tag in labels])
+        y.append([tag if random_.random() < 0.8 else random_.choice(TAGS) for tag in labels])
+    return X, y
+
+
+def evidence(x: Sequence) -> dict[str, Any]:
+    steps = [[t, t + 1] for t in range(len(x) - 1)]
+    return {"Feature": [[f, t] for t, of in enumerate(x) for f in of], "Next": steps}
+
+
+def truth(labels: list[str]) -> dict[str, Any]:
+    return {"Label": [[t, label] for t, label in enumerate(labels)]}
+
+
+def labels_of(prediction: srl.Prediction) -> list[Any]:
+    of = {int(t): label for t, label in prediction["Label"]}
+    return [of[t] for t in range(len(of))]
+
+
+def weights_of(learner: srl.OnlineLearner) -> dict[str, float]:
+    return {row.line(): row.weight for row in learner.weights.rows if row.weight}
+
+
+def brute(tagger: SequenceTagger, x: list[Any]) -> dict[tuple[str, ...], float]:
+    """The score of every labelling, by the weights that the tagger writes."""
+    weights = {
+        rule: float(weight)
+        for weight, _, rule in (line.partition(" ") for line in tagger.weights_text().splitlines())
+        if "^" in rule
+    }
+    scores = {}
+    for labels in itertools.product(tagger.classes_, repeat=len(x)):
+        states = [
+            number * weights.get(f'Feature("{name}", t) ^ Label(t, {label})', 0.0)
+            for of, label in zip(x, labels, strict=True)
+            for name, number in of.items()
+        ]
+        steps = [
+            weights.get(f"Next(t, u) ^ Label(t, {one}) ^ Label(u, {other})", 0.0)
+            for one, other in itertools.pairwise(labels)
+        ]
+        scores[labels] = sum(states) + sum(steps)
+    return scores
+
+
+@pytest.mark.parametrize(("update", "loss"), UPDATES)
+def test_the_tagger_is_the_network_of_its_rules(update: str, loss: str) -> None:
+    """Ties too are broken the same way: by the first label."""
+    X, y = sequences(0, 30)
+    learner = srl.OnlineLearner(MODEL, "Label", update=update, loss=loss, sigma=0.1)
+    tagger = SequenceTagger(update, loss, 0.1)
+    for x, labels in zip(X, y, strict=True):
+        tagger.learn_one(x, labels)
+        learner.learn_one(evidence(x), truth(labels))
+    written = srl.OnlineLearner(tagger.weights_text(), "Label")
+
+    assert weights_of(written) == pytest.approx(weights_of(learner), rel=1e-9, abs=1e-12)
+    assert tagger.learned_.weights.certificate() == pytest.approx(learner.certificate)
+    unseen, _ = sequences(1, 30)
+    found = learner.predict_many([*map(evidence, unseen)])
+    assert tagger.predict(unseen) == [*map(labels_of, found)]
+    marginals = learner.predict_many([*map(evidence, unseen)], marginals=True)
+    for of, expected in zip(tagger.predict_marginals(unseen), marginals, strict=True):
+        assert expected.values is not None
+        values = {(t, label): p for t, by in enumerate(of) for label, p in by.items()}
+        expected_values = {(int(t), label): p for (t, label), p in expected.values["Label"].items()}
+        assert values == pytest.approx(expected_values, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_predictions_and_marginals_are_those_of_all_labellings(seed: int) -> None:
+    """Features here have numbers, which multiply their weights."""
+    random_ = np.random.default_rng(seed)
+    X = [
+        [{f"f{n}": float(v) for n, v in enumerate(random_.normal(size=4))} for _ in range(n % 5)]
+        for n in range(40)
+    ]
+    y = [[TAGS[int(np.argmax([*of.values()][:3]))] for of in x] for x in X]
+    tagger = SequenceTagger(sigma=1.0).fit(X, y)
+    for x in X:
+        scores = brute(tagger, x)
+        probability = np.exp(np.array([*scores.values()]) - max(scores.values()))
+        probability /= probability.sum()
+        (found,) = tagger.predict([x])
+        assert scores[tuple(found)] == pytest.approx(max(scores.values()), abs=1e-9)
+        for t, by in enumerate(tagger.predict_marginals([x])[0]):
+            for label, p in by.items():
+                having = [labels[t] == label for labels in scores]
+                assert p == pytest.approx(probability[having].sum(), abs=1e-9)
+
+
+@pytest.mark.parametrize("update", ["mira", "perceptron"])
+def test_an_update_with_numbers_is_the_textbooks(update: str) -> None:
+    """One step from 0, where the rival is the first label everywhere."""
+    x, y = [{"a": 2.0, "b": -0.5}, {"b": 3.0}], ["A", "B"]
+    tagger = SequenceTagger(update).partial_fit([x], [y], classes=TAGS)
+    delta = {("b", "B"): 3.0, ("b", "A"): -3.0, ("A", "B"): 1.0, ("A", "A"): -1.0}
+    step = 2.0 / sum(d * d for d in delta.values()) if update == "mira" else 1.0
+    weights = tagger.learned_.weights.averaged()
+    rows = {name: n for n, name in enumerate([*TAGS, *tagger.learned_.features.names])}
+    expected = np.zeros_like(weights)
+    for (row, label), d in delta.items():
+        expected[rows[row], rows[label]] = step * d
+    np.testing.assert_allclose(weights, expected, rtol=1e-12)

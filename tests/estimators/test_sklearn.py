@@ -1,0 +1,150 @@
+"""scikit-learn's own checks of estimators, and its tools on top of ours.
+
+Its checks give every estimator a matrix of numbers and a vector of labels, so most of them do not apply to
+estimators of sequences and of linked things. Those that need no data apply as they are; all others run on
+two adapters, which take a row of a matrix as a sequence of one position, or as one thing without links.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import ClassifierTags
+from sklearn.utils import estimator_checks as checks
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+import onlinesrl as srl
+from onlinesrl.estimators.estimator import Estimator
+
+WITHOUT_DATA = [
+    checks.check_estimator_cloneable,
+    checks.check_estimator_tags_renamed,
+    checks.check_valid_tag_types,
+    checks.check_estimator_repr,
+    checks.check_no_attributes_set_in_init,
+    checks.check_do_not_raise_errors_in_init_or_set_params,
+    checks.check_mixin_order,
+    checks.check_get_params_invariance,
+    checks.check_set_params,
+    checks.check_parameters_default_constructible,
+]
+NOT_APPLICABLE = {
+    "check_array_api_input": "runs only where scipy is told to take arrays of other libraries",
+}
+ESTIMATORS = [srl.SequenceTagger, srl.LinkedClassifier]
+
+
+@pytest.mark.parametrize("cls", ESTIMATORS)
+@pytest.mark.parametrize("check", WITHOUT_DATA)
+def test_checks_without_data(cls: Any, check: Any) -> None:
+    check(cls.__name__, cls())
+
+
+class Adapter(Estimator):
+    """A classifier of the rows of a matrix, checked as scikit-learn's own classifiers check them."""
+
+    def sample(self, row: list[float]) -> Any:
+        raise NotImplementedError
+
+    def samples(self, X: Any) -> list[Any]:
+        return [self.sample(row) for row in X.tolist()]
+
+    def labels(self, y: Any) -> list[Any]:
+        whole = y.astype(int) if y.dtype.kind == "f" else y
+        return [[label] for label in whole.tolist()]
+
+    def checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, Any]:
+        X, y = validate_data(self, X, y, reset=reset)
+        check_classification_targets(y)
+        return self.samples(X), self.labels(y)
+
+    def fit(self, X: Any, y: Any) -> Any:
+        return super().fit(*self.checked(X, y, reset=True))
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Any:
+        reset = not hasattr(self, "n_features_in_")
+        return super().partial_fit(*self.checked(X, y, reset), classes)
+
+    def predict(self, X: Any) -> Any:
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False)
+        return np.array([label for (label,) in super().predict(self.samples(X))])
+
+    def score(self, X: Any, y: Any) -> Any:
+        return float(np.mean(self.predict(X) == y))
+
+    @property
+    def classes_(self) -> Any:
+        return np.array(super().classes_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
+        tags.input_tags.two_d_array = tags.target_tags.one_d_labels = True
+        tags.no_validation = False
+        return tags
+
+
+class RowTagger(Adapter, srl.SequenceTagger):
+    def sample(self, row: list[float]) -> Any:
+        return [{"any": True} | {str(n): x for n, x in enumerate(row)}]
+
+
+class RowClassifier(Adapter, srl.LinkedClassifier):
+    """Of numbers it has the sign and the size in halves."""
+
+    def sample(self, row: list[float]) -> Any:
+        return [{"any": True} | {str(n): str(round(2 * x)) for n, x in enumerate(row)}], []
+
+
+@pytest.mark.parametrize("cls", [RowTagger, RowClassifier])
+@pytest.mark.filterwarnings("ignore")
+def test_checks_with_data(cls: Any) -> None:
+    found = checks.check_estimator(cls(), on_fail=None, on_skip=None)
+    assert len(found) > 50
+    for each in found:
+        if each["check_name"] not in NOT_APPLICABLE:
+            assert each["status"] == "passed", (each["check_name"], each["exception"])
+
+
+X = [
+    [{"word": word, "position": 0.1 * t} for t, word in enumerate(text.split())]
+    for text in ["the cat sat", "a dog ran off", "the dog sat", "a cat ran"] * 3
+]
+Y = [[{"the": "D", "a": "D", "cat": "N", "dog": "N"}.get(of["word"], "V") for of in x] for x in X]
+
+
+def numbered(X: Any) -> Any:
+    return [[{**of, "number": len(x)} for of in x] for x in X]
+
+
+def test_a_grid_search_over_a_pipeline() -> None:
+    pipeline = Pipeline([("more", FunctionTransformer(numbered)), ("tagger", srl.SequenceTagger())])
+    grid = {"tagger__sigma": [0.01, 1.0], "tagger__update": ["mira", "adagrad"]}
+    search = GridSearchCV(pipeline, grid, cv=KFold(3)).fit(X, Y)
+    assert search.best_score_ == 1.0
+    assert search.predict(X) == Y
+    assert len(search.cv_results_["params"]) == 4
+
+
+def test_validation_across_folds() -> None:
+    tagger = srl.SequenceTagger("mira")
+    assert np.mean(cross_val_score(tagger, X, Y, cv=3)) == 1.0
+    assert not hasattr(tagger, "learned_")
+    graphs = [(x, [(t, t + 1) for t in range(len(x) - 1)]) for x in X]
+    graphs = [([{"word": of["word"]} for of in things], links) for things, links in graphs]
+    assert np.mean(cross_val_score(srl.LinkedClassifier(), graphs, Y, cv=3)) > 0.9
+
+
+def test_a_clone_has_the_parameters_and_nothing_learned() -> None:
+    tagger = srl.SequenceTagger({"update": "adagrad", "delta": 0.5}, sigma=0.2).fit(X, Y)
+    other = clone(tagger)
+    assert other.get_params() == tagger.get_params()
+    assert not hasattr(other, "learned_")
+    check_is_fitted(tagger)
+    assert repr(tagger) == "SequenceTagger(update={'update': 'adagrad', 'delta': 0.5}, sigma=0.2)"

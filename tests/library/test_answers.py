@@ -1,0 +1,184 @@
+"""Answers in Python: those of the command line; tables in and out; bad tables."""
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import nanoarrow as na
+import pandas as pd
+import pytest
+
+import onlinesrl as srl
+from onlinesrl.library.tables import Table
+from tests.conftest import command
+
+MODEL = """person = {Anna, Bob, Carl}
+Friends(person, person)
+Smokes(person)
+1.5 Smokes(x)
+2 Friends(x, y) => (Smokes(x) <=> Smokes(y))
+-3 Smokes(Carl)
+"""
+FACTS = {"Friends": [("Anna", "Bob"), ("Bob", "Carl")], "Smokes": ["Anna"]}
+RULES = """10: Knows(X, Y) & Likes(X, Z) -> Likes(Y, Z) ^2
+1: !Likes(X, Z) ^2
+"""
+
+
+def printed(capfd: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    capfd.readouterr()
+    assert command(*arguments) == 0
+    return capfd.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("method", ["mpe", "lp", "walksat", "exact", "mcsat", "gibbs"])
+def test_answers_are_those_of_the_command(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], method: str
+) -> None:
+    (tmp_path / "m.mln").write_text(MODEL)
+    (tmp_path / "e.db").write_text("Friends(Anna, Bob)\nFriends(Bob, Carl)\nSmokes(Anna)\n")
+    files = ["--model", str(tmp_path / "m.mln"), "--evidence", str(tmp_path / "e.db")]
+    lines = printed(capfd, "infer", *files, "--query", "Smokes", "--method", method)
+    model = srl.Model.read(tmp_path / "m.mln")
+    for evidence in (FACTS, tmp_path / "e.db"):
+        found = srl.infer(model, evidence, "Smokes", method=method)
+        assert sorted(
+            f"Smokes({person}) {value:.{0 if method in ('mpe', 'lp', 'walksat') else 10}f}"
+            for (person,), value in found["Smokes"].items()
+        ) == sorted(lines)
+        assert found.stats["method"] == method
+    assert "Smokes(Bob)" in found._repr_html_()
+
+
+def test_the_ground_network_is_that_of_the_command(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m.mln").write_text(MODEL)
+    (tmp_path / "e.db").write_text("Friends(Anna, Bob)\nSmokes(Anna)\n")
+    files = ["--model", str(tmp_path / "m.mln"), "--evidence", str(tmp_path / "e.db")]
+    facts = {"Friends": [("Anna", "Bob")], "Smokes": ["Anna"]}
+    lines = printed(capfd, "ground", *files, "--query", "Smokes")
+    assert [*srl.ground(MODEL, facts, "Smokes")] == lines
+    with pytest.raises(srl.UsageError, match="PSL"):
+        srl.ground(srl.Model(RULES, "psl"), {}, "Likes")
+
+
+def psl_files(folder: Path) -> Path:
+    (folder / "m.psl").write_text(RULES)
+    (folder / "knows.txt").write_text("a\tb\nb\tc\t0.5\n")
+    (folder / "likes.txt").write_text("a\tx\t0.9\n")
+    (folder / "targets.txt").write_text("b\tx\nc\tx\n")
+    (folder / "m.data").write_text(
+        "predicates:\n  Knows/2: closed\n  Likes/2: open\nobservations:\n  Knows: knows.txt\n"
+        "  Likes: likes.txt\ntargets:\n  Likes: targets.txt\n"
+    )
+    return folder / "m.data"
+
+
+TABLES = {
+    "Knows": Table({"x": ["a", "b"], "y": ["b", "c"], "value": [1.0, 0.5]}),
+    "Likes": Table({"x": ["a"], "z": ["x"], "value": [0.9]}),
+}
+ROWS = {"Knows": {("a", "b"): 1, ("b", "c"): 0.5}, "Likes": {("a", "x"): 0.9}}
+
+
+@pytest.mark.parametrize("evidence", [TABLES, ROWS], ids=["tables", "rows"])
+@pytest.mark.parametrize("method", ["admm", "tron", "tandem"])
+def test_psl_from_memory_is_psl_from_files(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], evidence: Any, method: str
+) -> None:
+    data = psl_files(tmp_path)
+    model = tmp_path / "m.psl"
+    lines = printed(capfd, "infer", "--model", str(model), "--data", str(data), "--method", method)
+    query = {"Likes": [("b", "x"), ("c", "x")]}
+    found = srl.infer(srl.Model.read(model), evidence, query, method=method)
+    assert [f"Likes\t{a}\t{b}\t{v:.10g}" for (a, b), v in found["Likes"].items()] == lines
+    assert found.tables["Likes"].columns.keys() == {"argument_1", "argument_2", "value"}
+    scored = srl.infer(srl.Model.read(model), evidence, query, truth={"Likes": [("b", "x")]})
+    assert scored.stats["evaluation"]["Likes"]["atoms"] == 1
+
+
+# tables ------------------------------------------------------------------------------------------
+
+
+def frames(columns: dict[str, list[Any]]) -> list[Any]:
+    """The same table from several libraries."""
+    table = Table(columns)
+    return [table, na.ArrayStream(table)]
+
+
+def test_a_table_goes_through_arrow_and_back() -> None:
+    columns = {"person": ["Anna", "Bob"], "n": [1, 2], "value": [0.5, 1.0]}
+    for frame in frames(columns):
+        stream = na.ArrayStream(frame).read_all()
+        assert [stream.child(n).to_pylist() for n in range(3)] == [*columns.values()]
+    assert "2 rows" in repr(Table(columns))
+    assert "Anna" in Table(columns)._repr_html_()
+
+
+def test_relations_of_duckdb_are_read() -> None:
+    relation = duckdb.sql(
+        "select 'Anna' as x, 'Bob' as y union all select 'Bob', 'Carl' order by 1"
+    )
+    one = srl.infer(MODEL, {"Friends": relation, "Smokes": ["Anna"]}, "Smokes", method="exact")
+    other = srl.infer(MODEL, FACTS, "Smokes", method="exact")
+    assert one.values == other.values
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    (
+        {"x": ["a", None], "y": ["b", "c"]},
+        "Knows, column x, row 1: expected text or a whole number, found a null",
+    ),
+    ({"x": ["a", float("nan")], "y": ["b", "c"]}, "Knows, column x, row 1: .*found a null"),
+    (
+        {"x": ["a"], "y": [1.5]},
+        "Knows, column y, row 0: expected text or a whole number, found 1.5",
+    ),
+    (
+        {"x": ["a"], "y": ["b"], "value": [float("nan")]},
+        "Knows, column value, row 0: expected a number, found a null",
+    ),
+    (
+        {"x": ["a"], "y": ["b"], "value": ["high"]},
+        "Knows, column value, row 0: expected a number, found 'high'",
+    ),
+    ({"x": ["a"]}, "Knows has 2 arguments"),
+    ({"x": ["a"], "y": ["b"], "z": ["c"]}, "Knows has 2 arguments"),
+    (
+        {"x": ["a"], "y": ["b"], "value": [1.5]},
+        "Knows, row 0: a truth value is a number from 0 to 1",
+    ),
+    (
+        {"x": ["a", "a"], "y": ["b", "b"], "value": [1, 0.5]},
+        "Knows, row 1: the value is 0.5 here and 1 in row 0",
+    ),
+]
+
+
+@pytest.mark.parametrize(("columns", "said"), BAD, ids=[str(n) for n in range(len(BAD))])
+def test_bad_tables_are_named(columns: dict[str, Any], said: str) -> None:
+    model = srl.Model(RULES, "psl")
+    with pytest.raises(srl.OnlinesrlError, match=said):
+        srl.infer(model, {"Knows": pd.DataFrame(columns)}, {"Likes": [("b", "x")]})
+
+
+def test_an_atom_is_not_observed_and_asked_for() -> None:
+    model = srl.Model(RULES, "psl")
+    with pytest.raises(srl.DataError, match="Likes: row 0 of the query is observed, in row 1"):
+        srl.infer(model, {"Likes": [("a", "x"), ("b", "x")]}, {"Likes": [("b", "x")]})
+    with pytest.raises(srl.DataError, match="no predicate Hates; it has Knows, Likes"):
+        srl.infer(model, {"Hates": [("a", "x")]}, {"Likes": [("b", "x")]})
+    with pytest.raises(srl.DataError, match="does not declare Hates"):
+        srl.infer(MODEL, {"Hates": ["Anna"]}, "Smokes")
+    with pytest.raises(srl.DataError, match="has two values"):
+        srl.infer(
+            MODEL,
+            {
+                "Friends": {("Anna", "Bob"): 1, ("Bob", "Bob"): 0},
+                "Smokes": Table({"p": ["Bob", "Bob"], "value": [0, 1]}),
+            },
+            "Smokes",
+        )
+    with pytest.raises(srl.UsageError, match="unknown method"):
+        srl.infer(model, {}, {"Likes": [("b", "x")]}, method="mpe")

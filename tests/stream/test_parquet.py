@@ -1,0 +1,219 @@
+"""Parquet files as a run's source and sink: the bits of the same examples as lines, through stops."""
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import KEYS, Job, command, tiers
+
+import onlinesrl as srl
+from onlinesrl.logic.tables import read_parquet, write_parquet
+
+COUNT = 40
+PARQUET = {"kind": "parquet", "path": "tables"}
+
+
+def write_tables(folder: Path, lines: Sequence[bytes], parts: int = 1) -> None:
+    """Write examples as tables, their rows from last to first; with ``parts`` in so many files each."""
+    tables: dict[tuple[str, str], dict[str, list[Any]]] = {}
+    for line in lines:
+        value = json.loads(line)
+        for part in ("evidence", "truth"):
+            for predicate, atoms in value[part].items():
+                columns = tables.setdefault((part, predicate), {"id": []})
+                for atom in atoms:
+                    columns["id"].append(value["id"])
+                    for n, constant in enumerate(atom, 1):
+                        columns.setdefault(f"argument_{n}", []).append(constant)
+    for (part, predicate), columns in tables.items():
+        rows = sorted(zip(*columns.values(), strict=True), key=lambda row: -row[0])
+        for n in range(parts):
+            some = [row for row in rows if row[0] % parts == n]
+            name = f"{predicate}.parquet" if parts == 1 else f"{predicate}/day-{n}.parquet"
+            (folder / part / name).parent.mkdir(parents=True, exist_ok=True)
+            write_parquet(
+                folder / part / name, dict(zip(columns, zip(*some, strict=True), strict=True))
+            )
+
+
+@pytest.fixture(scope="module")
+def numbered(citations: list[bytes]) -> list[bytes]:
+    """Citations whose ids are numbers."""
+    lines = [{**json.loads(line), "id": n} for n, line in enumerate(citations[:COUNT])]
+    for line in lines:
+        line.pop("group", None)
+    return [json.dumps(line).encode() + b"\n" for line in lines]
+
+
+@pytest.fixture
+def tables(job: Callable[..., Job], numbered: list[bytes]) -> Callable[..., Job]:
+    def make(name: str = "tables", lines: Sequence[bytes] = numbered, **keys: Any) -> Job:
+        found = job([], name, **{"source": PARQUET, "checkpoint": {"every": 7}, **keys})
+        write_tables(found.folder / "tables", lines, 1 if name == "tables" else 3)
+        return found
+
+    return make
+
+
+def predicted(folder: Path) -> dict[str, list[Any]]:
+    """The rows of tables, in the order of their parts."""
+    found = {}
+    for table in sorted(path for path in folder.iterdir() if path.is_dir()):
+        columns = [read(part) for part in sorted(table.iterdir())]
+        found[table.name] = [row for each in columns for row in zip(*each.values(), strict=True)]
+    return found
+
+
+def read(path: Path) -> dict[str, list[Any]]:
+    connection = duckdb.connect()
+    rows = connection.execute("SELECT * FROM read_parquet(?)", [[str(path)]]).fetchall()
+    return dict(
+        zip(
+            [each[0] for each in connection.description or ()], zip(*rows, strict=True), strict=True
+        )
+    )
+
+
+@pytest.mark.parametrize("name", ["tables", "in parts"])
+def test_tables_teach_what_lines_teach(
+    job: Callable[..., Job], tables: Callable[..., Job], numbered: list[bytes], name: str
+) -> None:
+    lines, table = job(numbered, "lines", checkpoint={"every": 7}), tables(name)
+    assert lines.run() == 0, lines.said
+    assert table.run("--until", "11") == 0, table.said
+    assert table.run() == 0, table.said
+    assert "after 11 examples" in table.said
+    assert table.results() == lines.results()
+
+
+@tiers("kills", 3, 100)
+def test_kills_leave_no_trace(tables: Callable[..., Job], kills: int) -> None:
+    tables().survives(kills, "tables")
+
+
+@tiers("kills", 3, 100)
+def test_predictions_are_in_tables_once(
+    job: Callable[..., Job], numbered: list[bytes], kills: int
+) -> None:
+    bad = [*numbered[:5], b"{\n", b'{"id": 99, "evidence": {"Tokn": []}}\n', *numbered[5:]]
+    keys: dict[str, Any] = {"checkpoint": {"every": 7}, "limits": {"bad_share": 1.0}}
+    lines, sunk = job(bad, "lines", **keys), job(bad, sink={"kind": "parquet"}, **keys)
+    assert lines.run() == 0
+    assert sunk.end(kills, iter([0.05 * n for n in range(1, kills + 1)]).__next__) <= kills
+    found = predicted(sunk.output / "predictions")
+    expected = lines.lines("predictions.jsonl")
+    atoms = [
+        (e["id"], *atom) for e in expected for atom in e.get("predicted", {}).get("InField", ())
+    ]
+    assert found["InField"] == atoms
+    assert [(row[0], row[-1]) for row in found["examples"]] == [
+        (e.get("id"), e.get("error")) for e in expected
+    ]
+    assert sunk.run("--fresh") == 0
+    assert predicted(sunk.output / "predictions") == found
+
+
+def test_what_is_predicted_is_a_source(tables: Callable[..., Job], tmp_path: Path) -> None:
+    run = tables()
+    assert run.run() == 0, run.said
+    weights, folder = str(run.output / "weights.mln"), tmp_path / "found"
+    assert command("predict", weights, str(run.config), "--tables", str(folder)) == 0
+    assert command("predict", weights, str(run.config), "--tables", str(folder)) == 78
+    shutil.copytree(run.folder / "tables" / "evidence", tmp_path / "again" / "evidence")
+    shutil.copytree(folder / "InField", tmp_path / "again" / "truth" / "InField")
+    again = {**KEYS, "source": {**PARQUET, "path": str(tmp_path / "again")}, "output": "again"}
+    values = srl.run({**again, "output": str(tmp_path / "run")})
+    assert values["examples"] == COUNT
+
+
+# bad input ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"doc": [1]}, "no column id, which says the example (source.by); it has doc"),
+        ({"id": [1], "token": [1.5], "at": [1]}, "column token: expected text or whole numbers"),
+        ({"id": [1, None], "token": ["a", "b"]}, "column id: expected an example, found a null"),
+        ({"id": ["a"], "token": ["b"], "value": ["c"]}, "column value: expected numbers"),
+        (
+            {"id": ["a"], "token": ["b"], "at": [1]},
+            "text as names in evidence Token, and numbers in",
+        ),
+    ],
+)
+def test_a_bad_table_is_named(
+    tables: Callable[..., Job], columns: dict[str, list[Any]], said: str
+) -> None:
+    run = tables()
+    write_parquet(run.folder / "tables" / "evidence" / "Token.parquet", columns)
+    assert run.run() == 65, run.said
+    assert said in run.said
+    assert "Token" in run.said
+
+
+def test_a_bad_row_is_a_bad_example(tables: Callable[..., Job]) -> None:
+    run = tables(limits={"bad_share": 1.0, "max_atoms": 5000})
+    token = run.folder / "tables" / "evidence" / "Token.parquet"
+    columns = read_parquet(token)
+    columns["argument_1"][0] = None
+    write_parquet(token, columns)
+    assert run.run() == 0, run.said
+    (dead,) = run.lines("deadletter.jsonl")
+    assert dead["line"] == columns["id"][0] + 1
+    assert "got `null`" in str(dead)
+
+
+def test_a_huge_example_is_one_bad_example(tables: Callable[..., Job]) -> None:
+    run = tables(source={**PARQUET, "max_bytes": 20_000}, limits={"bad_share": 1.0})
+    token = run.folder / "tables" / "evidence" / "Token.parquet"
+    columns = read_parquet(token)
+    columns["id"] += [COUNT] * 100_000
+    columns["argument_1"] += ["x"] * 100_000
+    columns["argument_2"] += [*range(100_000)]
+    write_parquet(token, columns)
+    assert run.run() == 0, run.said
+    assert len(run.lines("deadletter.jsonl")) == 1
+    assert len(run.predictions()) == COUNT
+
+
+def test_tables_that_change_are_refused(tables: Callable[..., Job], numbered: list[bytes]) -> None:
+    run = tables()
+    assert run.run("--until", "11") == 0
+    write_tables(run.folder / "tables", numbered[1:])
+    assert run.run() == 74
+    assert "the first 11 examples are not those that were read before" in run.said
+
+
+def test_later_examples_are_learned_later(
+    job: Callable[..., Job], tables: Callable[..., Job], numbered: list[bytes]
+) -> None:
+    run = tables("in parts", numbered[:20])
+    assert run.run() == 0
+    write_tables(run.folder / "tables", numbered, 3)
+    assert run.run() == 0
+    lines = job(numbered, "lines", checkpoint={"every": 7})
+    assert lines.run() == 0
+    weights = [(each.output / "weights.mln").read_bytes() for each in (run, lines)]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize(
+    ("keys", "option", "said"),
+    [
+        ({}, "forever", "tables have an end"),
+        ({"labels": {}}, "end", "labels of tables are beside the evidence"),
+        ({"source": {**PARQUET, "path": "nowhere"}}, "end", "source.path: expected a file"),
+        ({"source": {**PARQUET, "path": "."}}, "end", "no *.parquet file in this folder"),
+    ],
+)
+def test_what_tables_cannot_do_is_said(
+    tables: Callable[..., Job], keys: dict[str, Any], option: str, said: str
+) -> None:
+    run = tables(**keys)
+    assert run.run("--until", option) in {64, 74, 78}
+    assert said in run.said
