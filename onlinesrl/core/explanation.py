@@ -59,7 +59,8 @@ class Reason:
 
     Markov logic: ``count`` ground rules of one ``weight``, all of which hold in the predicted state
     and in the other one do not (``holds``), or the other way round: the effect is what they add to the
-    difference of the two scores. PSL: one ground rule and its ``distance`` to satisfaction; the effect is its
+    difference of the two scores. ``number`` is what the weight is multiplied by: the mean of the rules'
+    numeric evidence, 1 without. PSL: one ground rule and its ``distance`` to satisfaction; the effect is its
     pull on the value, up (above 0) or down, and ``dual`` the price of its distance. ``weight`` None: hard.
     """
 
@@ -68,6 +69,7 @@ class Reason:
     effect: float
     count: int = 1
     holds: bool | None = None
+    number: float = 1.0
     distance: float | None = None
     dual: float | None = None
 
@@ -138,10 +140,10 @@ class Explanation:
 
     ``instead`` is the other value that it is compared with: in a group (of which at most or exactly one
     is true, see ``group``) that is another atom or none. ``difference`` is the sum of the effects: in
-    Markov logic the score of the predicted state less that of the same state with the other value. ``undecided`` ground
-    rules have the atom and do not depend on it. ``forbidden`` are hard rules that the other value breaks
-    if nothing else changes. For PSL, ``bound`` is the force of the bound 0 or 1 where the value is at it,
-    and ``residual`` by how much the pulls and it fail to cancel. ``other``: None where there is no such state
+    Markov logic the score of the predicted state less that of the same state with the other value.
+    ``undecided`` ground rules have the atom and do not depend on it. ``forbidden`` are hard rules that the
+    other value breaks if nothing else changes. For PSL, ``bound`` is the force of the bound 0 or 1 where
+    the value is at it, and ``residual`` by how much the pulls and it fail to cancel. ``other``: None where there is no such state
     (hard rules leave no other value), and for PSL. ``given``: evidence says so, there is nothing to explain.
     """
 
@@ -216,7 +218,10 @@ class Explanation:
             if reasons:
                 count = sum(reason.count for reason in reasons)
                 total = math.fsum(reason.effect for reason in reasons)
-                yield f"{said}: {_signed(total)} by {count:,} ground rule{'s' * (count != 1)}", reasons
+                yield (
+                    f"{said}: {_signed(total)} by {count:,} ground rule{'s' * (count != 1)}",
+                    reasons,
+                )
 
     def _rest(self, most: int) -> Iterator[str]:
         """Yield what follows from the reasons."""
@@ -235,7 +240,8 @@ class Explanation:
     def _balance(self) -> Iterator[str]:
         side = "1" if (self.bound or 0) < 0 else "0"
         held = f", and the bound {side} holds with {_signed(self.bound)}" if self.bound else ""
-        yield f"the pulls add up to {_signed(self.difference)}{held}; {self.residual:.1e} is left, 0 at the optimum"
+        total, left = _signed(self.difference), f"{self.residual:.1e} is left, 0 at the optimum"
+        yield f"the pulls add up to {total}{held}; {left}"
 
     def _alternative(self, most: int) -> Iterator[str]:
         if self.group:
@@ -250,8 +256,9 @@ class Explanation:
             yield "hard rules leave no other value"
             return
         proof = "" if self.other.certified else " (not proven to be the best)"
-        yield f"the best state with the other value scores {_less(self.other.cost)}{proof}; it changes " + (
-            f"{len(self.other.changes):,} other atoms" if self.other.changes else "nothing else"
+        yield (
+            f"the best state with the other value scores {_less(self.other.cost)}{proof}; it changes "
+            + (f"{len(self.other.changes):,} other atoms" if self.other.changes else "nothing else")
         )
         for atom, value in self.other.changes[:most]:
             yield f"  {atom} to {'true' if value else 'false'}"
@@ -289,7 +296,8 @@ def _cells(reason: Reason) -> tuple[str, str, str]:
     weight = "hard" if reason.weight is None else _number(reason.weight)
     if reason.distance is not None:
         return f"{_signed(reason.effect)}", weight, f"{reason.distance:.3f}"
-    times = f" x {reason.count}" if reason.count > 1 else ""
+    times = f" x {_number(reason.number)}" if reason.number != 1 else ""
+    times += f" x {reason.count}" if reason.count > 1 else ""
     return f"{_signed(reason.effect)}", weight + times, "holds" if reason.holds else "fails"
 
 

@@ -29,6 +29,9 @@ class Asked:
     tries: int = 1000
 
 
+DEFAULTS = Asked()
+
+
 @dataclass(frozen=True)
 class Candidate:
     """An evidence atom that may take another value; ``reach`` bounds what that does to a score difference."""
@@ -73,7 +76,7 @@ def changed(example: Example, change: Sequence[Candidate]) -> Example:
 def search(
     candidates: Sequence[Candidate],
     gap: float,
-    flipped: Callable[[list[Sequence[Candidate]]], list[str | None]],
+    flipped: Callable[[Sequence[Sequence[Candidate]]], list[str | None]],
     tries: int,
 ) -> Flip:
     """Return the smallest set of candidates that flips a prediction.

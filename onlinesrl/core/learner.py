@@ -13,7 +13,7 @@ from onlinesrl.core.confusion import Confusion, Pair
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Atoms, Constant, Example, ValuedAtom
 from onlinesrl.core.explanation import Atom, Explanation
-from onlinesrl.core.flips import Asked
+from onlinesrl.core.flips import DEFAULTS, Asked
 from onlinesrl.core.ranking import Ranking
 from onlinesrl.core.slowest import Slowest
 from onlinesrl.core.update import Update
@@ -217,7 +217,7 @@ class Learner(Protocol):
         """
         ...
 
-    def explain(self, example: Example, atom: Atom, asked: Asked = Asked()) -> Explanation:
+    def explain(self, example: Example, atom: Atom, asked: Asked = DEFAULTS) -> Explanation:
         """Explain an atom of the prediction of an example, whose truth is not looked at.
 
         The weights are the averaged ones, as for predictions; nothing that learning depends on changes.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,7 +38,7 @@ def explain(learner: OnlineLearner, example: Example, atom: Atom, asked: Asked) 
     world = PredictedWorld.of(learner, example)
     a = _number(learner, world, atom)
     named = learner.words(example.evidence)
-    said = {
+    said: dict[str, Any] = {
         "id": str(example.id),
         "atom": shown(atom),
         "value": float(world.state[a]),
@@ -98,7 +98,9 @@ def _turn_gains(world: PredictedWorld) -> Floats:
     true = (state[atom] != 0) == (model.literals > 0)
     count = np.bincount(clause[true], minlength=model.n_clauses)[clause]
     change = np.where(true & (count == 1), -1.0, np.where(count == 0, 1.0, 0.0))
-    return np.bincount(atom, change * world.weight[clause], minlength=model.n_atoms)
+    gains = np.zeros(model.n_atoms)
+    np.add.at(gains, atom, change * world.weight[clause])
+    return gains
 
 
 # the parts of an explanation -----------------------------------------------------------------------
@@ -114,8 +116,8 @@ def _number(learner: OnlineLearner, world: PredictedWorld, atom: Atom) -> int:
         raise ExplanationError(f"{shown(atom)}: {name} takes {arity} arguments")
     if atom not in world.names:
         raise ExplanationError(
-            f"{shown(atom)} is not an open atom of the example: one of its constants is not in the evidence or "
-            "`query`, `query` does not list it, or hard rules and evidence make it false"
+            f"{shown(atom)} is not an open atom of the example: one of its constants is not in the "
+            "evidence or `query`, `query` does not list it, or hard rules and evidence make it false"
         )
     return world.names.index(atom)
 
@@ -175,21 +177,26 @@ def _undecided(world: PredictedWorld, local: State, gain: Floats) -> int:
 def _reasons(learner: OnlineLearner, world: PredictedWorld, gain: Floats) -> tuple[Reason, ...]:
     """Return the ground rules that tell two states apart, those of one weight and direction as one."""
     effects: dict[tuple[int, tuple[str, ...], bool], float] = {}
+    numbers: dict[tuple[int, tuple[str, ...], bool], float] = {}
     counts: Counter[tuple[int, tuple[str, ...], bool]] = Counter()
+    clauses, net = learner.weights.clauses, world.net
     for c in np.flatnonzero(gain).tolist():
-        number, key, sign = _instance(learner, world, int(world.place[c]))
-        of = number, key, bool((gain[c] > 0) == (sign * world.weight[c] > 0))
+        number, key, row = _instance(learner, world, int(world.place[c]))
+        times = float(net.row_factor[row]) * clauses[number].sign
+        weight = float(world.weight[c]) * clauses[number].sign
+        of = number, key, bool((gain[c] > 0) == (weight > 0))
         effects[of] = effects.get(of, 0.0) + float(gain[c])
+        numbers[of] = numbers.get(of, 0.0) + times
         counts[of] += 1
-    clauses = learner.weights.clauses
     return ordered(
         [
             Reason(
                 _text(learner, clauses[number], key),
-                (effect if holds else -effect) / counts[number, key, holds],
+                (effect if holds else -effect) / numbers[number, key, holds],
                 effect,
                 counts[number, key, holds],
                 holds,
+                numbers[number, key, holds] / counts[number, key, holds],
             )
             for (number, key, holds), effect in effects.items()
         ]
@@ -198,8 +205,8 @@ def _reasons(learner: OnlineLearner, world: PredictedWorld, gain: Floats) -> tup
 
 def _instance(
     learner: OnlineLearner, world: PredictedWorld, g: int
-) -> tuple[int, tuple[str, ...], float]:
-    """Return a ground clause's clause, the constants of its weight, and its sign."""
+) -> tuple[int, tuple[str, ...], int]:
+    """Return a ground clause's clause, the constants of its weight, and its row."""
     net = world.net
     rows = int(net.size[n.ROWS])
     row = int(np.searchsorted(net.clause_start[: rows + 1], g, "right")) - 1
@@ -207,7 +214,7 @@ def _instance(
     k = g - int(net.clause_start[row])
     offset = int(net.row_offset[row] + k * net.row_step[row])
     key = tuple(_constants(learner, number, net.row_key[row].tolist(), offset))
-    return number, key, float(net.row_sign[row])
+    return number, key, row
 
 
 def _constants(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from onlinesrl.mln.learner import OnlineLearner
 
 
-def least_change(
+def least_change(  # noqa: PLR0913, PLR0917 - one use
     learner: OnlineLearner,
     world: PredictedWorld,
     example: Example,
@@ -55,7 +55,7 @@ def least_change(
     reaches = _reaches(learner, example, names, atom, candidates)
     mattering = [replace(c, reach=r) for c, r in zip(candidates, reaches, strict=True) if r > 0]
 
-    def flipped(sets: list[Sequence[Candidate]]) -> list[str | None]:
+    def flipped(sets: Sequence[Sequence[Candidate]]) -> list[str | None]:
         outcomes = predict_all(learner, [changed_example(example, each) for each in sets])
         found: list[str | None] = []
         for outcome in outcomes:
@@ -84,9 +84,13 @@ def _candidates(
     for name, args in asked.candidates or ():
         known = program.predicates.get(name)
         if known is None or name in program.functions or len(known.types) != len(args):
-            raise ExplanationError(f"{shown((name, args))}: no atom of the model, so it cannot change")
+            raise ExplanationError(
+                f"{shown((name, args))}: no atom of the model, so it cannot change"
+            )
         if (name, args) in open_:
-            raise ExplanationError(f"{shown((name, args))} is predicted itself, so it cannot change")
+            raise ExplanationError(
+                f"{shown((name, args))} is predicted itself, so it cannot change"
+            )
     found = candidates_of(example, asked)
     return [c for c in found if c.atom[0] in program.predicates.keys() - program.functions.keys()]
 
@@ -139,17 +143,13 @@ def _opened(
     grounder.packer.set_shown(packer.shown())
     batch = grounder.ground_one(_with_open(example, names, candidates))
     known = [
-        (name, tuple(map(str, args)))
-        for name, _, rows in grounder.atoms(batch, 0)
-        for args in rows
+        (name, tuple(map(str, args))) for name, _, rows in grounder.atoms(batch, 0) for args in rows
     ]
     model, place = clause_model(grounder.net, folded=False)
     return known, model, clause_weights(model, place, _ground_weights(learner, grounder))
 
 
-def _with_open(
-    example: Example, names: Sequence[Atom], candidates: Sequence[Candidate]
-) -> Example:
+def _with_open(example: Example, names: Sequence[Atom], candidates: Sequence[Candidate]) -> Example:
     """Return an example that lists its atoms and the candidates as open."""
     open_: Atoms = {}
     gone = {c.atom for c in candidates}

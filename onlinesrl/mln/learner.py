@@ -21,7 +21,7 @@ from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Atoms, Example
 from onlinesrl.core.explanation import Atom, Explanation
-from onlinesrl.core.flips import Asked
+from onlinesrl.core.flips import DEFAULTS, Asked
 from onlinesrl.core.interrupt import Interrupted
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally, heaviest
 from onlinesrl.core.together import TOO_LARGE, Together
@@ -150,7 +150,7 @@ class OnlineLearner:
         finally:
             self.seen, self.worlds.margins, self.worlds.inference = seen, margins, inference
 
-    def explain(self, example: Example, atom: Atom, asked: Asked = Asked()) -> Explanation:
+    def explain(self, example: Example, atom: Atom, asked: Asked = DEFAULTS) -> Explanation:
         """See ``Learner.explain``."""
         return explain(self, example, atom, asked)
 

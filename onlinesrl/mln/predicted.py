@@ -72,17 +72,17 @@ class PredictedWorld:
         return cls(net, names, ground, model, place, weight, state, prediction.certified)
 
     def members(self, atom: int) -> range:
-        """The atoms of the group that an atom is in; it alone where it is in none."""
+        """Return the atoms of the group that an atom is in; it alone where it is in none."""
         v = self.net.var_of[atom]
         return range(*self.net.var_start[v : v + 2].tolist())
 
     def gain(self, state: State, other: State) -> Floats:
-        """What each clause adds to the score of a state beyond what it adds to another's."""
+        """Return what each clause adds to the score of a state beyond what it adds to another's."""
         satisfied = self.model.satisfied(state).astype(np.int64)
         return self.weight * (satisfied - self.model.satisfied(other))
 
     def component(self, atom: int) -> Ints:
-        """The atoms that ground rules and groups connect with one."""
+        """Return the atoms that ground rules and groups connect with one."""
         found = components(self.model, self.model.hard | (self.weight != 0))
         return next(atoms for atoms, _ in found if atom in atoms)
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from onlinesrl.core.arrays import Bools, Floats, Ints
 from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.example import Example, ValuedAtom
+from onlinesrl.core.example import Constant, Example, ValuedAtom
 from onlinesrl.core.explanation import (
     Atom,
     Explanation,
@@ -46,7 +46,7 @@ def explain(learner: PslLearner, example: Example, atom: Atom, asked: Asked) -> 
     example = msgspec.structs.replace(example, truth=None)
     checked, model, found = learner.solved(example)
     target = _number(learner, checked, atom)
-    said = {"id": str(example.id), "atom": shown(atom)}
+    said: dict[str, Any] = {"id": str(example.id), "atom": shown(atom)}
     if target < 0:
         return Explanation(**said, value=checked.observed[atom[0]][atom[1]], given=True)
     y = float(found.y[target])
@@ -121,7 +121,7 @@ def _reasons(
 # what would flip it --------------------------------------------------------------------------------
 
 
-def _least_change(
+def _least_change(  # noqa: PLR0913, PLR0917 - one use
     learner: PslLearner,
     example: Example,
     checked: CheckedExample,
@@ -138,7 +138,7 @@ def _least_change(
         replace(c, reach=strengths[c.atom]) for c in candidates if strengths.get(c.atom, 0) > 0
     ]
 
-    def flipped(sets: list[Sequence[Candidate]]) -> list[str | None]:
+    def flipped(sets: Sequence[Sequence[Candidate]]) -> list[str | None]:
         items = [changed(example, each) for each in sets]
         values = [_value(each.prediction, atom) for each in learner.predict(items)]
         return [f"{y:.3g}" if y is not None and (y > 0.5) != value else None for y in values]
@@ -164,7 +164,9 @@ def _candidates(
                 f"{shown((name, args))}: no atom of the model, so it cannot change"
             )
         if args in checked.targets.get(name, {}):
-            raise ExplanationError(f"{shown((name, args))} is predicted itself, so it cannot change")
+            raise ExplanationError(
+                f"{shown((name, args))} is predicted itself, so it cannot change"
+            )
     return candidates_of(example, asked)
 
 
@@ -181,7 +183,7 @@ def _strengths(
         name: {key: value for key, value in of.items() if (name, key) not in gone}
         for name, of in checked.observed.items()
     }
-    targets = {
+    targets: dict[str, dict[tuple[str, ...], list[Constant]]] = {
         name: {**checked.targets.get(name, {}), **{k: [*k] for n, k in gone if n == name}}
         for name in learner.packer.arities
     }
@@ -196,7 +198,9 @@ def _strengths(
     held = np.array([each in gone for each in atoms])
     rows = _connected(model, atoms.index(atom), held)
     weight = np.where(model.weight_index < 0, np.inf, model.row_weights(learner.weights.averaged()))
-    of_entry = np.where(np.isin(model.row, rows), weight[model.row], 0.0) * np.abs(model.coefficient)
+    of_entry = np.where(np.isin(model.row, rows), weight[model.row], 0.0) * np.abs(
+        model.coefficient
+    )
     total = np.bincount(model.variable, np.nan_to_num(of_entry), model.n_variables).tolist()
     return {each: total[n] for n, each in enumerate(atoms) if held[n]} | strengths
 

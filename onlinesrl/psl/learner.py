@@ -23,7 +23,7 @@ from onlinesrl.core.counts import BEYOND_RANGE
 from onlinesrl.core.errors import ExampleError, Infeasible, ModelError, UsageError
 from onlinesrl.core.example import Atoms, Example, show_ground_atom
 from onlinesrl.core.explanation import Atom, Explanation
-from onlinesrl.core.flips import Asked
+from onlinesrl.core.flips import DEFAULTS, Asked
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally
 from onlinesrl.core.slowest import Slowest
 from onlinesrl.core.together import Apart, Together
@@ -142,7 +142,7 @@ class PslLearner:
         """Return none: PSL has no types."""
         return {}
 
-    def explain(self, example: Example, atom: Atom, asked: Asked = Asked()) -> Explanation:
+    def explain(self, example: Example, atom: Atom, asked: Asked = DEFAULTS) -> Explanation:
         """See ``Learner.explain``."""
         return explain(self, example, atom, asked)
 

@@ -25,7 +25,7 @@ from onlinesrl.core.learner import Learner, Prediction
 from onlinesrl.core.storage import storage_errors
 from onlinesrl.runs.config import Config, load
 from onlinesrl.runs.inputs import make_reader
-from onlinesrl.runs.progress import say
+from onlinesrl.runs.messages import say
 from onlinesrl.runs.session import compile_kernels, trained_learner
 from onlinesrl.stream.deadletter import letters
 

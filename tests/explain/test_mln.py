@@ -8,19 +8,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from onlinesrl.core.errors import ExampleError, Infeasible
-from onlinesrl.core.example import Example, ValuedAtom
-from onlinesrl.core.explanation import ExplanationError, read_atom, shown
+from onlinesrl.core.example import Example
+from onlinesrl.core.explanation import ExplanationError, shown
 from onlinesrl.core.flips import Asked, candidates_of, changed
-from onlinesrl.mln.engines.walksat import WalkSat
 from onlinesrl.mln.ground.compile import compile_program
-from onlinesrl.mln.inference import Inference
-from onlinesrl.mln.lang import mln
 from onlinesrl.mln.learner import OnlineLearner
 from onlinesrl.mln.predicted import true_atoms
 from tests.ground.naive import World, holds
 from tests.ground.programs import Case, cases
-from tests.learn.learners import MODEL, examples, exact, learn, new_learner, online
+from tests.learn.learners import online
 
 MOST = 9
 """The most open atoms of an example whose states are all looked at."""
@@ -32,7 +28,9 @@ def weighted(draw: st.DrawFn) -> Case:
     """Programs with weights that rarely tie, and one example each."""
     case = draw(cases(weighted=True))
     rng = random.Random(draw(st.integers(0, 9)))
-    text = re.sub(r"^(0\.5|-1|2) ", lambda m: f"{rng.gauss(float(m[1]), 1):.3f} ", case.text, flags=re.M)
+    text = re.sub(
+        r"^(0\.5|-1|2) ", lambda m: f"{rng.gauss(float(m[1]), 1):.3f} ", case.text, flags=re.M
+    )
     return Case(text, case.query, case.examples)
 
 

@@ -173,15 +173,15 @@ class Grounder:
     @property
     def filters(self) -> set[str]:
         """The predicates whose listed atoms filters ask for."""
-        summations = (each for loop in self._loops for each in loop.plan.form.summations)
+        summations = (each for compiled in self._compiled for each in compiled.plan.form.summations)
         conditions = (c for each in summations for choice in each.choices for c in choice)
         return {each.atom.predicate for each in conditions if isinstance(each, Literal)}
 
     def texts(self, database: Database, opened: Collection[str], variable: int) -> list[str]:
         """Return the ground rules that have a variable, in the order of `ground_worlds` of one world."""
         listing = Listing(database, 1, opened)
-        executor = ArrayJoins(self._loops, listing, True, self._most, self._skip)
-        plans = [loop.plan for loop in self._loops]
+        executor = ArrayJoins(self._compiled, listing, True, self._most, self._skip)
+        plans = [each.plan for each in self._compiled]
         traced = GroundRules(listing, self._functions, self._skip)
         return [*traced.texts(self._program, plans, executor, variable)]
 

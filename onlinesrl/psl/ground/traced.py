@@ -42,7 +42,10 @@ class GroundRules:
 def _reaching(joined: Joined, listing: Listing, variable: int) -> Bools:
     """Tell which joined rows reach the atom of a variable."""
     known = joined.atoms >= 0
-    return np.any(known & (listing.variable[np.where(known, joined.atoms, 0)] == variable), axis=0)
+    reaching: Bools = np.any(
+        known & (listing.variable[np.where(known, joined.atoms, 0)] == variable), axis=0
+    )
+    return reaching
 
 
 def _rows_of(plan: RulePlan, joined: Joined, reaching: Bools) -> Iterator[Joined]:
@@ -91,4 +94,3 @@ def bound(rule: PslRule, binding: Mapping[str, str]) -> PslRule:
     filters = (replace(f, condition=replace_terms(f.condition, new)) for f in rule.filters)
     left, right = (tuple(map(summand, side)) for side in (rule.left, rule.right))
     return replace(rule, left=left, right=right, filters=tuple(filters))
-
