@@ -143,8 +143,9 @@ class Explanation:
     Markov logic the score of the predicted state less that of the same state with the other value.
     ``undecided`` ground rules have the atom and do not depend on it. ``forbidden`` are hard rules that the
     other value breaks if nothing else changes. For PSL, ``bound`` is the force of the bound 0 or 1 where
-    the value is at it, and ``residual`` by how much the pulls and it fail to cancel. ``other``: None where there is no such state
-    (hard rules leave no other value), and for PSL. ``given``: evidence says so, there is nothing to explain.
+    the value is at it, and ``residual`` by how much the pulls and it fail to cancel. ``other``: None where
+    there is no such state (hard rules leave no other value), and for PSL. ``given``: evidence says so,
+    there is nothing to explain.
     """
 
     id: str

@@ -77,7 +77,10 @@ def _said(atom: Atom, true: Sequence[Atom]) -> str:
 def _candidates(
     learner: OnlineLearner, world: PredictedWorld, example: Example, asked: Asked
 ) -> list[Candidate]:
-    """Return the candidates that are not values of functions. Raises ExplanationError for impossible ones."""
+    """Return the candidates that are no values of functions, and no numbers.
+
+    Raises ExplanationError for impossible ones.
+    """
     fixed = world.net.fixed
     open_ = {atom for a, atom in enumerate(world.names) if fixed[a] == n.OPEN}
     program = learner.layout.plan.program
@@ -87,12 +90,16 @@ def _candidates(
             raise ExplanationError(
                 f"{shown((name, args))}: no atom of the model, so it cannot change"
             )
+        if known.numeric:
+            raise ExplanationError(f"{shown((name, args))} has a number, which is not changed")
         if (name, args) in open_:
             raise ExplanationError(
                 f"{shown((name, args))} is predicted itself, so it cannot change"
             )
     found = candidates_of(example, asked)
-    return [c for c in found if c.atom[0] in program.predicates.keys() - program.functions.keys()]
+    numeric = {name for name, each in program.predicates.items() if each.numeric}
+    names = program.predicates.keys() - program.functions.keys() - numeric
+    return [c for c in found if c.atom[0] in names]
 
 
 def _reaches(

@@ -167,9 +167,3 @@ def _compared(explanation: Explanation, atom: Atom, recorded: Prediction | None)
         return explanation
     note = f"the run itself predicted {show_value(was, soft)}, with the weights it had by then"
     return replace(explanation, notes=(*explanation.notes, note))
-
-
-def doubtful(learner: Learner, example: Example, most: int, tries: int) -> list[Explanation]:
-    """Return explanations of an example's least certain atoms."""
-    atoms = learner.least_certain(example, most)
-    return [learner.explain(example, atom, Asked(tries=tries)) for atom in atoms]
