@@ -24,9 +24,11 @@ if TYPE_CHECKING:
         UsageError,
     )
     from onlinesrl.core.example import Example
+    from onlinesrl.core.explanation import Explanation, ExplanationError
     from onlinesrl.estimators.linked import LinkedClassifier
     from onlinesrl.estimators.tagger import SequenceTagger
     from onlinesrl.library.curves import Curves
+    from onlinesrl.library.explain import explain
     from onlinesrl.library.inference import Answer, ground, infer
     from onlinesrl.library.learner import OnlineLearner
     from onlinesrl.library.model import Model, Rule
@@ -50,9 +52,11 @@ _MODULES = {
         "UsageError",
     ),
     "core.example": ("Example",),
+    "core.explanation": ("Explanation", "ExplanationError"),
     "estimators.linked": ("LinkedClassifier",),
     "estimators.tagger": ("SequenceTagger",),
     "library.curves": ("Curves",),
+    "library.explain": ("explain",),
     "library.inference": ("Answer", "ground", "infer"),
     "library.learner": ("OnlineLearner",),
     "library.model": ("Model", "Rule"),
@@ -72,6 +76,8 @@ __all__ = [
     "DatabaseError",
     "Example",
     "ExampleError",
+    "Explanation",
+    "ExplanationError",
     "InputError",
     "LinkedClassifier",
     "Model",
@@ -89,6 +95,7 @@ __all__ = [
     "Weights",
     "__version__",
     "examples",
+    "explain",
     "ground",
     "infer",
     "read",

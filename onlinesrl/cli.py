@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from onlinesrl.commands import describe, infer, learn, operate
+from onlinesrl.commands import describe, explain, infer, learn, operate
 from onlinesrl.core.errors import OnlinesrlError, legible
 from onlinesrl.core.version import __version__
 
@@ -32,6 +32,7 @@ for command in (
     learn.serve,
     learn.predict,
     learn.evaluate,
+    explain.explain,
     learn.weights,
     learn.check,
     infer.infer,
