@@ -24,10 +24,12 @@ if TYPE_CHECKING:
         UsageError,
     )
     from onlinesrl.core.example import Example
+    from onlinesrl.core.explanation import Explanation, ExplanationError
     from onlinesrl.estimators.linked import LinkedClassifier
     from onlinesrl.estimators.tagger import SequenceTagger
     from onlinesrl.library.counting import Counts, count
     from onlinesrl.library.curves import Curves
+    from onlinesrl.library.explain import explain
     from onlinesrl.library.inference import Answer, ground, infer
     from onlinesrl.library.learner import OnlineLearner
     from onlinesrl.library.model import Model, Rule
@@ -51,10 +53,12 @@ _MODULES = {
         "UsageError",
     ),
     "core.example": ("Example",),
+    "core.explanation": ("Explanation", "ExplanationError"),
     "estimators.linked": ("LinkedClassifier",),
     "estimators.tagger": ("SequenceTagger",),
     "library.counting": ("Counts", "count"),
     "library.curves": ("Curves",),
+    "library.explain": ("explain",),
     "library.inference": ("Answer", "ground", "infer"),
     "library.learner": ("OnlineLearner",),
     "library.model": ("Model", "Rule"),
@@ -75,6 +79,8 @@ __all__ = [
     "DatabaseError",
     "Example",
     "ExampleError",
+    "Explanation",
+    "ExplanationError",
     "InputError",
     "LinkedClassifier",
     "Model",
@@ -93,6 +99,7 @@ __all__ = [
     "__version__",
     "count",
     "examples",
+    "explain",
     "ground",
     "infer",
     "read",

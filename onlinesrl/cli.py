@@ -11,7 +11,11 @@ from typing import Annotated
 
 import typer
 
+<<<<<<< HEAD
 from onlinesrl.commands import count, describe, infer, learn, operate
+=======
+from onlinesrl.commands import describe, explain, infer, learn, operate
+>>>>>>> main
 from onlinesrl.core.errors import OnlinesrlError, legible
 from onlinesrl.core.version import __version__
 
@@ -32,6 +36,7 @@ for command in (
     learn.serve,
     learn.predict,
     learn.evaluate,
+    explain.explain,
     learn.weights,
     learn.check,
     infer.infer,

@@ -1,5 +1,6 @@
 """What tests of whole runs share: a stream of our own, its configuration, and warm processes."""
 
+import compileall
 import json
 import os
 import random
@@ -195,6 +196,8 @@ SHAPED = Plans._without, Facts._without
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose how many cases are tried; where they are few, kernels are compiled for all plans at once."""
+    if not hasattr(config, "workerinput"):  # once: many processes are started
+        compileall.compile_dir(REPO / "onlinesrl", quiet=2)
     soak = config.option.markexpr == "soak"
     settings.load_profile("soak" if soak else "few")
     if not soak:
@@ -209,11 +212,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two processes for folders of tests; none for a few files, and where they measure or print."""
+    """Three processes for folders of tests, for some of them wait; none for a few files, and where they
+    measure or print.
+    """
     start = config.invocation_params.dir
     folders = all((start / each).is_dir() for each in config.args)
     quiet = config.option.capture != "no" and config.option.markexpr != "benchmark"
-    return 2 if folders and quiet else 0
+    return 3 if folders and quiet else 0
 
 
 def pytest_testnodedown(node: Any) -> None:

@@ -390,6 +390,7 @@ COMMANDS = [
     "evaluate {run} {config}",
     "check {config}",
     "weights {run}",
+    "explain {run} --id online-max-margin-01 --tries 5",
     "infer --model {mln} --query Smokes --closed Friends",
     "infer --model {mln} --query Smokes --closed Friends --stats",
     "infer --model {psl} --data {data}",

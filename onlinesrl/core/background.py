@@ -7,23 +7,31 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.example import Atoms, Example, GroundAtom, ValuedAtom, show_ground_atom
+from onlinesrl.core.example import (
+    Atoms,
+    Example,
+    GroundAtom,
+    Number,
+    ValuedAtom,
+    show_ground_atom,
+)
 
 
 class Background:
     """Atoms that are put into the evidence of every example, before its own atoms.
 
-    ``values`` holds their values by predicate and constants.
+    ``values`` holds their values by predicate and constants, ``numeric`` the predicates whose are numbers.
     """
 
     def __init__(self, atoms: Sequence[GroundAtom] = ()):
         self.values: dict[str, dict[tuple[str, ...], float]] = {}
+        self.numeric = {atom.predicate for atom in atoms if isinstance(atom.value, Number)}
         for name, args, value, _ in atoms:
             assert value is not None
             self.values.setdefault(name, {})[args] = float(value)
         self.atoms: Atoms = {
             name: [
-                [*args] if value == 1.0 else ValuedAtom([*args], value)
+                [*args] if value == 1.0 and name not in self.numeric else ValuedAtom([*args], value)
                 for args, value in of.items()
             ]
             for name, of in self.values.items()
@@ -50,10 +58,11 @@ class Background:
         for name, key, value in _valued(evidence, self.values):
             known = self.values[name].get(key, value)
             if known != value:
+                said = "{:g}".format if name in self.numeric else _said
                 atom = show_ground_atom(name, key)
                 raise ExampleError(
-                    f"contradiction: the evidence says {_said(value)} of {atom}, and "
-                    f"source.background {_said(known)}",
+                    f"contradiction: the evidence says {said(value)} of {atom}, and "
+                    f"source.background {said(known)}",
                     "contradiction",
                 )
 

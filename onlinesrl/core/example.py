@@ -13,11 +13,20 @@ from onlinesrl.core.errors import ExampleError
 Constant: TypeAlias = str | int
 
 
+UNSAID = float("1")
+"""The value of an atom without one: this object, so that a number which is missing is not taken for 1."""
+MOST = 1e30
+"""Numbers of atoms are from -MOST to MOST, so that products of five, and their squares, are finite."""
+
+
 class ValuedAtom(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An atom with a truth value: 1 true, 0 false; in PSL programs any value between them."""
+    """An atom with a truth value: 1 true, 0 false; in PSL programs any value between them.
+
+    That of a numeric predicate of Markov logic is any number from -MOST to MOST.
+    """
 
     args: list[Constant]
-    value: float = 1.0
+    value: float = UNSAID
 
 
 def arguments(atom: list[Constant] | ValuedAtom) -> list[Constant]:
@@ -29,10 +38,15 @@ Truth: TypeAlias = bool | float | None
 """True or false, the probability of being true, or None for unknown."""
 
 
+class Number(float):
+    """What an atom of a numeric predicate has in place of a truth value."""
+
+
 class GroundAtom(NamedTuple):
     """An atom of a database; ``line`` counts from 1.
 
-    The mapping ``Result = f(A, B)`` of a function is the true atom f(A, B, Result).
+    The mapping ``Result = f(A, B)`` of a function is the true atom f(A, B, Result), and
+    ``Score(A) = 0.7`` gives a numeric atom its ``Number``.
     """
 
     predicate: str

@@ -12,6 +12,8 @@ from onlinesrl.core.arrays import Ints
 from onlinesrl.core.confusion import Confusion, Pair
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Atoms, Constant, Example, ValuedAtom
+from onlinesrl.core.explanation import Atom, Explanation
+from onlinesrl.core.flips import DEFAULTS, Asked
 from onlinesrl.core.ranking import Ranking
 from onlinesrl.core.slowest import Slowest
 from onlinesrl.core.update import Update
@@ -212,6 +214,22 @@ class Learner(Protocol):
         """Predict between two steps, without any effect on learning.
 
         ``marginals``: each atom by its probability. Raises UsageError where there are none (PSL).
+        """
+        ...
+
+    def explain(self, example: Example, atom: Atom, asked: Asked = DEFAULTS) -> Explanation:
+        """Explain an atom of the prediction of an example, whose truth is not looked at.
+
+        The weights are the averaged ones, as for predictions; nothing that learning depends on changes.
+        ``asked`` says what evidence may change to flip it. Raises ExampleError for a bad example,
+        ExplanationError for an atom that is not predicted.
+        """
+        ...
+
+    def least_certain(self, example: Example, most: int) -> list[Atom]:
+        """Return the atoms of an example that are most easily predicted otherwise, these first.
+
+        Raises ExampleError for a bad example.
         """
         ...
 

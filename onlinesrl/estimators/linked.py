@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from onlinesrl.core.errors import InputError
+from onlinesrl.core.example import ValuedAtom
 from onlinesrl.estimators.estimator import Estimator
 from onlinesrl.estimators.features import flat, pairs
 from onlinesrl.estimators.samples import (
@@ -24,7 +25,7 @@ from onlinesrl.logic.text import quote
 
 RULES = """\
 Thing(thing)
-Feature(feature, thing)
+Feature(feature, thing): real
 Linked(relation, thing, thing)
 Label(thing, label!)
 
@@ -39,8 +40,8 @@ Evidence = dict[str, list[Any]]
 class LinkedClassifier(Estimator):
     """Labels things jointly, by their features and by the labels of the things they are linked to.
 
-    A sample of ``X`` is a pair: its things, each with features as ``SequenceTagger`` takes them (but for
-    numbers other than 0 and 1), and its links, each ``(i, j)`` or ``(i, j, relation)`` between numbers of
+    A sample of ``X`` is a pair: its things, each with features as ``SequenceTagger`` takes them, and its
+    links, each ``(i, j)`` or ``(i, j, relation)`` between numbers of
     things, from 0; a link has a direction. In ``y`` a sample has a label, string or integer, for each thing.
     ``update``, ``loss`` and ``sigma`` are those of ``OnlineLearner``. The ``classes`` of the first
     ``partial_fit`` may be predicted though none was seen yet.
@@ -141,25 +142,24 @@ def _evidence(sample: Any, place: str) -> Evidence:
     return {
         "Thing": [[i] for i in range(len(things))],
         "Feature": [
-            [name, i]
+            ValuedAtom([name, i], number)
             for i, of in enumerate(things)
-            for name in _features(of, f"{place}, thing {i}")
+            for name, number in _features(of, f"{place}, thing {i}").items()
         ],
         "Linked": [_link(of, len(things), f"{place}, link {n}") for n, of in enumerate(links)],
     }
 
 
-def _features(thing: Any, place: str) -> list[str]:
+def _features(thing: Any, place: str) -> dict[str, float]:
+    """Return the features of a thing, with the number by which each counts; repeated ones add up."""
+    found: dict[str, float] = {}
     try:
-        found = [feature for name, value in pairs(thing) for feature in flat(name, value)]
+        for name, value in pairs(thing):
+            for feature, number in flat(name, value):
+                found[feature] = found.get(feature, 0.0) + number
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
-    for feature, number in found:
-        if number not in {0.0, 1.0}:
-            raise InputError(
-                f"{place}: feature {feature!r} is {number}, expected a string or a bool"
-            )
-    return [feature for feature, number in found if number]
+    return {feature: number for feature, number in found.items() if number}
 
 
 def _link(given: Any, things: int, place: str) -> list[str | int]:

@@ -29,7 +29,7 @@ from onlinesrl.mln.chain import ChainWeights
 from onlinesrl.mln.kernels.chain import Chains
 
 RULES = """\
-Feature(feature, position)
+Feature(feature, position): real
 Next(position, position)
 Label(position, label!)
 """
@@ -67,10 +67,7 @@ class SequenceTagger(Estimator):
         return [[dict(zip(learned.classes, p, strict=True)) for p in of] for of in of_samples]
 
     def weights_text(self) -> str:
-        """Return the model with its averaged weights in Markov logic, for ``Model`` and ``learner.start``.
-
-        A feature that counts by a number is there as any other.
-        """
+        """Return the model with its averaged weights in Markov logic, for ``Model`` and ``learner.start``."""
         learned: Learned = self._fitted()
         return learned.text()
 

@@ -13,6 +13,7 @@ import numpy as np
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import DataError, ExampleError
 from onlinesrl.core.example import (
+    UNSAID,
     Atoms,
     Constant,
     Example,
@@ -73,14 +74,15 @@ def atoms(given: Given, where: str) -> Atoms:
 
 
 def facts(given: Given, where: str, program: Any) -> list[GroundAtom]:
-    """Return the atoms one by one, with truth True or False where their value is 1 or 0.
+    """Return the atoms one by one: truth True or False where their value is 1 or 0, or a Number.
 
     Raises DataError for an atom that is none of the program's, or has two values.
     """
     found: dict[tuple[str, tuple[str, ...]], GroundAtom] = {}
     for name, rows in atoms(given, where).items():
         for row in rows:
-            value = row.value if isinstance(row, ValuedAtom) else 1.0
+            value = row.value if isinstance(row, ValuedAtom) else None
+            value = None if value is UNSAID else value
             try:
                 atom = valued_atom(name, arguments(row), value, 0, program)
             except ValueError as error:

@@ -107,7 +107,7 @@ class OnlineLearner:
         self.background = Background(facts(background or {}, "background", model.program))
         self.by = by
         of = counted(model.language, model.program, self.settings, by)
-        self._learner: Learner = model.language.learner(
+        self.learned: Learner = model.language.learner(
             self.settings, model.program, of, False, self.background
         )
         self._types = model.predicates
@@ -140,7 +140,7 @@ class OnlineLearner:
             for some in _batches((example(x, y) for x, y in pairs), BATCH):
                 found += self._step(some, learning=True, first=len(found))
         except BaseException:
-            self._learner.restore(*before)
+            self.learned.restore(*before)
             self._metrics = Metrics.restore(metrics)
             del self._lines[lines:]
             raise
@@ -173,18 +173,18 @@ class OnlineLearner:
         listed = zip(xs, repeat(None)) if queries is None else zip(xs, queries, strict=True)
         for some in _batches((example(x, None, query) for x, query in listed), BATCH):
             with whole():
-                outcomes = self._learner.predict(some, marginals)
+                outcomes = self.learned.predict(some, marginals)
             found += self._predictions(some, outcomes, len(found))
         return found
 
     def _step(self, some: Sequence[Example], learning: bool, first: int = 0) -> list[Prediction]:
-        seen = self._learner.seen
+        seen = self.learned.seen
         with whole():
-            outcomes, tally = self._learner.step(some, learning)
+            outcomes, tally = self.learned.step(some, learning)
         try:
             found = self._predictions(some, outcomes, first)
         except ExampleError:
-            self._learner.seen = seen
+            self.learned.seen = seen
             raise
         before = self._metrics.examples
         self._metrics.add(tally, len(some))
@@ -201,7 +201,7 @@ class OnlineLearner:
                 which = "" if len(some) == 1 and not first else f"example {n}: "
                 raise ExampleError(f"{which}{outcome.error}", "bad")
         return [
-            Prediction(x, outcome.prediction, self._types, self._learner.valued)
+            Prediction(x, outcome.prediction, self._types, self.learned.valued)
             for x, outcome in zip(some, outcomes, strict=True)
             if outcome.prediction is not None
         ]
@@ -211,15 +211,15 @@ class OnlineLearner:
     @property
     def weights(self) -> Weights:
         """The averaged weights, as they are now."""
-        header, arrays = self._learner.save()
-        of = {"model": self._learner.model_text, "learner": header}
+        header, arrays = self.learned.save()
+        of = {"model": self.learned.model_text, "learner": header}
         of["fingerprint"] = {"query": [*self.settings.query]}
         return Weights([*self.model.language.rows_of_checkpoint(self.model.file, of, arrays)])
 
     @property
     def certificate(self) -> dict[str, float | None]:
         """The mean loss, the dual value and the bound that it gives on the regret, as far as known."""
-        return self._learner.certificate()
+        return self.learned.certificate()
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -230,7 +230,7 @@ class OnlineLearner:
 
     def _line(self) -> dict[str, Any]:
         snapshot = self._metrics.snapshot()
-        return {**snapshot, **self.certificate, "updates": self._learner.weights.updates}
+        return {**snapshot, **self.certificate, "updates": self.learned.weights.updates}
 
     @property
     def curves(self) -> Curves:
@@ -239,12 +239,12 @@ class OnlineLearner:
 
     def weights_text(self) -> str:
         """Return the model with its averaged weights: a file of weights, which is a model."""
-        return self._learner.weights_text("averaged weights", "onlinesrl")
+        return self.learned.weights_text("averaged weights", "onlinesrl")
 
     # checkpoints ----------------------------------------------------------------------------------
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        header, arrays = self._learner.save()
+        header, arrays = self.learned.save()
         return header, {name: array.copy() for name, array in arrays.items()}
 
     def save(self, path: str | Path) -> None:
@@ -253,7 +253,7 @@ class OnlineLearner:
 
     def _saved(self) -> Saved:
         return Saved(
-            self._learner.model_text,
+            self.learned.model_text,
             self.model.language,
             self.settings.as_dict(),
             *self._state(),
@@ -292,7 +292,7 @@ class OnlineLearner:
             by=saved.own.get("by"),
             seed=settings["seed"],
         )
-        learner._learner.restore(saved.header, saved.arrays)
+        learner.learned.restore(saved.header, saved.arrays)
         learner._metrics = Metrics.restore(saved.metrics)
         learner._lines = [*saved.own.get("lines", ())]
         return learner
@@ -304,7 +304,7 @@ class OnlineLearner:
 
     def __repr__(self) -> str:
         update = self.settings.learner.update
-        return f"<OnlineLearner by {update}: {self._learner.describe()}>"
+        return f"<OnlineLearner by {update}: {self.learned.describe()}>"
 
     def _repr_html_(self) -> str:
         return self.weights.heaviest()._repr_html_()

@@ -130,7 +130,4 @@ def _rows(columns: dict[str, list[Any]], count: int) -> list[list[Constant] | Va
     rows = rows or [[] for _ in range(count)]
     if values is None:
         return rows
-    return [
-        row if value == 1 else ValuedAtom(row, float(value))
-        for row, value in zip(rows, values, strict=True)
-    ]
+    return [ValuedAtom(row, float(value)) for row, value in zip(rows, values, strict=True)]

@@ -224,12 +224,14 @@ class Predicate:
     """A declared predicate, or the relation of a function: its arguments, then its result.
 
     ``exactly_one`` are the argument positions (from 0) marked ``!``: for all other arguments, exactly
-    one tuple of constants at these positions makes the atom true.
+    one tuple of constants at these positions makes the atom true. Atoms of a
+    ``numeric`` one have numbers as values, which multiply the ground clauses that they are in.
     """
 
     name: str
     types: tuple[str, ...]
     exactly_one: tuple[int, ...] = ()
+    numeric: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,5 +91,6 @@ MLN_WORDS: Words = (
     ({"BOUND"}, set(), "a bound (<= or >=)"),
     ({"NUMBER"}, set(), "a number"),
     ({"PLUS", "MINUS"}, {"STAR", "SLASH", "PERCENT"}, "an operator (+, -, *, /, %)"),
-    ({"$END"}, {"_NEWLINE"}, "the end of the line"),
+    ({"_REAL"}, set(), "`real`, which makes a predicate numeric"),
+    ({"$END"}, {"_NEWLINE", "COLON"}, "the end of the line"),
 )

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from onlinesrl.core.errors import DatabaseError, LocatedError
-from onlinesrl.core.example import Constant, GroundAtom, Truth, show_ground_atom
+from onlinesrl.core.example import MOST, Constant, GroundAtom, Number, Truth, show_ground_atom
 from onlinesrl.logic.ast import Position, Predicate
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.logic.source import Source, read_text, source
-from onlinesrl.logic.text import NAME, unquote
+from onlinesrl.logic.text import NAME, spell_atom, unquote
 
 _LETTER = r"[A-Za-z0-9_'\-]"
 _NUMBER = r"[+\-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+\-]?[0-9]+)?"
@@ -53,7 +53,7 @@ def _syntax(constant: str) -> _Syntax:
             rf"\s*+([!?]?)[ \t]*+({NAME})(?:"
             rf"[ \t]*+\([ \t]*+({constant}(?:[ \t]*,[ \t]*{constant})*)?[ \t]*\)"
             rf"|(?!{_LETTER}|[ \t]*[(=]))"
-            rf"(?:[ \t]+({_NUMBER})(?=[ \t]*(?:\n|$)))?"
+            rf"(?:(?:[ \t]*(=)[ \t]*|[ \t]+)({_NUMBER})(?=[ \t]*(?:\n|$)))?"
         ),
         prefix=re.compile(
             rf"\s*+(?:({constant})[ \t]*=[ \t]*(?={NAME}[ \t]*\()|({_NUMBER})[ \t]+(?=[!?A-Za-z_]))"
@@ -104,8 +104,8 @@ def parse_db(text: str, file: str = "<database>", dialect: Dialect = ALCHEMY) ->
     """Read the ground atoms of a database in order.
 
     An atom is true, false after ``!``, unknown after ``?``, or has a probability before or after it,
-    where 0 is false and 1 is true. Raises DatabaseError at the first mistake or form that the dialect
-    does not have.
+    where 0 is false and 1 is true; a numeric atom has a number after ``=``. Raises DatabaseError at the
+    first mistake or form that the dialect does not have.
     """
     text_source = source(text, file, DatabaseError)
     code = text_source.code().rstrip()
@@ -121,7 +121,7 @@ def parse_db(text: str, file: str = "<database>", dialect: Dialect = ALCHEMY) ->
             place = len(code) - len(code[offset:].lstrip())
             raise _error(text_source, code, place, dialect)
         line += code.count("\n", offset, match.start(2))
-        sign, name, constants, number = match.groups()
+        sign, name, constants, _, number = match.groups()
         arguments = tuple(map(unquote, syntax.argument.findall(constants or "")))
         value: Truth = not sign
         if prefix or number or sign == "?":
@@ -159,20 +159,30 @@ def load_db(path: str | Path, program: Signature, dialect: Dialect = ALCHEMY) ->
 
 
 def valued_atom(
-    name: str, arguments: Iterable[Constant], value: float, line: int, program: Signature
+    name: str, arguments: Iterable[Constant], value: float | None, line: int, program: Signature
 ) -> GroundAtom:
     """Return the atom of a program that has a value given as a number: 1 true, 0 false, or a probability.
 
-    Raises ValueError.
+    Without a value it is true; that of a numeric predicate is its number. Raises ValueError.
     """
-    truth = bool(value) if value in {0.0, 1.0} else value
+    numeric = _numeric(name, program)
+    truth = True if value is None else Number(value) if numeric else _truth(value)
     atom = GroundAtom(name, tuple(map(str, arguments)), truth, line)
     complaint = complaint_of(atom, program)
     if complaint is not None:
         raise ValueError("; ".join(complaint))
-    if not 0 <= value <= 1:
+    if value is not None and not (numeric or 0 <= value <= 1):
         raise ValueError(f"{show_ground_atom(*atom[:2])} has the value {value:g}; expected 0 to 1")
     return atom
+
+
+def _truth(value: float) -> bool | float:
+    return bool(value) if value in {0.0, 1.0} else value
+
+
+def _numeric(name: str, program: Signature) -> bool:
+    declared = program.predicates.get(name)
+    return isinstance(declared, Predicate) and declared.numeric
 
 
 def complaint_of(atom: GroundAtom, program: Signature) -> tuple[str, str] | None:
@@ -185,11 +195,25 @@ def complaint_of(atom: GroundAtom, program: Signature) -> tuple[str, str] | None
     declared = known[name]
     types = declared.types if isinstance(declared, Predicate) else declared * ("_",)
     if len(types) == len(atom.arguments):
-        return None
+        return _no_number(atom, _numeric(name, program))
     form = f"{name}({', '.join(types)})"
     if name in program.functions:
         form = f"{types[-1]} = {name}({', '.join(types[:-1])})"
     return f"{name} has another number of arguments here than in the model", f"there it is {form}"
+
+
+def _no_number(atom: GroundAtom, numeric: bool) -> tuple[str, str] | None:
+    """Return the complaint of a numeric atom without a number in range, or another one with a number."""
+    name, value, shown = atom.predicate, atom.value, spell_atom(atom.predicate, atom.arguments)
+    if numeric and not isinstance(value, Number):
+        hint = f"write `{shown} = 0.7`, or in a table give its value"
+        return f"{name} is numeric: its atoms have numbers", hint
+    if isinstance(value, Number) and not numeric:
+        hint = f"the model may declare it numeric, `{name}(...): real`"
+        return f"{name} is not numeric: its atoms are true or false", hint
+    if isinstance(value, Number) and not abs(value) <= MOST:
+        return f"{shown} has the number {value:g}", f"expected one from {-MOST:g} to {MOST:g}"
+    return None
 
 
 def _value(
@@ -200,14 +224,19 @@ def _value(
     dialect: Dialect,
 ) -> Truth:
     """Return the truth value of an atom that is unknown or has a number."""
-    sign, number = atom[1], atom[4]
+    sign, number = atom[1], atom[5]
     before = prefix[2] if prefix else None
+    if atom[4] is not None:
+        if sign or prefix:
+            message = "a numeric atom has one number, and no sign"
+            raise text.error(message, atom.start(5), "write `Score(Bob) = 0.7`")
+        return Number(number)
     if sign == "?" and not dialect.unknown:
         message = f"{dialect.title} has no unknown atoms (`?`)"
         raise text.error(message, atom.start(1), "an atom that is not given is unknown")
     if number is None and before is None:
         return None if sign else True
-    place = atom.start(4) if number is not None or prefix is None else prefix.start(2)
+    place = atom.start(5) if number is not None or prefix is None else prefix.start(2)
     if ("after" if number is not None else "before") not in dialect.soft:
         message = f"{dialect.title} has no value of an atom here"
         forms = {"before": "write `0.7 Smokes(Bob)`", "after": "write `Smokes(Bob) 0.7`"}
@@ -223,7 +252,7 @@ def _value(
     value = float(number or before or 0)
     if not 0 <= value <= 1:
         message = "the value of an atom is a probability, from 0 to 1"
-        raise text.error(message, place, "other numeric values are not supported yet")
+        raise text.error(message, place, "a numeric atom has its number after `=`")
     value = 1 - value if turned else value
     return value if 0 < value < 1 else value == 1
 

@@ -124,7 +124,7 @@ def _load_parquet(path: Path, program: Signature) -> list[GroundAtom]:
     Raises TableError, StorageError.
     """
     columns = read_parquet(path)
-    values = columns.pop(VALUE, None) or [1] * len(next(iter(columns.values()), ()))
+    values = columns.pop(VALUE, None) or [None] * len(next(iter(columns.values()), ()))
     name = path.name.removesuffix(PARQUET)
     atoms: dict[tuple[str, tuple[str, ...]], GroundAtom] = {}
     for row, (value, *arguments) in enumerate(zip(values, *columns.values(), strict=True)):

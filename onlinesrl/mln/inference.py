@@ -42,6 +42,11 @@ class Inference:
     seed: int = 0
 
     @property
+    def engine(self) -> MapEngine:
+        """The engine for a world's problem as a ClauseModel."""
+        return self.exact if self.presolve or not self.proven else self.whole
+
+    @property
     def eliminates(self) -> bool:
         """Whether narrow worlds are solved by elimination."""
         return self.presolve and self.marginals is None

@@ -20,11 +20,14 @@ from msgspec.structs import replace
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Atoms, Example
+from onlinesrl.core.explanation import Atom, Explanation
+from onlinesrl.core.flips import DEFAULTS, Asked
 from onlinesrl.core.interrupt import Interrupted
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally, heaviest
 from onlinesrl.core.together import TOO_LARGE, Together
 from onlinesrl.core.update import Update
 from onlinesrl.logic.ast import Program
+from onlinesrl.mln.explain import explain, least_certain
 from onlinesrl.mln.ground.advice import largest
 from onlinesrl.mln.ground.constants import NO_NEWS, News
 from onlinesrl.mln.ground.domains import undeclared
@@ -146,6 +149,14 @@ class OnlineLearner:
             return self.step(items, learning=False)[0]
         finally:
             self.seen, self.worlds.margins, self.worlds.inference = seen, margins, inference
+
+    def explain(self, example: Example, atom: Atom, asked: Asked = DEFAULTS) -> Explanation:
+        """See ``Learner.explain``."""
+        return explain(self, example, atom, asked)
+
+    def least_certain(self, example: Example, most: int) -> list[Atom]:
+        """See ``Learner.least_certain``."""
+        return least_certain(self, example, most)
 
     # the step ------------------------------------------------------------------------------
 

@@ -20,7 +20,15 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import DatabaseError, ExampleError, OnlinesrlError
-from onlinesrl.core.example import Atoms, Constant, Example, GroundAtom, Truth, ValuedAtom
+from onlinesrl.core.example import (
+    Atoms,
+    Constant,
+    Example,
+    GroundAtom,
+    Number,
+    Truth,
+    ValuedAtom,
+)
 from onlinesrl.logic.ast import Program
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.logic.tables import load_atoms
@@ -164,6 +172,8 @@ def _check_asked(program: Program, query: Sequence[str], options: WorldOptions) 
                 raise QueryError(
                     f"{option} predicate {name} is not declared; declared are: {known}"
                 )
+            if program.predicates[name].numeric and option != "closed":
+                raise QueryError(f"{name} is numeric: databases say its numbers, no --{option}")
             if name in program.functions and option != "query":
                 raise QueryError(
                     f"{name} is a function: its databases say what it gives, no --{option}"
@@ -187,7 +197,9 @@ def _assumed(
             closed = closed | program.closed
         case "all":
             pass
-    return tuple(name for name in program.predicates if name not in closed)
+    return tuple(
+        name for name, each in program.predicates.items() if name not in closed and not each.numeric
+    )
 
 
 def _ground(
@@ -197,7 +209,7 @@ def _ground(
     soft = {
         (a.predicate, a.arguments): float(a.value) if a.value is not None else 0.5
         for a in given
-        if not isinstance(a.value, bool)
+        if not isinstance(a.value, bool | Number)
     }
     partly = {name for name, _ in soft if name not in wholly}
     opened = (*wholly, *sorted(partly))
@@ -241,9 +253,9 @@ def _example(  # noqa: PLR0913, PLR0917 - one use
 ) -> Example:
     evidence: Atoms = {}
     for atom in given:
-        if isinstance(atom.value, bool):
+        if isinstance(atom.value, bool | Number):
             args: list[Constant] = list(atom.arguments)
-            row = args if atom.value else ValuedAtom(args, 0.0)
+            row = args if atom.value is True else ValuedAtom(args, float(atom.value))
             evidence.setdefault(atom.predicate, []).append(row)
     listed: Atoms | None = None
     if partly:

@@ -295,11 +295,10 @@ class Worlds:
     ) -> Solution:
         """Solve a world, or fall back. Raises Infeasible, and Unsolved where there is no fallback."""
         inference = self.inference
-        engine = inference.exact if inference.presolve or not inference.proven else inference.whole
         found = None
         try:
             with leavable():
-                found = engine.solve(model, weight, bonus=bonus)
+                found = inference.engine.solve(model, weight, bonus=bonus)
             if found.certified or not inference.proven:
                 return found
         except Unsolved:

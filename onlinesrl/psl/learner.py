@@ -22,11 +22,14 @@ from onlinesrl.core.background import Background
 from onlinesrl.core.counts import BEYOND_RANGE
 from onlinesrl.core.errors import ExampleError, Infeasible, ModelError, UsageError
 from onlinesrl.core.example import Atoms, Example, show_ground_atom
+from onlinesrl.core.explanation import Atom, Explanation
+from onlinesrl.core.flips import DEFAULTS, Asked
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally
 from onlinesrl.core.slowest import Slowest
 from onlinesrl.core.together import Apart, Together
 from onlinesrl.core.update import Update
 from onlinesrl.psl.engines.engine import HingeEngine, HingeSolution
+from onlinesrl.psl.explain import explain, least_certain
 from onlinesrl.psl.ground.grounder import Grounder
 from onlinesrl.psl.ground.hinges import HINGE, HingeModel
 from onlinesrl.psl.ground.packing import CheckedExample, PslPacker
@@ -138,6 +141,30 @@ class PslLearner:
     def words(self, evidence: Atoms) -> dict[str, str]:
         """Return none: PSL has no types."""
         return {}
+
+    def explain(self, example: Example, atom: Atom, asked: Asked = DEFAULTS) -> Explanation:
+        """See ``Learner.explain``."""
+        return explain(self, example, atom, asked)
+
+    def least_certain(self, example: Example, most: int) -> list[Atom]:
+        """See ``Learner.least_certain``: those with values nearest to 1/2."""
+        return least_certain(self, example, most)
+
+    def solved(self, example: Example) -> tuple[CheckedExample, HingeModel, HingeSolution]:
+        """Return an example, its model, and its values by the averaged weights.
+
+        Raises ExampleError for a bad example.
+        """
+        checked = self.packer.world(example)
+        model = self.ground_model(checked)
+        return checked, model, self._solve(model, self.weights.averaged(), None, None)
+
+    def ground_model(self, checked: CheckedExample) -> HingeModel:
+        """Return the model of one example. Raises ExampleError where it cannot be grounded."""
+        (ground,) = self._ground([checked])
+        if isinstance(ground, ExampleError):
+            raise ground
+        return ground.graph
 
     def compile(self) -> float:
         """Compile the kernels, or load them from the cache; returns the seconds it took."""

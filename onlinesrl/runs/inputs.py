@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import DatabaseError
-from onlinesrl.core.example import GroundAtom, show_ground_atom
+from onlinesrl.core.example import GroundAtom, Number, show_ground_atom
 from onlinesrl.core.language import Program
 from onlinesrl.logic.tables import load_atoms
 from onlinesrl.logic.dialect import dialect_of
@@ -58,7 +58,8 @@ def background(config: Config, program: Program) -> Background:
         for atom in load_atoms(path, program, dialect_of(config.dialect)):
             name = show_ground_atom(atom.predicate, atom.arguments)
             message = None
-            if atom.value is None or (atom.value is not True and config.language.true_facts):
+            sure = atom.value is True or isinstance(atom.value, Number)
+            if atom.value is None or (config.language.true_facts and not sure):
                 message = f"a background fact must be true, and {name} is not"
             first = found.setdefault(atom[:2], atom)
             if first.value != atom.value:

@@ -140,8 +140,7 @@ class TableSource(Source):
             for name, *constants in rows:
                 if valued:
                     value = constants.pop()
-                    atom = constants if value == 1 else {"args": constants, "value": value}
-                    yield name, atom
+                    yield name, {"args": constants, "value": value}
                 else:
                     yield name, constants
 

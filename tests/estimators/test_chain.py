@@ -27,23 +27,28 @@ MODEL = f"""label = {{A, B, C}}
 Feature(+f, t) ^ Label(t, +y)
 Next(t, u) ^ Label(t, +y) ^ Label(u, +z)
 """
-Sequence = list[list[str]]
+Sequence = list[dict[str, float]]
 
 
-def sequences(seed: int, count: int) -> tuple[list[Sequence], list[list[str]]]:
-    """Sequences of 1 to 5 positions, whose features, of which some repeat, tell of their labels."""
+def sequences(seed: int, count: int, numbers: bool) -> tuple[list[Sequence], list[list[str]]]:
+    """Sequences of 1 to 5 positions, whose features, of which some repeat, tell of their labels.
+
+    With ``numbers`` they count by some, else by 1.
+    """
     random_ = random.Random(seed)
     X, y = [], []
     for _ in range(count):
         labels = random_.choices(TAGS, k=random_.randint(1, 5))
-        X.append([[f"{tag}{random_.random():.1f}", f"any{random_.random():.2f}"] for tag in labels])
+        names = [(f"{tag}{random_.random():.1f}", f"any{random_.random():.2f}") for tag in labels]
+        X.append([{f: random_.gauss(1.0, 1.0) if numbers else 1.0 for f in of} for of in names])
         y.append([tag if random_.random() < 0.8 else random_.choice(TAGS) for tag in labels])
     return X, y
 
 
 def evidence(x: Sequence) -> dict[str, Any]:
     steps = [[t, t + 1] for t in range(len(x) - 1)]
-    return {"Feature": [[f, t] for t, of in enumerate(x) for f in of], "Next": steps}
+    features = {(f, t): number for t, of in enumerate(x) for f, number in of.items()}
+    return {"Feature": features, "Next": steps}
 
 
 def truth(labels: list[str]) -> dict[str, Any]:
@@ -81,10 +86,11 @@ def brute(tagger: SequenceTagger, x: list[Any]) -> dict[tuple[str, ...], float]:
     return scores
 
 
+@pytest.mark.parametrize("numbers", [False, True])
 @pytest.mark.parametrize(("update", "loss"), UPDATES)
-def test_the_tagger_is_the_network_of_its_rules(update: str, loss: str) -> None:
+def test_the_tagger_is_the_network_of_its_rules(update: str, loss: str, numbers: bool) -> None:
     """Ties too are broken the same way: by the first label."""
-    X, y = sequences(0, 30)
+    X, y = sequences(0, 30, numbers)
     learner = srl.OnlineLearner(MODEL, "Label", update=update, loss=loss, sigma=0.1)
     tagger = SequenceTagger(update, loss, 0.1)
     for x, labels in zip(X, y, strict=True):
@@ -94,7 +100,7 @@ def test_the_tagger_is_the_network_of_its_rules(update: str, loss: str) -> None:
 
     assert weights_of(written) == pytest.approx(weights_of(learner), rel=1e-9, abs=1e-12)
     assert tagger.learned_.weights.certificate() == pytest.approx(learner.certificate)
-    unseen, _ = sequences(1, 30)
+    unseen, _ = sequences(1, 30, numbers)
     found = learner.predict_many([*map(evidence, unseen)])
     assert tagger.predict(unseen) == [*map(labels_of, found)]
     marginals = learner.predict_many([*map(evidence, unseen)], marginals=True)

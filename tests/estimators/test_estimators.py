@@ -189,7 +189,6 @@ BAD_LINKED: list[tuple[Any, Any, str]] = [
     (GRAPHS, CLASSES[:2], "X has 3 samples, but y has 2"),
     ([([{"a": "b"}], [])], [["x", "y"]], "sample 0 has 1 things, but 2 labels"),
     ([GRAPHS[0], ([{"n": NAN}], [])], [CLASSES[0], ["x"]], "sample 1, thing 0: feature 'n' is nan"),
-    ([([{"n": 0.5}], [])], [["x"]], "sample 0, thing 0: feature 'n' is 0.5"),
     ([([{"n": "b"}], [(0, 1)])], [["x"]], "sample 0, link 0 is (0, 1), expected (i, j)"),
     ([([{"n": "b"}], [(0, 0, 3)])], [["x"]], "sample 0, link 0 is (0, 0, 3), expected (i, j)"),
     ([([{"n": "b"}],)], [["x"]], "sample 0 has 1 parts, expected two: things and links"),
@@ -278,3 +277,13 @@ def test_scikit_learn_is_not_imported() -> None:
     code = "import sys, onlinesrl as s; s.SequenceTagger().fit([[{'a': 'b'}]], [['x']]);"
     code += "s.LinkedClassifier; print('sklearn' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
+
+
+def test_numbers_of_linked_things_count() -> None:
+    """A number in a feature multiplies its weight; one that is 0 is as good as absent."""
+    X = [([{"n": value}], []) for value in (-2.0, 1.5, 0.5, -0.5, 3.0, -1.0) * 5]
+    y = [["high" if things[0]["n"] > 0 else "low"] for things, _ in X]
+    classifier = srl.LinkedClassifier().fit(X, y)
+    assert classifier.predict([([{"n": 0.3}, {"n": -0.2}], [])]) == [["high", "low"]]
+    (of,) = classifier.predict_marginals([([{"n": 4.0}, {"n": 0.1}, {"n": 0.0}, {}], [])])
+    assert of[0]["high"] > of[1]["high"] > of[2]["high"] == of[3]["high"]

@@ -37,6 +37,8 @@ PSL_LIMITS = ("--max-groundings", "3000", "--targets", "skip")
 QUERY = {
     "segmentation": "InField",
     "meetings": "HoldsAt",
+    "scores": "Fake",
+    "numbers": "Fake",
     "absent": "Reads",
     "equality": "Near",
     "groups": "InField,Holds,Role,Plain",
@@ -65,6 +67,7 @@ JESTER = json.dumps(
 CONFIGS = {
     "segmentation": "citations",
     "meetings": "meetings",
+    "scores": "scores",
     "jester": "jester",
     "search": "search",
     "trust": "trust",

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from itertools import combinations, product
+from math import prod
 from typing import NamedTuple
 
 from onlinesrl.core.example import Example, ValuedAtom
@@ -62,7 +63,14 @@ class World:
                 self.domains[kind].add(constant)
         for kind, constant in shown:
             self.domains[kind].add(constant)
+        self.numbers = {
+            (name, tuple(map(str, atom.args))): atom.value
+            for name, rows in example.evidence.items()
+            for atom in rows
+            if program.predicates[name].numeric
+        }
         self.true = {atom for atom, value in evidence if value and atom[0] not in self.query}
+        self.true |= {atom for atom, number in self.numbers.items() if number}
         opened = self._all_query_atoms() if example.query is None else listed
         self.atoms: dict[Atom, bool | None] = dict.fromkeys(opened)
         self.atoms.update((atom, value) for atom, value in evidence if atom[0] in self.query)
@@ -105,14 +113,25 @@ class World:
             del self.atoms[atom]
 
     def soft(self) -> Counter[Soft]:
-        """The soft groundings that evidence does not decide, tautologies too, with their signs."""
+        """The soft groundings that evidence does not decide, tautologies too: their signs times numbers."""
         found: Counter[Soft] = Counter()
         for clause in clauses(self.program):
             if not clause.hard:
-                for key, literals in self.groundings(clause):
+                for value, literals in self._groundings(clause):
                     if literals:
-                        found[Soft(clause, key, literals)] += clause.sign
+                        key = tuple(value[name] for name in clause.template)
+                        product_ = clause.sign * self._product(clause, value)
+                        found[Soft(clause, key, literals)] += product_
         return found
+
+    def _product(self, clause: Clause, value: dict[str, str]) -> float:
+        """The product of a grounding's numbers; 1 without any."""
+        atoms = [
+            x.atom for x in clause.literals if self.program.predicates[x.atom.predicate].numeric
+        ]
+        return prod(
+            self.numbers[x.predicate, tuple(_constant(t, value) for t in x.terms)] for x in atoms
+        )
 
     def hard(self) -> set[Literals]:
         """The hard clauses over query atoms: of rules, of `!` marks and of observed atoms.
@@ -140,10 +159,14 @@ class World:
 
     def groundings(self, clause: Clause) -> Iterator[tuple[tuple[str, ...], Literals]]:
         """Yield the template's constants and the literals left of each undecided grounding."""
+        for value, literals in self._groundings(clause):
+            yield tuple(value[name] for name in clause.template), literals
+
+    def _groundings(self, clause: Clause) -> Iterator[tuple[dict[str, str], Literals]]:
         for value in self._bindings(clause, {}):
             literals = self._left(clause, value)
             if literals is not None:
-                yield tuple(value[name] for name in clause.template), literals
+                yield value, literals
 
     def _bindings(self, body: Clause | Existential, value: dict[str, str]) -> Iterator[dict]:
         """Extend a binding to the variables of a clause or an existential, where its conditions hold.
@@ -163,20 +186,45 @@ class World:
             )
             if isinstance(term, Variable) and term.name not in others and term.name not in value
         }
-        for constants in product(*(self.domains[kind] for kind in types.values())):
-            complete = self._computed(body, value | dict(zip(types, constants, strict=True)))
-            if complete is not None:
-                yield complete
+        yield from self._extended(body, value, [*types.items()])
 
-    def _computed(self, body: Clause | Existential, value: dict[str, str]) -> dict | None:
-        """Compute what is computed; None where a condition fails or compares what is no integer."""
-        for variable, op, left, right in body.computed:
-            sides = _number(_constant(left, value)), _number(_constant(right, value))
-            result = None if None in sides else calculate(op, *sides)
-            if result is None or _number(value.setdefault(variable.name, str(result))) != result:
-                return None
+    def _extended(
+        self, body: Clause | Existential, value: dict[str, str], types: list[tuple[str, str]]
+    ) -> Iterator[dict]:
+        """Bind one variable after the other, as long as what can be computed holds."""
+        computed = self._computed(body, value, whole=not types)
+        if computed is None:
+            return
+        if not types:
+            yield computed
+            return
+        (name, kind), *rest = types
+        constants = self.domains[kind]
+        if name in computed:
+            constants = [each for each in constants if _number(each) == _number(computed[name])]
+        for constant in constants:
+            yield from self._extended(body, computed | {name: constant}, rest)
+
+    def _computed(
+        self, body: Clause | Existential, value: dict[str, str], whole: bool
+    ) -> dict[str, str] | None:
+        """Compute what is computed from what is bound, all of it if that is the ``whole``.
+
+        None where a condition fails or compares what is no integer.
+        """
+        value = {**value}
+        for variable, op, *sides in body.computed:
+            if whole or all(_bound(each, value) for each in sides):
+                numbers = [_number(_constant(each, value)) for each in sides]
+                result = None if None in numbers else calculate(op, *numbers)
+                if (
+                    result is None
+                    or _number(value.setdefault(variable.name, str(result))) != result
+                ):
+                    return None
         compared = [x for _, _, *sides in body.comparisons for x in sides]
-        return None if None in [_number(_constant(x, value)) for x in compared] else value
+        bound = [x for x in compared if whole or _bound(x, value)]
+        return None if None in [_number(_constant(x, value)) for x in bound] else value
 
     def _left(self, clause: Clause, value: dict[str, str]) -> Literals | None:
         """Return the query literals of a grounding, None where the evidence makes it true."""
@@ -207,6 +255,10 @@ class World:
                 yield literal.positive, atom
             else:
                 yield (atom in self.true) == literal.positive
+
+
+def _bound(term: Constant | Variable, value: Mapping[str, str]) -> bool:
+    return isinstance(term, Constant) or term.name in value
 
 
 def _constant(term: Constant | Variable, value: Mapping[str, str]) -> str:

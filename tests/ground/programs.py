@@ -2,11 +2,13 @@
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from onlinesrl.core.errors import OnlinesrlError
 from onlinesrl.core.example import Example, ValuedAtom
@@ -88,6 +90,48 @@ def cases(draw: st.DrawFn, examples: int = 1, weighted: bool = False) -> Case:
     return Case("\n".join([*declared, *filter(None, rules)]), tuple(query), found)
 
 
+@st.composite
+def with_numbers(draw: st.DrawFn, drawn: st.SearchStrategy[Case]) -> Case:
+    """Cases with two numeric predicates, whose atoms multiply some soft rules and one more."""
+    case = draw(drawn)
+    kinds = {name: draw(_types(1, 2, 0)) for name in ("N0", "N1")}
+    lines = [f"{name}({', '.join(of)}): real" for name, of in kinds.items()]
+    soft = {rule.position.line for rule in case.program.rules if not rule.hard}
+    for place, line in enumerate(case.text.split("\n"), 1):
+        names = draw(st.lists(st.sampled_from(["N0", "N1"]), max_size=2)) if place in soft else []
+        atoms = [f"{name}({', '.join(draw(_arguments(kinds[name])))})" for name in names]
+        weight, formula = re.match(r"(-?[0-9.]+ |)(.*)", line).groups()
+        joint = draw(st.sampled_from(["=>", "=>", "^"]))
+        multiplied = f"{weight}{' ^ '.join(atoms)} {joint} ({formula})"
+        lines.append(multiplied if atoms and _accepted([*lines, multiplied]) else line)
+    types = {name: case.program.predicates[name].types for name in case.query[:1]}
+    factors, (query, of) = draw(st.sampled_from([["N0"], ["N0", "N1"]])), *types.items()
+    atoms = [f"{name}({', '.join(draw(_arguments(kinds[name])))})" for name in factors]
+    head = f"{query}({', '.join(draw(_arguments(of)))})" if of else query
+    lines.append(f"0.75 {' ^ '.join(atoms)} => {head}")
+    examples = [
+        replace(x, evidence=x.evidence | {name: draw(_numbers(of)) for name, of in kinds.items()})
+        for x in case.examples
+    ]
+    return Case("\n".join(lines), case.query, examples)
+
+
+def _arguments(kinds: Sequence[str]) -> st.SearchStrategy[tuple[str, ...]]:
+    return st.tuples(*(st.sampled_from([*NUMBERED[k], SPELLED[k][0]]) for k in kinds))
+
+
+NUMBERS = [0.0, -0.0, 1.0, 0.5, -1.25, 2.0, 0.125]
+
+
+@st.composite
+def _numbers(draw: st.DrawFn, kinds: list[str]) -> list[ValuedAtom]:
+    """Atoms with numbers, some twice; sums and products of the numbers are exact."""
+    rows = st.tuples(*(st.sampled_from(FOUND[kind]) for kind in kinds))
+    found = draw(st.lists(st.tuples(rows, st.sampled_from(NUMBERS)), max_size=4))
+    value = {tuple(map(str, row)): number for row, number in found}
+    return [ValuedAtom([*row], value[tuple(map(str, row))]) for row, _ in found]
+
+
 def _accepted(lines: list[str]) -> bool:
     """Tell whether rules are read; what the language does not have is refused with a reason."""
     try:
@@ -103,6 +147,7 @@ REFUSED = (
     "a universal quantifier inside an existential one",
     "has no type: it is in no predicate",
     "which does not occur",
+    "it multiplies a whole rule, once",
 )
 
 

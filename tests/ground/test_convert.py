@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from onlinesrl.mln.ground.convert import clause_model, clause_weights, network_of
 from onlinesrl.mln.ground.model import validate
@@ -14,7 +14,6 @@ from tests.kernels.networks import feasible, features, ground_weights, networks
 
 
 @pytest.mark.parametrize("folded", [True, False])
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(networks())
 def test_the_states_and_up_to_a_constant_the_scores_are_the_networks(folded, case):
     net, weights, _ = case
@@ -29,7 +28,6 @@ def test_the_states_and_up_to_a_constant_the_scores_are_the_networks(folded, cas
     assert np.ptp(shift or [0.0]) == pytest.approx(0.0, abs=1e-9)
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(networks())
 def test_folded_clauses_have_open_atoms_only_and_places_say_whose_they_are(case):
     net, weights, _ = case
@@ -49,7 +47,6 @@ def test_folded_clauses_have_open_atoms_only_and_places_say_whose_they_are(case)
         assert clause_weights(found, numbers, weight).tolist() == expected
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
 @given(problems())
 def test_a_model_comes_back_from_its_network(problem: Problem):
     """Atoms in another order, the same clauses one by one."""

@@ -55,12 +55,12 @@ class Grounded:
             found += [(name, tuple(map(str, c))) for c in atoms]
         return found
 
-    def weight_of(self, clause: int) -> tuple[int, int]:
-        """The number of the weight of one of the model's soft clauses, and its sign."""
+    def weight_of(self, clause: int) -> tuple[int, float]:
+        """The number of the weight of one of the model's soft clauses, and its factor."""
         net, at = self.learner.grounder.net, self.place[clause]
         row = int(np.searchsorted(net.clause_start[: net.size[ROWS] + 1], at, side="right")) - 1
         k = at - net.clause_start[row]
-        return int(net.row_weight[row] + k * net.row_step[row]), int(net.row_sign[row])
+        return int(net.row_weight[row] + k * net.row_step[row]), float(net.row_factor[row])
 
     def clauses(self):
         """Yield (weight's number or -1, sign, literals) of each ground clause but definitions.
@@ -397,7 +397,7 @@ def contents(net) -> list[bytes]:
     used = [
         *(net.var_of[:atoms], net.var_start[: variables + 1], net.exactly[:variables]),
         *(net.fixed[:atoms], net.row_len[:rows], net.row_clause[:rows], net.row_weight[:rows]),
-        *(net.row_step[:rows], net.row_sign[:rows], net.lit_start[: rows + 1]),
+        *(net.row_step[:rows], net.row_factor[:rows], net.lit_start[: rows + 1]),
         *(net.lit_atom[:literals], net.lit_step[:literals], net.lit_positive[:literals]),
     ]
     return [net.size.tobytes(), *(array.tobytes() for array in used)]

@@ -68,7 +68,7 @@ def network(own: OnlineLearner, example: Example) -> tuple:
     used = [
         *(net.var_of[:atoms], net.var_start[: variables + 1], net.exactly[:variables]),
         *(net.fixed[:atoms], net.row_len[:rows], net.row_clause[:rows], net.row_step[:rows]),
-        *(net.row_sign[:rows], net.lit_start[: rows + 1], net.lit_atom[:literals]),
+        *(net.row_factor[:rows], net.lit_start[: rows + 1], net.lit_atom[:literals]),
         *(net.lit_step[:literals], net.lit_positive[:literals], batch.domain[0]),
     ]
     names = [own.packer.names(batch, 0, k) for k, local in enumerate(own.packer.local) if local]

@@ -83,13 +83,21 @@ def fast_looks(seconds: float = 0.3) -> None:
 
 
 def later(mark: Path, seconds: float) -> None:
-    """Have the clock of a run's patience jump once a file is there; called in a fork."""
+    """Let the clock of a run's patience go so many times as fast once a file is there; called in a fork.
+
+    One that jumped would do nothing for a wait that begins after the jump.
+    """
     from onlinesrl.stream.kafka import broker
     from onlinesrl.stream.kafka import sink as kafka_sink
     from onlinesrl.stream.kafka import source as kafka_source
 
+    began: list[float] = []
+
     def now() -> float:
-        return time.monotonic() + (seconds if mark.exists() else 0.0)
+        real = time.monotonic()
+        if not began and mark.exists():
+            began.append(real)
+        return real + seconds * (real - began[0]) if began else real
 
     for module in (broker, kafka_sink, kafka_source):
         module.time = SimpleNamespace(monotonic=now, sleep=time.sleep)  # type: ignore[attr-defined]

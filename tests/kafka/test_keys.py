@@ -26,7 +26,7 @@ CASES = [
     ),
     (
         HEAD + "source: {kind: carafe, path: m.mln}\n",
-        "run.yaml:3:16: source.kind: expected 'file', 'kafka' or 'socket', found 'carafe'",
+        "run.yaml:3:16: source.kind: expected 'file', 'kafka', 'parquet' or 'socket', found 'carafe'",
     ),
     (
         HEAD + "source: {kind: file, path: m.mln, topic: t}\n",
@@ -59,7 +59,7 @@ CASES = [
     ),
     (
         HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: t, path: m.mln}\n",
-        "run.yaml:3:51: source.path: not for kind kafka, but for kind file; known here: kind, "
+        "run.yaml:3:51: source.path: not for kind kafka, but for kind file or parquet; known here: kind, "
         "background, only, without, max_bytes, patience, bootstrap, security, topic, group, shared, "
         "order, start, gaps",
     ),

@@ -33,9 +33,9 @@ def networks(draw: st.DrawFn):
             at += 1
         hard = draw(st.integers(0, 5)) == 0
         net.row_len[row], net.row_weight[row] = length, -1 if hard else draw(st.integers(0, 6))
-        net.row_step[row], net.row_sign[row] = (
+        net.row_step[row], net.row_factor[row] = (
             draw(st.integers(0, 1)),
-            draw(st.sampled_from([1, -1])),
+            draw(st.sampled_from([1, -1, 0.375, -2.5])),
         )
         net.lit_start[row + 1] = at
         net.clause_start[row + 1] = net.clause_start[row] + length
@@ -53,7 +53,7 @@ def clauses(net: network.Network):
             atoms = [(int(net.lit_atom[p] + k * net.lit_step[p]) + 1, p) for p in literals]
             first, step = int(net.row_weight[r]), int(net.row_step[r])
             index = first if first < 0 else first + k * step
-            yield index, net.row_sign[r], [a if net.lit_positive[p] else -a for a, p in atoms]
+            yield index, net.row_factor[r], [a if net.lit_positive[p] else -a for a, p in atoms]
 
 
 def ground_weights(net: network.Network, weights) -> np.ndarray:

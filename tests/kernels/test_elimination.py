@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.engines.brute import Brute
@@ -50,7 +50,6 @@ def agrees_with_brute_force(net: network.Network, weight, bonus) -> None:
         assert state.tolist() == best.state.tolist()
 
 
-@settings(derandomize=True, deadline=None, max_examples=250)
 @given(networks())
 def test_runs_and_groups_agree_with_brute_force(case):
     net, weights, bonus = case
@@ -168,13 +167,13 @@ def test_a_long_chain_of_labels_equals_viterbi():
         net.lit_atom[at], net.lit_step[at], net.lit_positive[at] = labels * i, 1, 1
         net.row_len[row], net.row_weight[row], net.row_step[row] = labels, labels * i, 1
         row, at = row + 1, at + 1
-        net.row_sign[row - 1], net.lit_start[row] = 1.0, at
+        net.row_factor[row - 1], net.lit_start[row] = 1.0, at
         if i + 1 < tokens:
             net.lit_atom[at : at + 2] = labels * i, labels * (i + 1)
             net.lit_step[at : at + 2], net.lit_positive[at : at + 2] = 1, (0, 1)
             net.row_len[row], net.row_weight[row], net.row_step[row] = labels, labels * tokens, 1
             row, at = row + 1, at + 2
-            net.row_sign[row - 1], net.lit_start[row] = 1.0, at
+            net.row_factor[row - 1], net.lit_start[row] = 1.0, at
     net.clause_start[1 : row + 1] = np.cumsum(net.row_len[:row])
     net.size[:] = tokens * labels, tokens, row, at, net.clause_start[row], tokens * labels
     own = rng.normal(size=(tokens, labels))

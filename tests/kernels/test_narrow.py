@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.mln.kernels import narrow, outcome, structure
@@ -53,7 +53,6 @@ def is_best(state, possible) -> None:
     assert state.tolist() in equal
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(networks(), values, st.tuples(number, number))
 def test_a_prediction_is_the_best_state_and_its_score(case, rows, scale):
     net, (cu, cv) = case[0], scale
@@ -73,7 +72,6 @@ def test_a_prediction_is_the_best_state_and_its_score(case, rows, scale):
     assert score == pytest.approx(possible[0][0], abs=1e-6)
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
 @given(networks(), values, number, st.booleans(), st.data())
 def test_a_rival_is_the_best_state_and_its_gap_that_to_the_truth(case, rows, cu, augmented, data):
     """Augmented: of most score and label loss, which is that of open atoms."""

@@ -45,7 +45,7 @@ def learned(rules: str, facts: list[GroundAtom]) -> Any:
     ("rules", "facts"),
     [
         pytest.param(PLAIN, [], id="plain"),
-        pytest.param(RICH, [], id="rich"),
+        pytest.param(RICH, [], id="rich", marks=pytest.mark.soak),
         pytest.param(PLAIN, SHARED, id="plain with facts", marks=pytest.mark.soak),
     ],
 )

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.core.kernels import averaged
@@ -32,7 +32,6 @@ def of_values(rows) -> k.Weights:
 # effective weights ---------------------------------------------------------------------------------
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
 @given(networks(), values, st.tuples(number, number))
 def test_a_ground_clause_adds_its_sign_times_its_weight(case, rows, scale):
     """A weight is base + cu u + cv v; where a clause is hard nothing is written."""
@@ -63,7 +62,6 @@ def numbered(rows) -> network.Network:
     return net
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(
     st.lists(st.tuples(st.booleans(), st.lists(soft_rows, max_size=8)), max_size=5),
     st.lists(st.booleans(), min_size=3, max_size=3),
@@ -126,7 +124,6 @@ def taken(case, weights: k.Weights):
     return delta, rho, k.gap(net, weights, truth, rival)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(gaps())
 def test_a_gap_is_the_features_of_the_truth_less_the_rivals(case):
     weights = table(N_WEIGHTS, 8)
@@ -140,7 +137,6 @@ def test_a_gap_is_the_features_of_the_truth_less_the_rivals(case):
     assert np.flatnonzero(weights.mark).tolist() == sorted(touched)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(gaps(), values, number, st.integers(0, 9).map(float))
 def test_a_step_is_along_the_gap_and_forgets_it(case, rows, c, s):
     weights, value = of_values(rows), np.array(rows)
@@ -158,7 +154,6 @@ def test_a_step_is_along_the_gap_and_forgets_it(case, rows, c, s):
     assert not weights.mark.any()
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
 @given(gaps(), values, st.sampled_from([np.inf, -np.inf, np.nan, 1e151, 1e149]))
 def test_a_step_that_is_not_finite_changes_nothing_and_says_so(case, rows, c):
     """1e149 itself is a step; ten times that, as v takes it here, is beyond what weights may be."""

@@ -1,7 +1,7 @@
 """The steps of the online updates, against their formulas (Huynh & Mooney 2010, Algorithm 3)."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.core.updates import UPDATES
@@ -18,7 +18,6 @@ sigmas = st.sampled_from([0.001, 0.01, 0.5, 3.0])
 times = st.integers(1, 1000)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
 @given(rho, st.tuples(product, product), squared, sigmas, times)
 def test_every_step_is_its_formula(rho, products, norm, sigma, t):
     """The step is on u, w_t = base + s_t u_t; so CDA2 and subgradient multiply theirs on w by t."""

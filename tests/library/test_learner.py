@@ -1,10 +1,10 @@
 """The learner as a Python object: the bits of a run, whole steps, checkpoints, weights by name."""
 
 import doctest
-import os
 import pickle
 import signal
 import threading
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -180,10 +180,18 @@ def test_the_error_of_many_tells_which(small: srl.OnlineLearner) -> None:
         small.learn_many([ANNA[0]] * 2, [ANNA[1]])
 
 
-def test_an_interrupt_waits_for_the_end_of_a_step() -> None:
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C is handled as Python does, whatever tests before have left."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_waits_for_the_end_of_a_step(ctrl_c: None) -> None:
     done = []
     with pytest.raises(KeyboardInterrupt), whole():
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
         done.append("all of it")
     assert done
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import onlinesrl as srl
+from onlinesrl.core.example import ValuedAtom
 from onlinesrl.library.tables import columns_of
 from onlinesrl.logic.tables import read_parquet, write_parquet
 from tests.conftest import REPO, command
@@ -86,7 +87,8 @@ def test_a_bad_frame_is_named(frame: Callable[[Columns], Any], columns: Columns,
 def test_rows_are_gathered_to_examples(frame: Callable[[Columns], Any]) -> None:
     truth = {"doc": [1, 2], "label": ["x", "y"]}
     one, two, three = srl.examples({"Word": frame(COLUMNS)}, {"Is": frame(truth)}, by="doc")
-    assert (one.id, one.evidence, one.truth) == (1, {"Word": [["é"]]}, {"Is": [["x"]]})
+    word = ValuedAtom(["é"], 1.0)
+    assert (one.id, one.evidence, one.truth) == (1, {"Word": [word]}, {"Is": [["x"]]})
     assert (two.id, two.evidence, two.truth) == (2, {}, {"Is": [["y"]]})
     assert three.truth == {} and three.query is None
     assert [row.value for row in three.evidence["Word"]] == [0.5, 0.0]

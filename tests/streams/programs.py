@@ -1,4 +1,4 @@
-"""What the tests of streams for PSL programs share: generators by their folder, ground streams."""
+"""What the tests of streams share: scripts by their folder, and ground PSL streams."""
 
 import importlib.util
 import sys
@@ -15,10 +15,10 @@ REPO = Path(__file__).parents[2]
 STREAMS = REPO / "streams"
 
 
-def generator(stream: str) -> ModuleType:
-    """Import a stream's generate.py, under a name of its own."""
-    name = f"generate_{stream}"
-    spec = importlib.util.spec_from_file_location(name, STREAMS / stream / "generate.py")
+def generator(stream: str, script: str = "generate") -> ModuleType:
+    """Import a stream's script, under a name of its own."""
+    name = f"{script}_{stream}"
+    spec = importlib.util.spec_from_file_location(name, STREAMS / stream / f"{script}.py")
     assert spec is not None and spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

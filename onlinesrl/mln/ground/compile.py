@@ -9,6 +9,7 @@ from onlinesrl.core.errors import OnlinesrlError
 from onlinesrl.logic.ast import Atom, Constant, Predicate, Program, Term, Variable
 from onlinesrl.mln.ground.plan import (
     NUMBER,
+    VALUE,
     Absent,
     Check,
     ClausePlan,
@@ -95,7 +96,13 @@ class _Compiler:
                 f"rule `{clause.text}`: variable {unknown[0]} is in no literal of the clause, "
                 "so its type is unknown; let it stand in a predicate"
             )
-        return types
+        return types | dict.fromkeys(self.values(clause).values(), VALUE)
+
+    def values(self, clause: Clause) -> dict[Atom, str]:
+        """Return for each numeric atom of a clause the variable that is bound to its value."""
+        atoms = (x.atom for x in clause.literals)
+        numeric = [x for x in atoms if self.program.predicates[x.predicate].numeric]
+        return {atom: f"{VALUE}{n}" for n, atom in enumerate(numeric)}
 
     def compile(self, clause: Clause) -> ClausePlan:
         """Compile one clause for both kinds of world."""
@@ -139,7 +146,12 @@ class _Compiler:
         checks: list[Check] = [Absent(x.atom) for x in evidence if x.positive]
         checks += [Compare(not equal, a, b) for equal, a, b in clause.equalities]
         checks += number_checks(clause, wanted=False)
-        return arrange(joins, checks, self.domain_order(clause, types, query), types, set())
+        steps = arrange(joins, checks, self.domain_order(clause, types, query), types, set())
+        values = self.values(clause)
+        return tuple(
+            replace(each, value=values.get(each.atom)) if isinstance(each, Scan) else each
+            for each in steps
+        )
 
     def domain_order(
         self, clause: Clause, types: Mapping[str, str], query: tuple[Literal, ...]
@@ -147,7 +159,8 @@ class _Compiler:
         """Order free variables so that one that may become a run comes last."""
         candidate = self.run_candidate(clause, query, types)
         inner = {v for e in clause.exists for v in e.variables}
-        return sorted((v for v in types if v not in inner), key=lambda v: v == candidate)
+        free = (v for v, kind in types.items() if v not in inner and kind != VALUE)
+        return sorted(free, key=lambda v: v == candidate)
 
     def run_candidate(
         self, clause: Clause, query: tuple[Literal, ...], types: Mapping[str, str]
@@ -307,12 +320,14 @@ def compile_program(program: Program, query: Sequence[str], templates: Iterable[
     """Compile a program for the given query predicates.
 
     ``templates`` names types to be known stream-wide besides those of + variables. Raises
-    OnlinesrlError for a query predicate that the model does not declare.
+    OnlinesrlError for a query predicate that the model does not declare, or that is numeric.
     """
     for name in query:
         if name not in program.predicates:
             known = ", ".join(sorted(program.predicates))
             raise OnlinesrlError(f"query predicate {name} is not declared; declared are: {known}")
+        if program.predicates[name].numeric:
+            raise OnlinesrlError(f"{name} is numeric: it is evidence, and cannot be queried")
     query = tuple(dict.fromkeys(query))
     all_clauses = clauses(program)
     groups, covered = _groups(program, query, all_clauses)

@@ -82,9 +82,9 @@ class Constants:
         self.layout = layout
         self.background = background
         predicates = layout.slot_predicates()
-        self.arity = {name: len(layout.arguments(name)) for name in layout.evidence}
+        self.arity = {name: len(layout.columns(name)) for name in layout.evidence}
         start = np.cumsum([0, *(self.arity[n] for n in predicates)]).astype(np.int32)
-        types = [layout.type_number[t] for name in predicates for t in layout.arguments(name)]
+        types = [layout.type_number[t] for name in predicates for t in layout.columns(name)]
         self.local = [t in layout.plan.local for t in layout.types]
         truth = {*layout.truth.values(), *layout.denied.values()}
         true = np.asarray([n in truth for n in range(layout.slots)], np.uint8)
@@ -149,13 +149,15 @@ class Constants:
 
         Those of query predicates are packed with each world, whose atoms they fix.
         """
-        rows = {}
-        for name, atoms in self.background.atoms.items():
-            if name not in self.layout.plan.query:
-                numbers = [[self.constants[c] for c in arguments(atom)] for atom in atoms]
-                shape = len(atoms), self.arity[name]
-                rows[self.layout.evidence[name]] = np.array(numbers, np.int32).reshape(shape)
-        return rows
+        layout, rows = self.layout, dict[int, list[list[int]]]()
+        self.fact_values: dict[float, int] = {}
+        for name, values in self.background.values.items():
+            for args, value in values.items() if name not in layout.plan.query else ():
+                row = [self.constants[c] for c in args]
+                if name in layout.numeric:
+                    row.append(self.fact_values.setdefault(value, len(self.fact_values)))
+                rows.setdefault(layout.slot(name, value), []).append(row)
+        return {slot: np.array(of, np.int32) for slot, of in rows.items()}
 
     def _number_facts(self) -> None:
         """Give facts and shared constants the numbers that they now have."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from onlinesrl.logic.text import WHOLE
 from onlinesrl.mln.ground.candidates import Candidates, joins_found
 from onlinesrl.mln.ground.layout import Layout
 from onlinesrl.mln.ground.plan import (
+    VALUE,
     Absent,
     ClausePlan,
     Compare,
@@ -92,6 +94,8 @@ class _Encoder:
             if probe is None and known and kind in layout.plan.local:
                 probe = (position, kind, self.term(term, kind, slots))
             terms.append((self.term(term, kind, slots), binds))
+        if isinstance(step, Scan) and step.value is not None:
+            terms.append((slots[step.value], True))
         self.add(k.SCAN if isinstance(step, Scan) else k.ABSENT, slot, terms)
         if probe is not None:
             self.code.probe[-1] = self.index(slot, probe[0], probe[1])
@@ -213,6 +217,7 @@ def encoded(layout: Layout) -> tuple[k.Plans, int]:
             *templates.weights(),
             *templates.columns(),
             _ints([len(layout.constants[t]) for t in layout.types]),
+            *_values(layout),
         ),
         templates.reserved,
     )
@@ -347,8 +352,17 @@ def _steps(
     )
 
 
+def _values(layout: Layout) -> tuple[Ints32, Ints32]:
+    """Return, by clause, the variables that are bound to the values of numeric atoms."""
+    found = [
+        [n for n, kind in enumerate(plan.types.values()) if kind == VALUE]
+        for plan in layout.plan.clauses
+    ]
+    return _ints(np.cumsum([0, *map(len, found)]).tolist()), _ints([*chain.from_iterable(found)])
+
+
 def _arities(layout: Layout) -> list[int]:
-    return [len(layout.arguments(name)) for name in layout.slot_predicates()]
+    return [len(layout.columns(name)) for name in layout.slot_predicates()]
 
 
 def _queries(

@@ -33,7 +33,7 @@ class FactTables:
     ):
         self.layout, self.plans, self.rows, self.local = layout, plans, rows, local
         self.shared_place = shared_place
-        arity = [len(layout.arguments(name)) for name in layout.slot_predicates()]
+        arity = [len(layout.columns(name)) for name in layout.slot_predicates()]
         self.slot_start = np.cumsum([0, *arity]).astype(np.int32)
         self.constants: list[Ints32] = []
         self.shared: list[int] = []
@@ -77,18 +77,20 @@ class FactTables:
         order_start, column_start = np.zeros(slots, np.int64), np.zeros(slots, np.int32)
         numbered, column_type, order, at = dict[int, Ints32](), list[int](), list[Ints](), 0
         for slot, rows in self.rows.items():
-            kinds = [layout.type_number[name] for name in layout.arguments(names[slot])]
-            places = [
-                (self.shared_place if self.local[kind] else stream_numbers)[kind] for kind in kinds
+            kinds = [layout.type_number[name] for name in layout.columns(names[slot])]
+            columns = [
+                self._numbers(kind, stream_numbers)[cells] if kind >= 0 else cells
+                for kind, cells in zip(kinds, rows.T, strict=True)
             ]
-            columns = [place[rows[:, k]] for k, place in enumerate(places)]
             start[slot], count[slot], order_start[slot] = (
                 at,
                 len(rows),
                 sum(len(each) for each in order),
             )
             column_start[slot] = len(column_type)
-            column_type += [kind if len(self.constants[kind]) else -1 for kind in kinds]
+            column_type += [
+                kind if kind >= 0 and len(self.constants[kind]) else -1 for kind in kinds
+            ]
             order.append(np.lexsort(columns[::-1]) if columns else np.arange(len(rows)))
             numbered[slot] = np.array(columns, np.int32).reshape(len(kinds), len(rows)).T
             at += rows.size
@@ -104,6 +106,10 @@ class FactTables:
             *self._indexes(numbered),
             np.array([len(each) for each in self.constants], np.int32),
         )
+
+    def _numbers(self, kind: int, stream_numbers: Sequence[Ints32]) -> Ints32:
+        """Return the shared number, or the stream's, of a type's constants, by packed number."""
+        return (self.shared_place if self.local[kind] else stream_numbers)[kind]
 
     def _indexes(self, numbered: Mapping[int, Ints32]) -> tuple[Ints, Ints32, Ints32]:
         """Return where each index of the plans begins, its cells, and the rows that they lead to."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from onlinesrl.mln.ground.candidates import candidates
-from onlinesrl.mln.ground.plan import (
-    Plan,
-)
+from onlinesrl.mln.ground.plan import VALUE, Plan
 from onlinesrl.mln.kernels import plans as k
 
 
@@ -18,6 +16,7 @@ class Layout:
     false and only add constants, then four a query predicate: its listed open atoms, those false by
     evidence, those that are true and those that its truth says are false. ``open`` has, for each
     predicate, the arguments of open types, which have the constants that the stream has shown.
+    Relations of ``numeric`` predicates have one column more, for the numbers of their atoms' values.
     ``candidates`` say how the open atoms are found where hard rules leave some only.
     """
 
@@ -25,7 +24,8 @@ class Layout:
         self.plan = plan
         program = plan.program
         self.types = list(dict.fromkeys(t for p in program.predicates.values() for t in p.types))
-        self.type_number = {name: n for n, name in enumerate(self.types)}
+        self.type_number = {VALUE: -1} | {name: n for n, name in enumerate(self.types)}
+        self.numeric = {p.name for p in program.predicates.values() if p.numeric}
         self.constants = {t: tuple(program.types.get(t, ())) for t in self.types}
         self.constant_number = {
             t: {c: n for n, c in enumerate(names)} for t, names in self.constants.items()
@@ -66,6 +66,14 @@ class Layout:
     def arguments(self, name: str) -> tuple[str, ...]:
         """Return the argument types of a predicate."""
         return self.plan.program.predicates[name].types
+
+    def columns(self, name: str) -> tuple[str, ...]:
+        """Return the types of the columns of a predicate's relations."""
+        return (*self.arguments(name), *([VALUE] if name in self.numeric else []))
+
+    def slot(self, name: str, value: float) -> int:
+        """Return the slot of an evidence atom with a value; 0 only adds constants."""
+        return self.evidence[name] if value else self.mentioned[name]
 
     def slot_predicates(self) -> list[str]:
         """Return the predicate of every slot."""

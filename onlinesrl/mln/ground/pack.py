@@ -6,6 +6,7 @@ are numbered for the whole stream, because weights are known by them. Nothing el
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -15,7 +16,16 @@ import numpy as np
 
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.example import Atoms, Constant, Example, ValuedAtom, arguments, show_ground_atom
+from onlinesrl.core.example import (
+    MOST,
+    UNSAID,
+    Atoms,
+    Constant,
+    Example,
+    ValuedAtom,
+    arguments,
+    show_ground_atom,
+)
 from onlinesrl.mln.ground.constants import Constants, Domain
 from onlinesrl.mln.ground.layout import Layout
 from onlinesrl.mln.kernels.plans import Batch
@@ -71,6 +81,7 @@ class Packer(Constants):
         self.count: list[int] = []
         self.listed = bytearray()
         self.labelled = bytearray()
+        self.values: dict[float, int] = {}
         if len(self.constants.names) > self.first + KEPT_NAMES:
             self.begin()
 
@@ -88,7 +99,10 @@ class Packer(Constants):
         at = len(self.data)
         start, count = [0] * self.layout.slots, [0] * self.layout.slots
         try:
-            self._relations(example.evidence, "evidence", self.layout.evidence, start, count)
+            evidence = example.evidence
+            if self.layout.numeric:
+                evidence = self._numeric(evidence, start, count)
+            self._relations(evidence, "evidence", self.layout.evidence, start, count)
             if example.truth is not None:
                 self._relations(example.truth, "truth", self.layout.truth, start, count)
             if example.query is not None:
@@ -102,6 +116,53 @@ class Packer(Constants):
         self.listed.append(example.query is not None)
         self.labelled.append(example.truth is not None)
         self.worlds.append(Packed(example, place))
+
+    def _numeric(self, evidence: Atoms, start: list[int], count: list[int]) -> Atoms:
+        """Pack the atoms of numeric predicates, and return the others; number 0 is as good as absent."""
+        layout = self.layout
+        for name in (each for each in evidence if each in layout.numeric):
+            rows: dict[int, list[int]] = {layout.slot(name, 0): [], layout.slot(name, 1): []}
+            values = self._values(name, evidence[name])
+            for args, value in values.items():
+                row = [self.constants[constant] for constant in args]
+                rows[layout.slot(name, value)] += [*row, self._value_number(value)]
+            for slot, data in rows.items():
+                start[slot], count[slot] = len(self.data), len(data) // self.arity[name]
+                self.data += data
+        return {name: atoms for name, atoms in evidence.items() if name not in layout.numeric}
+
+    def _values(
+        self, name: str, atoms: Sequence[list[Constant] | ValuedAtom]
+    ) -> dict[tuple[str, ...], float]:
+        """Return the numbers of atoms. Raises ExampleError for one without, with a bad one, or two."""
+        if len(atoms) > self.max_atoms:
+            raise ExampleError(self._wrong(name, atoms, "evidence"), "limit")
+        arity, found = len(self.layout.arguments(name)), dict[tuple[str, ...], float]()
+        for atom in atoms:
+            args = arguments(atom)
+            if len(args) != arity:
+                raise ExampleError(self._wrong(name, [atom], "evidence"), "schema")
+            if isinstance(atom, list) or atom.value is UNSAID:
+                form = f'{{"args": {json.dumps(args)}, "value": 0.7}}'
+                said = f"has no value, and {name} is numeric; write {form}"
+                raise ExampleError(f"evidence atom {show_ground_atom(name, args)} {said}", "schema")
+            value = atom.value
+            if not abs(value) <= MOST:
+                said = f"has value {value}; expected a number from {-MOST:g} to {MOST:g}"
+                raise ExampleError(f"evidence atom {show_ground_atom(name, args)} {said}", "schema")
+            first = found.setdefault(tuple(map(str, args)), value)
+            if first != value:
+                said = f"has the values {first} and {value}"
+                shown = f"contradiction: evidence atom {show_ground_atom(name, args)}"
+                raise ExampleError(f"{shown} {said}", "contradiction")
+        return found
+
+    def _value_number(self, value: float) -> int:
+        """Return the number by which a batch has a value; those of facts come first."""
+        number = self.fact_values.get(value)
+        if number is None:
+            return self.values.setdefault(value, len(self.fact_values) + len(self.values))
+        return number
 
     def _opened(self, listed: Atoms, evidence: Atoms) -> Atoms:
         """Return the listed open atoms with those that evidence fixes: joins must find both."""
@@ -145,7 +206,7 @@ class Packer(Constants):
 
     def _wrong(self, name: str, atoms: Sequence[list[Constant] | ValuedAtom], where: str) -> str:
         """Return which atom has the wrong number of arguments, or that there are too many atoms."""
-        arity = self.arity[name]
+        arity = len(self.layout.arguments(name))
         for atom in atoms:
             args = arguments(atom)
             if len(args) != arity:
@@ -172,7 +233,8 @@ class Packer(Constants):
                 if value not in (0.0, 1.0):
                     raise ExampleError(
                         f"{where} atom {show_ground_atom(name, args)} has value {value}; "
-                        "a Markov logic example takes 1 (true) or 0 (false)",
+                        "a Markov logic example takes 1 (true) or 0 (false), and numbers for predicates that "
+                        f"the model declares numeric, `{name}(...): real`",
                         "schema",
                     )
                 (true if value else false).setdefault(name, []).append(args)
@@ -205,6 +267,7 @@ class Packer(Constants):
             np.frombuffer(bytes(self.labelled), np.uint8),
             self.fact_arrays,
             self.facts.own(worlds, len(data)),
+            np.array([*self.fact_values, *self.values], np.float64),
         )
         self.make_room()
         at, early = 0, 0

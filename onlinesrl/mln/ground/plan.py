@@ -20,14 +20,19 @@ MAX_BLOCK = 64
 
 @dataclass(frozen=True)
 class Scan:
-    """Join with the tuples of a relation; ``opened`` joins with the listed open atoms instead."""
+    """Join with the tuples of a relation; ``opened`` joins with the listed open atoms instead.
+
+    ``value`` is the variable that is bound to the value of a numeric atom.
+    """
 
     atom: Atom
     bound: frozenset[str]
     opened: bool = False
+    value: str | None = None
 
     def __str__(self) -> str:
-        return f"{'open' if self.opened else 'join'} {_show(self.atom)}"
+        times = "" if self.value is None else ", times its value"
+        return f"{'open' if self.opened else 'join'} {_show(self.atom)}{times}"
 
 
 @dataclass(frozen=True)
@@ -179,6 +184,7 @@ class Plan:
 
 
 NUMBER = ""  # the type of a computed variable that need not be a constant of the world
+VALUE = "#"  # the type of a variable that is bound to the value of a numeric atom
 
 
 def block(

@@ -117,7 +117,7 @@ def _define(plans: Plans, batch: Batch, w: int, c: int, e: int, net: Network, s:
     net.row_clause[row : row + literals + 1] = c
     net.row_weight[row : row + literals + 1] = -1
     net.row_step[row : row + literals + 1] = 0
-    net.row_sign[row : row + literals + 1] = 1.0
+    net.row_factor[row : row + literals + 1] = 1.0
     net.size[ROWS] += literals + 1
     net.size[LITERALS] = at
     net.size[GROUNDINGS] += literals + 1

@@ -3,7 +3,7 @@
 Work is proportional to the tuples read and the rows written.
 """
 
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.kernels.jit import kernel, kernel_of
 from onlinesrl.mln.kernels.atoms import find_atom, number_atoms
 from onlinesrl.mln.kernels.existentials import each_existential, undone
 from onlinesrl.mln.kernels.joins import next_binding, term_value
@@ -86,6 +86,15 @@ def _emit_key(
             net.row_key[row, p - first] = constant + 1
 
 
+@kernel_of("values", 1.0)
+def _value(plans: Plans, batch: Batch, c: int, s: Scratch) -> float:
+    """Return the product of the values of a ground clause's numeric atoms."""
+    value = 1.0
+    for p in range(plans.value_start[c], plans.value_start[c + 1]):
+        value *= batch.value[s.variable[plans.value_variable[p]]]
+    return value
+
+
 @kernel
 def _emit(
     plans: Plans,
@@ -120,7 +129,7 @@ def _emit(
     net.row_clause[row] = c
     net.row_weight[row] = -1 if plans.hard[c] else 0
     net.row_step[row] = 0
-    net.row_sign[row] = plans.sign[c]
+    net.row_factor[row] = plans.sign[c] * _value(plans, batch, c, s)
     if not plans.hard[c]:
         _emit_key(plans, batch, w, c, run, row, net, s)
         for p in range(plans.template_start[c], plans.template_start[c + 1]):

@@ -2,9 +2,9 @@
 
 A *row* is a run of ``row_len`` ground clauses that differ by a constant step: clause ``k`` of a row
 has the literals ``lit_atom + k * lit_step`` and the weight ``row_weight + k * row_step``, of which
-``row_sign`` times counts where it is true. Rules with a
-template variable over a declared type ground to runs (one row for the three fields of a token); every
-other ground clause is a run of one.
+``row_factor`` times counts where it is true: the sign of the rule, times the values of its numeric
+atoms. Rules with a template variable over a declared type ground to runs (one row for the three fields
+of a token); every other ground clause is a run of one.
 
 Atoms stand in *variables*: the atoms of an exactly-one or at-most-one group are one variable of
 several values, any other atom is a variable of two. Variable ``v`` holds the atoms
@@ -40,7 +40,7 @@ class Network(Frame):
     row_clause: Ints32  # [row]
     row_weight: Ints  # [row] first weight, -1 for a hard clause
     row_step: Ints32  # [row] 1 where each clause of the run has a weight of its own
-    row_sign: Floats  # [row]
+    row_factor: Floats  # [row] what each of its clauses counts
     row_key: Ints32  # [row, template variable] the constants that its weights are known by
     row_offset: Ints32  # [row] and the place of the first among those of one key
     clause_start: Ints  # [row + 1] its first ground clause
@@ -75,7 +75,7 @@ def network(
         row_clause=np.zeros(rows, i32),
         row_weight=np.zeros(rows, np.int64),
         row_step=np.zeros(rows, i32),
-        row_sign=np.zeros(rows),
+        row_factor=np.zeros(rows),
         row_key=np.zeros((rows, keys), i32),
         row_offset=np.zeros(rows, i32),
         clause_start=np.zeros(rows + 1, np.int64),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bytes, Ints, Ints32
+from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.kernels.frames import Frame
 from onlinesrl.mln.kernels.background import Facts, Own
 
@@ -91,11 +91,15 @@ class Plans(Frame):
     template_type: Ints32
     template_stride: Ints32  # > 0: offset stride within a block of weights; 0: part of the key
     declared: Ints32  # [type] number of declared constants
+    # numeric atoms
+    value_start: Ints32  # [clause + 1]
+    value_variable: Ints32  # bound to the numbers of values
 
     @classmethod
     def _without(cls, values: dict[str, Any]) -> tuple[str, ...]:
         plain = len(values["exist_literal_start"]) == 1 and not (values["op"] >= LESS).any()
-        return ("existentials", "numbers") if plain else ()
+        valued = len(values["value_variable"]) > 0
+        return (*(("existentials", "numbers") if plain else ()), *(() if valued else ("values",)))
 
 
 class Batch(Frame):
@@ -117,6 +121,7 @@ class Batch(Frame):
     labelled: Bytes  # [world] 1: the truth is known
     facts: Facts
     own: Own
+    value: Floats  # by number, the values of numeric atoms
 
 
 class Scratch(Frame):

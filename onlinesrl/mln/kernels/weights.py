@@ -8,6 +8,8 @@ from onlinesrl.core.kernels.jit import kernel
 from onlinesrl.mln.kernels.network import ATOMS, DEFINED, ROWS, Network, clause_true
 from onlinesrl.mln.kernels.plans import Plans
 
+EPSILON = 2.0**-53  # a sum of n terms is off by at most n EPSILON times the sum of their sizes
+
 
 class Weights(Averaged):
     """The weights, and the hash table from template constants to blocks of them."""
@@ -105,20 +107,20 @@ def number(plans: Plans, net: Network, weights: Weights, learning: bool) -> bool
 
 @kernel
 def effective(net: Network, value: Floats, cu: float, cv: float, weight: Floats) -> None:
-    """Write what each ground clause adds where it is true, sign * (base + cu u + cv v), to ``weight``."""
+    """Write what each ground clause adds where it is true, factor * (base + cu u + cv v), to ``weight``."""
     for r in range(net.size[ROWS]):
-        i, step, sign = net.row_weight[r], net.row_step[r], net.row_sign[r]
+        i, step, factor = net.row_weight[r], net.row_step[r], net.row_factor[r]
         if i < 0:
             continue
         for g in range(net.clause_start[r], net.clause_start[r + 1]):
-            weight[g] = sign * (value[i, 0] + cu * value[i, 1] + cv * value[i, 2])
+            weight[g] = factor * (value[i, 0] + cu * value[i, 1] + cv * value[i, 2])
             i += step
 
 
 @kernel
 def gap(net: Network, weights: Weights, truth: Bytes, rival: Bytes) -> tuple[int, float]:
     """Accumulate Delta = f(truth) - f(rival) in ``delta``; returns how many weights it touched, and rho."""
-    n, rho = 0, 0.0
+    n, rho, terms, total = 0, 0.0, 0, 0.0
     for a in range(net.size[ATOMS]):
         rho += net.fixed[a] != DEFINED and truth[a] != rival[a]
     for r in range(net.size[ROWS]):
@@ -139,5 +141,22 @@ def gap(net: Network, weights: Weights, truth: Bytes, rival: Bytes) -> tuple[int
                     weights.mark[i] = 1
                     weights.touched[n] = i
                     n += 1
-                weights.delta[i] += net.row_sign[r] * change
+                weights.delta[i] += net.row_factor[r] * change
+                total += abs(net.row_factor[r])
+                terms += 1
+    _drop_rounding(weights, n, terms * EPSILON * total)
     return n, rho
+
+
+@kernel
+def _drop_rounding(weights: Weights, n: int, error: float) -> None:
+    """Make a Delta 0 of which nothing is larger than the rounding error of its sums.
+
+    Numbers that cancel may leave 1e-17, along which an unbounded step would be immense; counts leave 0.
+    """
+    largest = 0.0
+    for j in range(n):
+        largest = max(largest, abs(weights.delta[weights.touched[j]]))
+    if largest <= error:
+        for j in range(n):
+            weights.delta[weights.touched[j]] = 0.0

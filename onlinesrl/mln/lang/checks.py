@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from onlinesrl.logic.ast import (
     Compare,
     Constant,
     Equal,
+    Formula,
     Function,
     FunctionType,
     Position,
@@ -23,9 +24,12 @@ from onlinesrl.logic.ast import (
 )
 from onlinesrl.logic.source import Source
 from onlinesrl.mln.lang.formulas import Argument, Mention
+from onlinesrl.mln.lang.normal import Clause
 from onlinesrl.mln.lang.syntax import Sentence
 
 _LATER = {"concat", "substr"}
+MOST_FACTORS = 5
+"""The most numeric atoms of a rule: their product is finite, see ``core.example.MOST``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,27 @@ class Checker:
                 else:
                     found.extend(self._constants(argument, type_))
         return found
+
+    def check_numeric(self, sentence: Sentence, clauses: Iterable[Clause]) -> None:
+        """Check that numeric atoms are conditions of all clauses of a soft rule, which they multiply."""
+        numeric = {name for name, each in self._declared.predicates.items() if each.numeric}
+        found = [each for each in sentence.mentions if _predicate(each.formula) in numeric]
+        if not found:
+            return
+        name, message, hint = _predicate(found[0].formula), None, ""
+        if sentence.hard or sentence.definite:
+            message = f"{name} is numeric: it multiplies a rule's weight, and this rule has none"
+            hint = "make the rule soft: no period, no `:-`"
+        elif len(found) > MOST_FACTORS:
+            message = f"{len(found)} numeric atoms in a rule, of which {MOST_FACTORS} may multiply"
+            hint = "let one predicate have their product"
+        elif any(_conditions(clause, numeric) < len(found) for clause in clauses):
+            message = f"{name} is numeric, neither true nor false: it multiplies a whole rule, once"
+            hint = (
+                f"let it be a condition, as in `{name}(x) => (...)`, or in a conjunction of atoms"
+            )
+        if message is not None:
+            raise self._source.error(message, found[0].position, hint)
 
     def _expected(self, mention: Mention) -> Iterator[tuple[Argument, str | None]]:
         """Pair the arguments of a mention with the types of their places, None where it has none."""
@@ -231,6 +256,14 @@ class Checker:
             yield TypedConstant(argument.term.name, type_, type_ is not None)
         for part, inner in self._parts(argument):
             yield from self._constants(part, inner)
+
+
+def _predicate(formula: Formula) -> str | None:
+    return formula.predicate if isinstance(formula, Atom) else None
+
+
+def _conditions(clause: Clause, names: Set[str]) -> int:
+    return sum(not x.positive and x.atom.predicate in names for x in clause.literals)
 
 
 def _spread(argument: Argument, type_: str | None, types: dict[str, str]) -> None:

@@ -34,6 +34,7 @@ from onlinesrl.mln.lang.completion import Definite, completions
 from onlinesrl.mln.lang.families import Family, fold, generalise
 from onlinesrl.mln.lang.formulas import Argument
 from onlinesrl.mln.lang.given import ordered_variables
+from onlinesrl.mln.lang.normal import rule_clauses
 from onlinesrl.mln.lang.syntax import (
     Cardinality,
     Enumeration,
@@ -183,7 +184,7 @@ class _File:
         types = self._reader.types
         again = bool(spellings) and all(each.rstrip("!?") in types for each in spellings)
         new = formula.predicate not in self._reader.declared.predicates
-        return new or again or sentence.closed
+        return new or again or sentence.closed or sentence.numeric
 
     def _add_predicate(self, sentence: Sentence) -> None:
         if sentence.star is not None:
@@ -202,7 +203,10 @@ class _File:
         says = {"": "", "!": dialect.functional, "?": "at most one"}
         said = [says[mark] for _, mark in types]
         exactly = tuple(index for index, each in enumerate(said) if each == "exactly one")
-        predicate = Predicate(name, tuple(type_ for type_, _ in types), exactly)
+        if sentence.numeric and any(said):
+            message = f"{name} is numeric: its atoms have numbers, and no argument has a mark"
+            raise self._source.error(message, mention.position)
+        predicate = Predicate(name, tuple(type_ for type_, _ in types), exactly, sentence.numeric)
         self._add_relation(predicate)
         if sentence.closed:
             self._reader.closed.add(name)
@@ -269,6 +273,7 @@ class _File:
             weight_variable=sentence.weight_variable,
             fixed=sentence.fixed,
         )
+        self._checker.check_numeric(sentence, rule_clauses(rule))
         if isinstance(formula, Implies) and sentence.definite:
             self._check_datalog(formula, sentence.position)
             definite = Definite(formula, rule.position, rule.types, self._source)

@@ -48,7 +48,7 @@ class Sentence:
     A ``definite`` clause `head :- body` has the formula `body => head`. ``star`` is where the
     formula's first sign expansion stands, of which the sentence is one outcome. A rule may have the
     name of a variable as its weight, and a weight that learning leaves alone (``fixed``); ``closed``
-    declares a predicate of a closed world.
+    declares a predicate of a closed world, ``numeric`` one whose atoms have numbers.
     """
 
     formula: Formula
@@ -64,6 +64,7 @@ class Sentence:
     weight_variable: str | None = None
     fixed: bool = False
     closed: bool = False
+    numeric: bool = False
     cardinality: Cardinality | None = None
 
 
@@ -139,6 +140,8 @@ class _Statements:
                 yield from (replace(each, fixed=True) for each in self._sentences(sentence))
             case "closed":
                 yield from (replace(each, closed=True) for each in self._sentences(node))
+            case "numeric":
+                yield from (replace(each, numeric=True) for each in self._sentences(node))
             case "cardinality":
                 yield self._cardinality(node)
             case _:

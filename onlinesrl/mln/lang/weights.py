@@ -108,6 +108,8 @@ def _signature(function: FunctionType) -> str:
 
 
 def _declaration(predicate: Predicate) -> str:
+    if predicate.numeric:
+        return f"{predicate.name}({', '.join(predicate.types)}): real"
     if not predicate.types:
         return predicate.name
     marks = ("!" if index in predicate.exactly_one else "" for index in range(len(predicate.types)))

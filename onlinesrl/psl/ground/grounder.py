@@ -11,6 +11,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Ints
 from onlinesrl.core.errors import ModelError
+from onlinesrl.logic.cnf import Literal
 from onlinesrl.psl.ground.array_joins import ArrayJoins, CompiledPlan, compile_plan
 from onlinesrl.psl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE, HingeModel, Micrographs
 from onlinesrl.psl.ground.plan import RulePlan, plan_program
@@ -24,6 +25,7 @@ from onlinesrl.psl.ground.rows import (
     broken,
     listed,
 )
+from onlinesrl.psl.ground.traced import GroundRules
 from onlinesrl.psl.kernels import linear
 from onlinesrl.psl.lang.ast import PslProgram
 from onlinesrl.psl.lang.data import Database
@@ -167,6 +169,21 @@ class Grounder:
         first = np.concatenate(([0], np.cumsum(np.bincount(world, minlength=worlds))))
         graphs = Micrographs(model, listing.first_variable, first)
         return Grounded(graphs, inactive, skipped, executor.failures)
+
+    @property
+    def filters(self) -> set[str]:
+        """The predicates whose listed atoms filters ask for."""
+        summations = (each for compiled in self._compiled for each in compiled.plan.form.summations)
+        conditions = (c for each in summations for choice in each.choices for c in choice)
+        return {each.atom.predicate for each in conditions if isinstance(each, Literal)}
+
+    def texts(self, database: Database, opened: Collection[str], variable: int) -> list[str]:
+        """Return the ground rules that have a variable, in the order of `ground_worlds` of one world."""
+        listing = Listing(database, 1, opened)
+        executor = ArrayJoins(self._compiled, listing, True, self._most, self._skip)
+        plans = [each.plan for each in self._compiled]
+        traced = GroundRules(listing, self._functions, self._skip)
+        return [*traced.texts(self._program, plans, executor, variable)]
 
     def _pieces(
         self,

@@ -1,0 +1,328 @@
+"""Why an atom of a prediction has its value: what learners say of it, as text, JSON and HTML."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from html import escape
+from typing import Any, TypeAlias
+
+from onlinesrl.core.errors import OnlinesrlError
+from onlinesrl.core.example import show_ground_atom
+
+Atom: TypeAlias = tuple[str, tuple[str, ...]]
+"""A predicate and the spelling of its arguments."""
+
+SHOWN = 8
+"""How many reasons on a side, and changed atoms, are shown to people."""
+_ATOM = re.compile(r"\s*([A-Za-z_][\w'-]*)\s*\((.*)\)\s*", re.DOTALL)
+_ARGUMENT = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^,"']*?))\s*(?:,|$)""")
+_WORDS = {1: "one", 2: "two"}
+
+
+class ExplanationError(OnlinesrlError):
+    """There is nothing to explain: no such example, or its atom is not one that was predicted."""
+
+    exit_code = 64
+
+
+def read_atom(text: str) -> Atom:
+    """Read ``P(a, "b c", 3)``; constants may be quoted. Raises ExplanationError."""
+    found = _ATOM.fullmatch(text)
+    parts = [] if found is None else _arguments(found[2])
+    if found is None or parts is None:
+        raise ExplanationError(f"not an atom: {text}; expected one such as Knows(Anna, 3)")
+    return found[1], tuple(parts)
+
+
+def _arguments(text: str) -> list[str] | None:
+    """Split at commas that are not in quotes; None where that fails."""
+    found, at = [], 0
+    while at < len(text) or text[-1:] == ",":
+        part = _ARGUMENT.match(text, at)
+        if part is None or (part[3] == "" and text.strip()):
+            return None
+        double, single, plain = part.groups()
+        quoted = double if double is not None else single
+        found.append(plain if quoted is None else re.sub(r"\\(.)", r"\1", quoted))
+        at = part.end()
+        if part[0][-1:] != ",":
+            break
+    return found if at == len(text) else None
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Ground rules that speak for the predicted value (``effect`` above 0), or against it.
+
+    Markov logic: ``count`` ground rules of one ``weight``, all of which hold in the predicted state
+    and in the other one do not (``holds``), or the other way round: the effect is what they add to the
+    difference of the two scores. ``number`` is what the weight is multiplied by: the mean of the rules'
+    numeric evidence, 1 without. PSL: one ground rule and its ``distance`` to satisfaction; the effect is its
+    pull on the value, up (above 0) or down, and ``dual`` the price of its distance. ``weight`` None: hard.
+    """
+
+    rule: str
+    weight: float | None
+    effect: float
+    count: int = 1
+    holds: bool | None = None
+    number: float = 1.0
+    distance: float | None = None
+    dual: float | None = None
+
+
+@dataclass(frozen=True)
+class Other:
+    """The best state in which the atom has the other value.
+
+    ``cost`` is the score of the best state less its score, exact where ``certified``; ``changes`` are
+    the other atoms whose values differ from the predicted ones, with their values there.
+    """
+
+    cost: float
+    certified: bool
+    changes: tuple[tuple[str, bool], ...]
+
+
+@dataclass(frozen=True)
+class Flip:
+    """The least change of evidence that flips the prediction.
+
+    ``change`` has the evidence atoms with their new values, empty where none was found; ``becomes`` is
+    then the new prediction. Of ``candidates`` atoms that could matter no change of at most ``excluded``
+    flips it; ``tried`` changes were predicted, and the search ended early where it is not ``complete``.
+    """
+
+    candidates: int
+    change: tuple[tuple[str, bool], ...]
+    becomes: str | None
+    excluded: int
+    tried: int
+    complete: bool
+
+    def __str__(self) -> str:
+        of = f"{self.candidates:,} evidence atom{'s' * (self.candidates != 1)} that could matter"
+        if self.change:
+            what = ", ".join(_changed(*each) for each in self.change)
+            least = self.excluded == len(self.change) - 1
+            rest = "no smaller change does" if least else "whether a smaller one does is not known"
+            return f"{what} it would be {self.becomes} (of {of}; {rest})"
+        if self.excluded >= self.candidates:
+            return f"no change of the {of} flips it"
+        if not self.excluded:
+            return f"not known: the search ended among the changes of one of {of}"
+        sizes = " or ".join(_WORDS[n] for n in range(1, min(self.excluded, 2) + 1))
+        sizes = sizes if self.excluded < 3 else f"up to {self.excluded}"
+        return f"no change of {sizes} of {of} flips it; larger ones were not tried" + (
+            "" if self.complete else " to the end"
+        )
+
+
+def _number(value: float) -> str:
+    """Write an effect or a weight: three decimal places, or few digits where it is tiny."""
+    return f"{value:.1e}" if 0 < abs(value) < 0.0005 else f"{value:.3f}"
+
+
+def _signed(value: float) -> str:
+    return f"{'+' if value >= 0 else ''}{_number(value)}"
+
+
+def _changed(atom: str, value: bool) -> str:
+    return f"{'with' if value else 'without'} {atom}"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why an atom of a prediction has its ``value``: 0 or 1 in Markov logic, in [0, 1] in PSL.
+
+    ``instead`` is the other value that it is compared with: in a group (of which at most or exactly one
+    is true, see ``group``) that is another atom or none. ``difference`` is the sum of the effects: in
+    Markov logic the score of the predicted state less that of the same state with the other value.
+    ``undecided`` ground rules have the atom and do not depend on it. ``forbidden`` are hard rules that the
+    other value breaks if nothing else changes. For PSL, ``bound`` is the force of the bound 0 or 1 where
+    the value is at it, and ``residual`` by how much the pulls and it fail to cancel. ``other``: None where
+    there is no such state (hard rules leave no other value), and for PSL. ``given``: evidence says so,
+    there is nothing to explain.
+    """
+
+    id: str
+    atom: str
+    value: float
+    certified: bool = True
+    words: Mapping[str, str] = field(default_factory=dict)
+    given: bool = False
+    group: str | None = None
+    instead: str | None = None
+    reasons: tuple[Reason, ...] = ()
+    undecided: int = 0
+    forbidden: tuple[str, ...] = ()
+    other: Other | None = None
+    bound: float | None = None
+    residual: float | None = None
+    flip: Flip | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def soft(self) -> bool:
+        """Whether it is of a PSL program."""
+        return self.residual is not None or self.value not in {0.0, 1.0}
+
+    @property
+    def favour(self) -> list[Reason]:
+        """The reasons for the predicted value (PSL: that pull it up), strongest first."""
+        return [reason for reason in self.reasons if reason.effect > 0]
+
+    @property
+    def against(self) -> list[Reason]:
+        """The reasons against the predicted value (PSL: that pull it down), strongest first."""
+        return [reason for reason in self.reasons if reason.effect < 0]
+
+    @property
+    def difference(self) -> float:
+        """The sum of the effects."""
+        return math.fsum(reason.effect for reason in self.reasons)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all of it for JSON."""
+        return {**asdict(self), "difference": self.difference}
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self, most: int = SHOWN) -> Iterator[str]:
+        """Yield lines for people: of each side the first ``most`` reasons."""
+        yield self.title
+        for name, reasons in self._sides():
+            yield f"  {name}"
+            yield from (f"    {line}" for line in _table(reasons, most))
+        yield from (f"  {line}" for line in self._rest(most))
+
+    @property
+    def title(self) -> str:
+        """The atom, the words that its constants stand for, its value and what else it could be."""
+        words = ", ".join(f"{key} = {word}" for key, word in self.words.items())
+        head = f"{self.atom}{f' [{words}]' if words else ''} of example {self.id}: "
+        head += show_value(self.value, self.soft)
+        if self.given:
+            return f"{head}, as its evidence says"
+        return head + (f", rather than {self.instead}" if self.instead else "")
+
+    def _sides(self) -> Iterator[tuple[str, list[Reason]]]:
+        """Yield the heading and the reasons of each side that has some."""
+        for said, reasons in (
+            ("pulled up" if self.soft else "for it", self.favour),
+            ("pulled down" if self.soft else "against it", self.against),
+        ):
+            if reasons:
+                count = sum(reason.count for reason in reasons)
+                total = math.fsum(reason.effect for reason in reasons)
+                yield (
+                    f"{said}: {_signed(total)} by {count:,} ground rule{'s' * (count != 1)}",
+                    reasons,
+                )
+
+    def _rest(self, most: int) -> Iterator[str]:
+        """Yield what follows from the reasons."""
+        if self.given:
+            return
+        if not self.reasons:
+            yield "no ground rule with a weight depends on it"
+        if self.soft:
+            yield from self._balance()
+        else:
+            yield from self._alternative(most)
+        if self.flip is not None:
+            yield f"what would flip it: {self.flip}"
+        yield from self.notes
+
+    def _balance(self) -> Iterator[str]:
+        side = "1" if (self.bound or 0) < 0 else "0"
+        held = f", and the bound {side} holds with {_signed(self.bound)}" if self.bound else ""
+        total, left = _signed(self.difference), f"{self.residual:.1e} is left, 0 at the optimum"
+        yield f"the pulls add up to {total}{held}; {left}"
+
+    def _alternative(self, most: int) -> Iterator[str]:
+        if self.group:
+            yield f"{self.group}: the other way means another value"
+        if self.undecided:
+            yield f"{self.undecided:,} ground rules with it hold or fail either way"
+        for rule in self.forbidden[:most]:
+            yield f"the other value alone would break {rule}"
+        if self.reasons and not self.forbidden:
+            yield f"with the other value alone the score is {_less(self.difference)}"
+        if self.other is None:
+            yield "hard rules leave no other value"
+            return
+        proof = "" if self.other.certified else " (not proven to be the best)"
+        yield (
+            f"the best state with the other value scores {_less(self.other.cost)}{proof}; it changes "
+            + (f"{len(self.other.changes):,} other atoms" if self.other.changes else "nothing else")
+        )
+        for atom, value in self.other.changes[:most]:
+            yield f"  {atom} to {'true' if value else 'false'}"
+        if len(self.other.changes) > most:
+            yield f"  ... {len(self.other.changes) - most:,} more"
+
+    def _repr_html_(self) -> str:
+        """Return an HTML fragment, for notebooks and reports."""
+        parts = [f"<h4>{escape(self.title)}</h4>"]
+        for name, reasons in self._sides():
+            rows = "".join(map(_row, reasons[:SHOWN]))
+            more = len(reasons) - SHOWN
+            rest = f"<p>... {more:,} more</p>" if more > 0 else ""
+            parts.append(f"<p>{escape(name)}</p><table>{_HEAD[self.soft]}{rows}</table>{rest}")
+        parts += (f"<p>{escape(line.strip())}</p>" for line in self._rest(SHOWN))
+        return f'<div class="explanation">{"".join(parts)}</div>'
+
+
+_HEAD = {
+    False: "<tr><th>effect</th><th>weight</th><th></th><th>rule</th></tr>",
+    True: "<tr><th>pull</th><th>weight</th><th>distance</th><th>ground rule</th></tr>",
+}
+
+
+def show_value(value: float, soft: bool) -> str:
+    """Write a value; ``soft``: in [0, 1]."""
+    return f"{value:.3f}" if soft else "true" if value else "false"
+
+
+def _less(cost: float) -> str:
+    return f"{_number(abs(cost))} {'less' if cost >= 0 else 'more'}"
+
+
+def _cells(reason: Reason) -> tuple[str, str, str]:
+    weight = "hard" if reason.weight is None else _number(reason.weight)
+    if reason.distance is not None:
+        return f"{_signed(reason.effect)}", weight, f"{reason.distance:.3f}"
+    times = f" x {_number(reason.number)}" if reason.number != 1 else ""
+    times += f" x {reason.count}" if reason.count > 1 else ""
+    return f"{_signed(reason.effect)}", weight + times, "holds" if reason.holds else "fails"
+
+
+def _table(reasons: Sequence[Reason], most: int) -> Iterator[str]:
+    """Yield aligned lines for the first reasons, and how many more there are."""
+    rows = [_cells(reason) for reason in reasons[:most]]
+    first, second, third = (max(map(len, column)) for column in zip(*rows, strict=True))
+    for (effect, weight, how), reason in zip(rows, reasons, strict=False):
+        yield f"{effect:>{first}}  {weight:>{second}}  {how:>{third}}  {reason.rule}"
+    if len(reasons) > most:
+        rest = math.fsum(reason.effect for reason in reasons[most:])
+        yield f"... {len(reasons) - most:,} more: {_signed(rest)}"
+
+
+def _row(reason: Reason) -> str:
+    cells = "".join(f'<td class="number">{escape(cell)}</td>' for cell in _cells(reason))
+    return f"<tr>{cells}<td><code>{escape(reason.rule)}</code></td></tr>"
+
+
+def ordered(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
+    """Return reasons by absolute effect, the strongest first; equal ones by text."""
+    return tuple(sorted(reasons, key=lambda reason: (-abs(reason.effect), reason.rule)))
+
+
+def shown(atom: Atom) -> str:
+    """Write an atom for people."""
+    return show_ground_atom(*atom)

@@ -1,0 +1,50 @@
+"""Why a learner predicts what it predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onlinesrl.core.example import Constant, Example
+from onlinesrl.core.explanation import Atom, Explanation, ExplanationError, read_atom
+from onlinesrl.core.flips import Asked
+from onlinesrl.library.atoms import Given, example
+from onlinesrl.library.learner import OnlineLearner
+from onlinesrl.library.prediction import Prediction
+
+AnyAtom = str | tuple[str, Sequence[Constant]]
+"""An atom as text, ``InField(3, title)``, or its predicate and arguments."""
+
+
+def explain(  # noqa: PLR0913 - what may be asked
+    learner: OnlineLearner,
+    x: Example | Prediction | Given,
+    atom: AnyAtom | None = None,
+    *,
+    query: Given | None = None,
+    change: Sequence[AnyAtom] | None = None,
+    tries: int = 1000,
+) -> Explanation:
+    """Return why an atom of an example is predicted so, by the averaged weights as they are now.
+
+    Markov logic: the ground rules for it and against it, and the best state in which it is otherwise; PSL:
+    the pull and the price of each ground rule. Without an ``atom`` it is the least certain one. ``change``
+    lists the evidence atoms that may change to flip it (default: the example's own may become false),
+    and ``tries`` how many changes are tried at most (0: none). Shows itself as text, in a notebook as a
+    table; ``as_dict`` gives all of it. The learner does not change.
+
+    Raises ExampleError for a bad example, ExplanationError for an atom that is not predicted.
+    """
+    found = x.example if isinstance(x, Prediction) else example(x, None, query)
+    of = learner.learned
+    chosen = [_atom(atom)] if atom is not None else of.least_certain(found, 1)
+    if not chosen:
+        raise ExplanationError(f"example {found.id} has no open atom")
+    asked = Asked(None if change is None else [_atom(each) for each in change], tries)
+    return of.explain(found, chosen[0], asked)
+
+
+def _atom(given: AnyAtom) -> Atom:
+    if isinstance(given, str):
+        return read_atom(given)
+    name, arguments = given
+    return name, tuple(map(str, arguments))

@@ -1,0 +1,169 @@
+"""Explaining an example of a run: it is found by its id, and explained with the trained weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+from pydantic import ValidationError
+
+from onlinesrl.core.errors import UsageError
+from onlinesrl.core.example import Example, ValuedAtom, arguments
+from onlinesrl.core.explanation import (
+    Atom,
+    Explanation,
+    ExplanationError,
+    read_atom,
+    show_value,
+)
+from onlinesrl.core.flips import Asked
+from onlinesrl.core.learner import Learner, Prediction
+from onlinesrl.core.storage import storage_errors
+from onlinesrl.runs.config import Config, load
+from onlinesrl.runs.inputs import make_reader
+from onlinesrl.runs.messages import say
+from onlinesrl.runs.session import compile_kernels, trained_learner
+from onlinesrl.stream.deadletter import letters
+
+SHOWN_IDS = 5
+"""How many ids are named where the one that is asked for is not there."""
+CHOSEN = 3
+"""How many atoms are explained where none is asked for."""
+JOURNALS = ("requests.jsonl", "received.jsonl")
+"""The files of a run folder that have what clients sent, or a socket gave."""
+
+
+def explanations(
+    trained: Path,
+    config: Path | None,
+    overrides: Sequence[str],
+    name: str,
+    atoms: Sequence[str],
+    change: Sequence[str],
+    tries: int,
+) -> Iterator[Explanation]:
+    """Yield explanations of atoms of an example; without any, of the least certain ones.
+
+    ``trained`` is as for predictions, or a configuration whose run has ended, ``config`` None: that of the
+    run folder. ``change`` are atoms, or predicates, of the evidence that may change. Raises ExplanationError
+    where there is no such example or atom.
+    """
+    wanted = [read_atom(text) for text in atoms]
+    settings, trained = _settings(trained, config, overrides)
+    _check_letters(trained, name)
+    example = find(settings, name)
+    learner = trained_learner(settings, trained)
+    compile_kernels(learner, say)
+    asked = Asked(_candidates(example, change) if change else None, tries)
+    for atom in wanted or learner.least_certain(example, CHOSEN):
+        yield _compared(learner.explain(example, atom, asked), atom, _recorded(trained, name))
+
+
+def _settings(
+    trained: Path, config: Path | None, overrides: Sequence[str]
+) -> tuple[Config, Path]:
+    """Return the configuration, and what has the weights."""
+    if config is not None:
+        return load(config, overrides), trained
+    if trained.suffix in {".yaml", ".yml"}:
+        settings = load(trained, overrides)
+        return settings, settings.output
+    return _settings_of(trained, overrides), trained
+
+
+def _settings_of(folder: Path, overrides: Sequence[str]) -> Config:
+    """Return the configuration that a run has written to its summary; its source may be a journal."""
+    hint = "give the configuration as well: onlinesrl explain RUN CONFIG --id ID"
+    summary = folder / "summary.json"
+    if overrides or not summary.is_file():
+        raise UsageError(
+            f"{folder}: no summary of a run that has ended, which names its configuration; {hint}"
+            if not overrides
+            else f"--set changes a configuration: {hint}"
+        )
+    with storage_errors(summary, "read"):
+        text = summary.read_bytes()
+    try:
+        values = json.loads(text)["config"]
+        for journal in (folder / each for each in JOURNALS):
+            if journal.is_file() and journal.stat().st_size:
+                values["source"] = {"path": str(journal)}
+        return Config.model_validate(values)
+    except (ValueError, KeyError, TypeError, ValidationError):
+        raise UsageError(f"{summary}: its configuration cannot be read; {hint}") from None
+
+
+def find(config: Config, name: str) -> Example:
+    """Return the first example of the configured source with an id. Raises ExplanationError."""
+    reader, ids, count = make_reader(config), list[str](), 0
+    with closing(reader.source):
+        for item in reader.read(reader.source.open(None)):
+            found = None if item is None else item[1]
+            if not isinstance(found, Example):
+                continue
+            if str(found.id) == name:
+                return found
+            count += 1
+            ids += [str(found.id)] * (len(ids) < SHOWN_IDS)
+    there = f"its {count:,} examples begin with {', '.join(ids)}" if ids else "it has no example"
+    raise ExplanationError(f"the source has no example with the id {name}; {there}")
+
+
+def _check_letters(trained: Path, name: str) -> None:
+    """Raise ExplanationError where a run put the example aside."""
+    path = trained / "deadletter.jsonl"
+    for number, letter in enumerate(letters(path) if path.is_file() else (), 1):
+        if letter.id == name:
+            raise ExplanationError(
+                f"example {name} was not predicted, it is a dead letter: {letter.reason} "
+                f"(onlinesrl dlq show {trained} {number})"
+            )
+
+
+def _candidates(example: Example, change: Sequence[str]) -> list[Atom]:
+    """Return the atoms that may change: those given, and the example's own of given predicates."""
+    found: list[Atom] = []
+    for text in change:
+        if "(" in text:
+            found.append(read_atom(text))
+        elif text in example.evidence:
+            found += [(text, tuple(map(str, arguments(row)))) for row in example.evidence[text]]
+        else:
+            known = ", ".join(sorted(example.evidence))
+            raise ExplanationError(f"the example has no evidence of {text}, but of {known}")
+    return found
+
+
+def _recorded(trained: Path, name: str) -> Prediction | None:
+    """Return the prediction that a run has written for an example, the last one; None: there is none."""
+    path, found = trained / "predictions.jsonl", None
+    if not path.is_file():
+        return None
+    key = json.dumps(name, ensure_ascii=False).strip('"').encode()
+    with storage_errors(path, "read"), path.open("rb") as lines:
+        for line in lines:
+            if key in line[: len(key) + 16]:  # an answer begins with the id
+                try:
+                    prediction = msgspec.json.decode(line, type=Prediction)
+                except msgspec.MsgspecError:
+                    continue
+                found = prediction if str(prediction.id) == name else found
+    return found
+
+
+def _compared(explanation: Explanation, atom: Atom, recorded: Prediction | None) -> Explanation:
+    """Note where the run predicted another value, with the weights that it had then."""
+    if recorded is None or explanation.given:
+        return explanation
+    rows = {tuple(map(str, arguments(row))): row for row in recorded.predicted.get(atom[0], ())}
+    row = rows.get(atom[1])
+    was = row.value if isinstance(row, ValuedAtom) else float(row is not None)
+    soft = explanation.soft
+    if show_value(was, soft) == show_value(explanation.value, soft):
+        return explanation
+    note = f"the run itself predicted {show_value(was, soft)}, with the weights it had by then"
+    return replace(explanation, notes=(*explanation.notes, note))
