@@ -11,11 +11,7 @@ from typing import Annotated
 
 import typer
 
-<<<<<<< HEAD
-from onlinesrl.commands import count, describe, infer, learn, operate
-=======
-from onlinesrl.commands import describe, explain, infer, learn, operate
->>>>>>> main
+from onlinesrl.commands import count, describe, explain, infer, learn, operate
 from onlinesrl.core.errors import OnlinesrlError, legible
 from onlinesrl.core.version import __version__
 

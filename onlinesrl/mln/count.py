@@ -12,8 +12,17 @@ from dataclasses import dataclass
 from itertools import product
 
 from onlinesrl.core.errors import DataError, ModelError, UsageError
-from onlinesrl.core.example import GroundAtom, show_ground_atom
-from onlinesrl.logic.ast import Constant, Formula, Leaf, Program, Variable, replace_terms
+from onlinesrl.core.example import GroundAtom, Number, show_ground_atom
+from onlinesrl.logic.ast import (
+    Atom,
+    Constant,
+    Formula,
+    Leaf,
+    Program,
+    Variable,
+    replace_terms,
+    subformulas,
+)
 from onlinesrl.logic.text import show
 from onlinesrl.mln.counting.conjunctions import Uncountable
 from onlinesrl.mln.counting.exact import Counter, Counts, counter
@@ -76,7 +85,8 @@ class Counters:
         self.clauses = clauses(program)
         self.compiled: list[Counter | Estimator] = []
         for clause in self.clauses:
-            with self._located(clause):
+            with self.located(clause):
+                _check_numbers(program, clause.formula)
                 found = counter(clause.formula, _types(program, clause), clause.template)
                 each = found if method == "exact" else Estimator(found, i_bound or I_BOUND)
                 each.compile()
@@ -88,11 +98,11 @@ class Counters:
         Raises ModelError, before anything is counted where clusters of IJGP do not fit memory.
         """
         for clause, each in zip(self.clauses, self.compiled, strict=True):
-            with self._located(clause):
+            with self.located(clause):
                 each.check(world)
         found = []
         for clause, each in zip(self.clauses, self.compiled, strict=True):
-            with self._located(clause):
+            with self.located(clause):
                 found.append(each.count(world))
         return found
 
@@ -118,7 +128,7 @@ class Counters:
         return product(*(world.domains.get(types[v], ()) for v in clause.template))
 
     @contextmanager
-    def _located(self, clause: Clause) -> Iterator[None]:
+    def located(self, clause: Clause) -> Iterator[None]:
         """Say where the rule is that cannot be counted."""
         try:
             yield
@@ -145,7 +155,7 @@ def count_program(
     Raises as `Counters`, and DataError for an atom that is not known to be true or false.
     """
     for atom in given:
-        if not isinstance(atom.value, bool):
+        if not isinstance(atom.value, bool | Number):
             name = show_ground_atom(atom.predicate, atom.arguments)
             place = f"line {atom.line}: " if atom.line else ""
             says = "is unknown" if atom.value is None else f"has the value {atom.value:g}"
@@ -169,6 +179,17 @@ def _types(program: Program, clause: Clause) -> Mapping[str, str]:
                 if isinstance(term, Variable):
                     types[term.name] = type_
     return types
+
+
+def _check_numbers(program: Program, formula: Formula) -> None:
+    """Raise Uncountable for an atom whose value is a number."""
+    if isinstance(formula, Atom) and program.predicates[formula.predicate].numeric:
+        raise Uncountable(
+            f"{formula.predicate} has numbers, which are neither true nor false",
+            "leave the rule out of what is counted",
+        )
+    for part in subformulas(formula):
+        _check_numbers(program, part)
 
 
 def _with(formula: Formula, constants: Mapping[str, str]) -> Formula:
