@@ -1,6 +1,6 @@
 """Weights of the greatest pseudo-likelihood (Besag 1975), from counts: nothing is grounded.
 
-Each atom's conditional probability depends on how the counts change where the atom flips (Sarkhel et al. 2016,
+Each atom's conditional probability depends on how the counts change where it flips (Sarkhel et al. 2016,
 equation 4). The changes do not depend on the weights: they are counted once, for all atoms of a predicate
 together, and atoms with the same changes are one. What remains is a small, concave problem.
 """

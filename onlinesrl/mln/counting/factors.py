@@ -121,7 +121,7 @@ def project(factor: Factor, scope: tuple[str, ...], base: int) -> Factor:
         return Factor(scope, Sparse(rows[:1], total))
     keys, cells = _keys(rows, base), base ** len(scope)
     if cells <= 4 * len(keys) and bound < 1 << 53:  # sums of floats are exact here
-        sums = np.bincount(keys, values, cells)
+        sums = np.bincount(keys, values.astype(np.float64), cells)
         found = np.flatnonzero(sums)
         powers = np.array([base**k for k in range(len(scope))], np.int64)
         return Factor(scope, Sparse(found[:, None] // powers % base, sums[found].astype(np.int64)))

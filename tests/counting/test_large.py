@@ -1,0 +1,136 @@
+"""Counts of any size are exact, in parts of any size; what does not fit memory is refused."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from onlinesrl.core.errors import ModelError
+from onlinesrl.logic.ast import Exists
+from onlinesrl.mln.count import Counters
+from onlinesrl.mln.counting import factors, ijgp
+from onlinesrl.mln.counting.exact import counter
+from onlinesrl.mln.counting.factors import Factor, Sparse, eliminated
+from onlinesrl.mln.counting.world import Table, World
+from onlinesrl.mln.lang import mln
+from tests.counting import plain
+
+ENTITIES = mln.parse(
+    """HasAuthor(bib, author)
+Coauthor(author, author)
+SameBib(bib, bib)
+HasAuthor(d, a) ^ HasAuthor(d, b) => Coauthor(a, b)
+SameBib(a, b) ^ SameBib(b, c) => SameBib(a, c)
+SameBib(a, b) ^ HasAuthor(a, c) => HasAuthor(b, c)
+""",
+    "er.mln",
+)
+
+
+def entities(size, seed=0):
+    """A world with ``size`` constants of each type, and three true atoms for each."""
+    rng = np.random.default_rng(seed)
+    domains = {t: (*map(str, range(size)),) for t in ("bib", "author")}
+    tables = {
+        name: Table(np.unique(rng.integers(0, size, (3 * size, 2)), axis=0), each.types)
+        for name, each in ENTITIES.predicates.items()
+    }
+    return World(domains, tables)
+
+
+def test_counts_of_1e12_groundings_equal_those_of_sets():
+    world = entities(10_000)
+    authors: dict[int, list[int]] = {}
+    for document, author in world.tables["HasAuthor"].rows.tolist():
+        authors.setdefault(document, []).append(author)
+    known = {*map(tuple, world.tables["Coauthor"].rows.tolist())}
+    broken = sum((a, b) not in known for of in authors.values() for a in of for b in of)
+    first = next(Counters(ENTITIES).listed(world))
+    assert first.groundings == 10**12
+    assert first.violated == broken
+
+
+@settings(settings.get_profile("few"))
+@given(plain.formulas(), plain.worlds())
+def test_joins_in_small_parts_and_with_long_keys(formula, world):
+    types = plain.typed(formula)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(factors, "CHUNK", 2)
+        patch.setattr(factors, "_FITS", 8)
+        assert counter(formula, types).count(world) == plain.brute(formula, world)
+
+
+def test_values_beyond_64_bits():
+    rows = np.array([[0, 0], [0, 1], [1, 1]])
+    values = np.array([2**61, 2**61, 3])
+    a, b = (Factor(("x", v), Sparse(rows, values)) for v in "yz")
+    total = eliminated([a, b], (), 2).of.values.item()
+    assert total == 2**124 + 9
+
+
+def test_groundings_beyond_64_bits():
+    program = mln.parse("R(p, q, r, s, t)\nR(a, b, c, d, e) v R(f, b, c, d, e)")
+    size = 10_000
+    domains = {t: (*map(str, range(size)),) for t in "pqrst"}
+    world = World(domains, {"R": Table(np.zeros((1, 5), np.int64), (*"pqrst",))})
+    (count,) = Counters(program).listed(world)
+    assert count.groundings == 10**24
+    assert count.satisfied == 2 * size - 1
+
+
+def test_a_table_that_changes_is_counted_anew_and_the_others_are_not_sorted_again():
+    world, counters = entities(50), Counters(ENTITIES)
+    before = [each.satisfied for each in counters.listed(world)]
+    rows = world.tables["SameBib"].rows
+    fewer = world.changed({"SameBib": rows[:-7]})
+    assert fewer.tables["HasAuthor"] is world.tables["HasAuthor"]
+    after = [each.satisfied for each in counters.listed(fewer)]
+    assert after[0] == before[0]
+    assert after[1:] != before[1:]
+    again = fewer.changed({"SameBib": rows})
+    assert [each.satisfied for each in counters.listed(again)] == before
+
+
+def test_an_i_bound_that_does_not_fit_is_refused_before_anything_is_counted(monkeypatch):
+    monkeypatch.setattr(ijgp.Network, "solutions", lambda *_: pytest.fail("it counts"))
+    with pytest.raises(ModelError) as refused:
+        Counters(ENTITIES, "ijgp", 3).counts(entities(1000))
+    assert str(refused.value).startswith(
+        "er.mln:4:1: this rule cannot be counted: with --i-bound 3"
+    )
+    assert "1e+09 cells" in str(refused.value)
+    assert refused.value.hint == "take --i-bound 2, or --method exact"
+
+
+def test_a_join_that_does_not_fit_is_refused(monkeypatch):
+    monkeypatch.setattr(factors, "MAX_ROWS", 100)
+    monkeypatch.setattr(factors, "CHUNK", 50)
+    program = mln.parse(
+        "R(p, q)\nS(p, q)\nR(a, b) ^ R(c, b) ^ S(a, d) ^ S(c, d) => R(a, d)", "w.mln"
+    )
+    world = World(
+        {t: (*map(str, range(40)),) for t in "pq"},
+        {name: Table(np.argwhere(np.ones((40, 40))), ("p", "q")) for name in "RS"},
+    )
+    with pytest.raises(ModelError, match=r"w.mln:3:1: .* has more than 100 rows") as refused:
+        Counters(program).counts(world)
+    assert refused.value.hint == "estimate it: --method ijgp --i-bound 2"
+
+
+def test_an_existential_that_may_hold_of_too_many(monkeypatch):
+    monkeypatch.setattr("onlinesrl.mln.counting.exact.MAX_ROWS", 8)
+    program = mln.parse("F(person, person)\nP(person)\nP(x) v (EXIST y (!F(x, y) ^ !F(z, y)))")
+    domains = {"person": ("A", "B", "C")}
+    tables = {
+        n: Table(np.zeros((0, k), np.int64), ("person",) * k) for n, k in (("F", 2), ("P", 1))
+    }
+    with pytest.raises(ModelError, match="an existential may hold of more than 8 values of person"):
+        Counters(program).counts(World(domains, tables))
+
+
+def test_quantifiers_are_compiled_before_anything_is_counted():
+    body = mln.parse("F(person, person)\nEXIST y F(x, y) ^ F(y, x)").rules[0].formula
+    assert isinstance(body, Exists)
+    compiled = counter(body, dict.fromkeys("xy", "person"))
+    compiled.compile()
+    assert "sum" in vars(compiled)
+    assert all("sum" in vars(each) for each in compiled.existentials.values())

@@ -1,0 +1,90 @@
+"""Pseudo-likelihood from counts: against its definition, and against exact optima of Friends and Smokers."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from onlinesrl.core.errors import ModelError
+from onlinesrl.core.example import GroundAtom
+from onlinesrl.logic.database import load_db
+from onlinesrl.mln.count import Counters
+from onlinesrl.mln.counting.world import world_of
+from onlinesrl.mln.lang import mln
+from onlinesrl.mln.pseudo_likelihood import changes, maximise
+
+GOLDEN = Path("/work/shared/peers/mln/friends_smokers")
+golden = pytest.mark.skipif(not GOLDEN.exists(), reason="the exact optima are not on this machine")
+QUERIES = {"sc": ("Smokes", "Cancer"), "all": ("Friends", "Smokes", "Cancer")}
+
+SMALL = mln.parse("""
+person = {A, B, C}
+colour = {Red, Blue}
+Friends(person, person)
+Smokes(person)
+Likes(person, colour)
+Friends(x, y) => (Smokes(x) <=> Smokes(y))
+Smokes(x) ^ Likes(x, +c)
+Friends(x, y) ^ Friends(y, z) => Friends(x, z)
+""")
+TRUE = [
+    ("Friends", ("A", "B")),
+    ("Friends", ("B", "C")),
+    ("Smokes", ("A",)),
+    ("Likes", ("A", "Red")),
+]
+
+
+def features(program, world):
+    """The features of a world: a rule's counts, those of its clauses shared."""
+    counters = Counters(program)
+    total = [0.0] * len(program.rules)
+    for clause, numbers in zip(counters.clauses, counters.counts(world), strict=True):
+        shares = sum(each.rule == clause.rule for each in counters.clauses)
+        total[clause.rule] = total[clause.rule] + np.ravel(numbers) / shares
+    return np.concatenate(total)
+
+
+def test_it_is_the_sum_of_conditional_probabilities():
+    world = world_of(SMALL, [GroundAtom(*atom, True, 0) for atom in TRUE])
+    weights, expected = np.array([0.7, -0.3, 1.1, 0.4]), 0.0
+    for name in ("Friends", "Smokes"):
+        true = {*map(tuple, world.tables[name].rows.tolist())}
+        for atom in np.ndindex(*(3,) * world.tables[name].rows.shape[1]):
+            rows = np.array(sorted(true ^ {atom}), np.int64).reshape(-1, len(atom))
+            flipped = features(SMALL, world.changed({name: rows}))
+            expected -= np.logaddexp(0.0, weights @ (flipped - features(SMALL, world)))
+    found = changes(SMALL, world, ("Friends", "Smokes"))
+    value, gradient = found.value(weights)
+    assert value == pytest.approx(expected)
+    for k, step in enumerate(np.eye(4) * 1e-6):
+        slope = (found.value(weights + step)[0] - found.value(weights - step)[0]) / 2e-6
+        assert gradient[k] == pytest.approx(slope, abs=1e-6)
+
+
+def test_hard_rules_are_refused_with_their_place():
+    program = mln.parse("P(person)\nP(x).", "m.mln")
+    with pytest.raises(ModelError, match=r"m.mln:2:1: a hard rule has no weight to learn"):
+        changes(program, world_of(program, []), ["P"])
+
+
+@golden
+@pytest.mark.parametrize("people", [10, 50, 100])
+def test_weights_are_the_exact_optimum(people):
+    program = mln.load(GOLDEN / "fs-learn.mln")
+    world = world_of(program, load_db(GOLDEN / f"fs{people}-train.db", program))
+    lines = map(str.split, (GOLDEN / f"fs{people}.weights.exact").read_text().splitlines())
+    counts, *rows = lines
+    assert [int(n.strip("[],")) for n in counts[1:]] == features(program, world).tolist()
+    rows = [row for row in rows if row[0] in QUERIES]
+    assert len(rows) == 6
+    for query, _, sd, _, *numbers in rows:
+        weights, pll = np.array(numbers[:4], np.float64), float(numbers[5])
+        found = maximise(
+            changes(program, world, QUERIES[query]), None if sd == "None" else float(sd)
+        )
+        assert found.value == pytest.approx(pll, abs=1e-4)
+        infinite = people == 10 and sd == "None"
+        assert [w[:8] for w in found.warnings] == (["weight 3"] if infinite else [])
+        if not infinite:
+            assert found.weights == pytest.approx(weights, abs=1e-4), (query, sd)
