@@ -37,7 +37,11 @@ def test_time_grows_with_the_true_atoms_and_not_with_the_domains():
         atoms = sum(len(table.rows) for table in world.tables.values())
         seconds, found = cpu(lambda world=world: [*counters.listed(entities_like(world))])
         rows.append((f"{size:,}", atoms, found[0].groundings, seconds))
-    show("three clauses, three true atoms a constant", ("constants", "atoms", "groundings", "CPU s"), rows)
+    show(
+        "three clauses, three true atoms a constant",
+        ("constants", "atoms", "groundings", "CPU s"),
+        rows,
+    )
     rows, base = [], entities(1_250)
     for size in (1_250, 12_500, 125_000, 1_250_000):
         domains = {t: (*map(str, range(size)),) for t in base.domains}
@@ -67,7 +71,15 @@ def test_the_error_of_ijgp_against_its_bound():
             seconds, found = cpu(lambda counters=counters, worlds=worlds: counted(counters, worlds))
             error = np.abs(found - exact)
             wrong = error / np.maximum(1, groundings(counters, worlds) - exact)
-            rows.append((f"{chance}", f"i = {i}", float((error / exact).max()), float(wrong.mean()), seconds))
+            rows.append(
+                (
+                    f"{chance}",
+                    f"i = {i}",
+                    float((error / exact).max()),
+                    float(wrong.mean()),
+                    seconds,
+                )
+            )
     show(
         "4 clauses, 10 worlds of 20 people",
         ("density", "method", "worst relative error", "mean error of violated", "CPU s"),
@@ -80,4 +92,6 @@ def counted(counters, worlds):
 
 
 def groundings(counters, worlds):
-    return np.array([[each.groundings(world) for each in counters.compiled] for world in worlds], float)
+    return np.array(
+        [[each.groundings(world) for each in counters.compiled] for world in worlds], float
+    )

@@ -98,7 +98,12 @@ def test_a_table_of_numbers_beyond_64_bits() -> None:
         ("N(i) => N(i + 1)", "m.mln:6:1", "arithmetic cannot be counted", "a predicate whose true"),
         ("N(i) ^ N(j) => i < j", "m.mln:6:1", "a comparison of numbers", "such as Less(x, y)"),
         ("Score(x) ^ P(x)", "m.mln:6:1", "Score has numbers", "leave the rule out"),
-        (" v ".join(f"Q(x, y{n})" for n in range(13)), "m.mln:6:1", "its positive atoms multiply out to more", "ijgp"),
+        (
+            " v ".join(f"Q(x, y{n})" for n in range(13)),
+            "m.mln:6:1",
+            "its positive atoms multiply out to more",
+            "ijgp",
+        ),
     ],
 )
 def test_what_cannot_be_counted_is_refused_with_its_place(

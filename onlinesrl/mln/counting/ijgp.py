@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import exp, log, prod
+from math import exp, inf, log, prod
 from typing import Any
 
 import numpy as np
@@ -163,42 +163,72 @@ class Estimator:
         return number if ways.truth else most - number
 
 
-def _propagate(graph: JoinGraph, factors: Sequence[tuple[tuple[str, ...], Floats]]) -> float:
-    """Return the estimated sum of the product of factors, passing messages until they settle."""
-    sizes = {v: n for scope, f in factors for v, n in zip(scope, f.shape, strict=True)}
-    message = {
-        ends: _uniform([sizes[v] for v in edge.label])
-        for edge in graph.edges
-        for ends in ((edge.a, edge.b), (edge.b, edge.a))
-    }
-    near: list[list[Edge]] = [
-        [e for e in graph.edges if u in (e.a, e.b)] for u in range(len(graph.scopes))
-    ]
+class _Messages:
+    """The messages of a join graph, each of which sums to 1."""
 
-    def belief(u: int, without: Edge | None, label: tuple[str, ...]) -> Floats:
-        inside = [factors[k] for k in graph.factors[u]]
-        inside += [(e.label, message[_other(e, u), u]) for e in near[u] if e is not without]
-        return _sum_product(inside, label, sizes)
+    def __init__(self, graph: JoinGraph, factors: Sequence[tuple[tuple[str, ...], Floats]]) -> None:
+        self.graph = graph
+        self.factors = factors
+        self.sizes = {v: n for scope, f in factors for v, n in zip(scope, f.shape, strict=True)}
+        self.message = {
+            ends: _uniform([self.sizes[v] for v in edge.label])
+            for edge in graph.edges
+            for ends in ((edge.a, edge.b), (edge.b, edge.a))
+        }
+        self.near: list[list[Edge]] = [
+            [e for e in graph.edges if u in (e.a, e.b)] for u in range(len(graph.scopes))
+        ]
 
-    forward = [(e.a, e.b, e) for e in graph.edges]
-    backward = [(b, a, e) for a, b, e in reversed(forward)]
-    for _ in range(ITERATIONS):
+    def belief(self, u: int, without: Edge | None, label: tuple[str, ...]) -> Floats:
+        """Return the product of a cluster's factors and messages, but one, for each value of the label."""
+        inside = [self.factors[k] for k in self.graph.factors[u]]
+        inside += [
+            (e.label, self.message[_other(e, u), u]) for e in self.near[u] if e is not without
+        ]
+        return _sum_product(inside, label, self.sizes)
+
+    def send(self) -> float | None:
+        """Send all messages, there and back; return the largest change, or None if one is zero."""
+        forward = [(e.a, e.b, e) for e in self.graph.edges]
+        backward = [(b, a, e) for a, b, e in reversed(forward)]
         change = 0.0
         for u, v, edge in (*forward, *backward):
-            new = belief(u, edge, edge.label)
+            new = self.belief(u, edge, edge.label)
             total = float(new.sum())
             if total == 0.0:
-                return 0.0
+                return None
             new /= total
-            change = max(change, float(np.abs(new - message[u, v]).max()))
-            message[u, v] = new
+            change = max(change, float(np.abs(new - self.message[u, v]).max()))
+            self.message[u, v] = new
+        return change
+
+    def estimate(self) -> float:
+        """Return the estimated sum of the product of all factors."""
+        of = self.message
+        clusters = [float(self.belief(u, None, ())) for u in range(len(self.graph.scopes))]
+        edges = [float((of[e.a, e.b] * of[e.b, e.a]).sum()) for e in self.graph.edges]
+        if not all(clusters) or not all(edges):
+            return 0.0
+        return exp(min(700.0, sum(map(log, clusters)) - sum(map(log, edges))))
+
+
+def _propagate(graph: JoinGraph, factors: Sequence[tuple[tuple[str, ...], Floats]]) -> float:
+    """Return the estimate of the round that changes messages least, the last one if they settle.
+
+    Messages on a loop of factors with few ones may turn round without end, and where they happen to be
+    almost disjoint an estimate is off by orders of magnitude. A message of zeros proves that there is no
+    solution.
+    """
+    messages, least, found = _Messages(graph, factors), inf, 0.0
+    for _ in range(ITERATIONS):
+        change = messages.send()
+        if change is None:
+            return 0.0
+        if change <= least:
+            least, found = change, messages.estimate()
         if change < CONVERGED:
             break
-    clusters = [float(belief(u, None, ())) for u in range(len(graph.scopes))]
-    edges = [float((message[e.a, e.b] * message[e.b, e.a]).sum()) for e in graph.edges]
-    if not all(clusters) or not all(edges):
-        return 0.0
-    return exp(sum(map(log, clusters)) - sum(map(log, edges)))
+    return found
 
 
 def _other(edge: Edge, u: int) -> int:
