@@ -134,3 +134,14 @@ def test_quantifiers_are_compiled_before_anything_is_counted():
     compiled.compile()
     assert "sum" in vars(compiled)
     assert all("sum" in vars(each) for each in compiled.existentials.values())
+
+
+def test_an_estimate_is_not_that_of_messages_that_happen_to_be_disjoint():
+    """Ten rounds on this graph of few edges end with 3.2e6 cycles of none (all are proven away later)."""
+    rng = np.random.default_rng(0)
+    table = Table(np.argwhere(rng.random((20, 20)) < 0.05), ("person", "person"))
+    program = mln.parse("F(person, person)\n!F(x, y) v !F(y, z) v !F(z, w) v !F(w, x)")
+    world = World({"person": (*map(str, range(20)),)}, {"F": table})
+    (exact,), (found,) = (Counters(program, *of).listed(world) for of in (("exact",), ("ijgp", 1)))
+    assert exact.violated <= found.violated + 20
+    assert found.violated < 100

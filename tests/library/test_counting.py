@@ -75,6 +75,16 @@ def test_counts_as_objects_and_as_a_table() -> None:
     assert "!Friends(x, y)" in counts._repr_html_()
 
 
+def test_weights_times_counts_are_the_score_of_a_world() -> None:
+    found = srl.infer(MODEL, {"Friends": FACTS["Friends"]}, "Smokes")
+    world = {"Friends": FACTS["Friends"], "Smokes": [a for a, v in found["Smokes"].items() if v]}
+    counts = srl.count(MODEL, world)
+    weights = {1: 1.5, 2: 1.0, 3: 1.0}  # half of 2 for each clause of the second rule
+    unsatisfied = sum(weights[c.rule] * c.violated for c in counts if c.rule in weights)
+    assert counts[-1].violated == 0
+    assert found.stats["cost"] == pytest.approx(unsatisfied)
+
+
 def test_a_table_of_numbers_beyond_64_bits() -> None:
     many = {"R": [(f"A{n}", 0, 0, 0, 0, 0, 0, 0) for n in range(300)]}
     many["R"] += [(0, *(f"B{n}",) * 7) for n in range(300)]
