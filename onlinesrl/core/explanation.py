@@ -10,10 +10,12 @@ from html import escape
 from typing import Any, TypeAlias
 
 from onlinesrl.core.errors import OnlinesrlError
-from onlinesrl.core.example import Atoms, ValuedAtom, arguments, show_ground_atom
+from onlinesrl.core.example import Constant, ValuedAtom, arguments, show_ground_atom
 
 Atom: TypeAlias = tuple[str, tuple[str, ...]]
 """A predicate and the spelling of its arguments."""
+Rows: TypeAlias = Mapping[str, Sequence[list[Constant] | ValuedAtom]]
+"""The arguments of atoms by predicate."""
 
 SHOWN = 8
 """How many reasons on a side, and changed atoms, are shown to people."""
@@ -323,7 +325,7 @@ def ordered(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
     return tuple(sorted(reasons, key=lambda reason: (-abs(reason.effect), reason.rule)))
 
 
-def compared(explanation: Explanation, atom: Atom, recorded: Atoms | None) -> Explanation:
+def compared(explanation: Explanation, atom: Atom, recorded: Rows | None) -> Explanation:
     """Note where a run predicted another value, with the weights that it had then; None: it is not known."""
     if recorded is None or explanation.given:
         return explanation

@@ -60,7 +60,7 @@ def explanations(
     asked = Asked(_candidates(example, change) if change else None, tries)
     for atom in wanted or learner.least_certain(example, CHOSEN):
         explanation, recorded = learner.explain(example, atom, asked), _recorded(trained, name)
-        yield compared(explanation, atom, recorded and recorded.predicted)
+        yield compared(explanation, atom, None if recorded is None else recorded.predicted)
 
 
 def _settings(

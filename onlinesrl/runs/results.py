@@ -11,8 +11,8 @@ import msgspec
 
 from onlinesrl.core.version import __version__
 from onlinesrl.core.errors import OnlinesrlError
-from onlinesrl.core.example import Atoms, Constant, Example, ValuedAtom, arguments, show_ground_atom
-from onlinesrl.core.explanation import Atom, Explanation, compared
+from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments, show_ground_atom
+from onlinesrl.core.explanation import Atom, Explanation, Rows, compared
 from onlinesrl.core.flips import Asked
 from onlinesrl.core.learner import Learner, Outcome, WeightEntry, heaviest
 from onlinesrl.core.storage import json_lines, storage_errors, write_atomic
@@ -160,13 +160,13 @@ def _why(learner: Learner, example: Example, outcome: Outcome) -> Explanation | 
     return compared(explanation, atoms[0], predicted)
 
 
-def _wrong(predicted: Atoms, truth: Atoms) -> list[Atom]:
+def _wrong(predicted: Rows, truth: Rows) -> list[Atom]:
     """Return the atoms that are predicted true and are false, then those that are true and not predicted."""
     said, true = _true(predicted), _true(truth)
     return [atom for atom in said if atom not in true] + [atom for atom in true if atom not in said]
 
 
-def _true(atoms: Atoms) -> dict[Atom, None]:
+def _true(atoms: Rows) -> dict[Atom, None]:
     return {
         (name, tuple(map(str, arguments(row)))): None
         for name, rows in atoms.items()
@@ -181,7 +181,7 @@ def _value(predicted: float, true: float) -> str:
     return said if said == truly else f"{said} \u2192 {truly}"
 
 
-def _valued(atoms: Mapping[str, Sequence[list[Constant] | ValuedAtom]]) -> dict[str, float]:
+def _valued(atoms: Rows) -> dict[str, float]:
     """Return the values of atoms by their spelling."""
     found = {}
     for name, rows in atoms.items():
