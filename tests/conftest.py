@@ -35,7 +35,7 @@ TRIED: Counter[str] = Counter()
 KEYS = {"model": str(MODEL), "query": "InField", "metrics": {"by": "field"}}
 
 
-settings.register_profile("few", derandomize=True, deadline=None, max_examples=50)
+settings.register_profile("few", derandomize=True, deadline=None, max_examples=20)
 settings.register_profile("soak", derandomize=True, deadline=None, max_examples=2_000)
 
 
