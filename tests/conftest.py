@@ -20,10 +20,8 @@ import pytest
 import yaml
 from hypothesis import settings
 
-from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.mln.kernels.background import Facts
-from onlinesrl.mln.kernels.plans import Plans
 from tests.kafka.broker import broker, broker_process, own_broker, topic  # noqa: F401 - fixtures
+from tests.shapes import same_for_all_plans
 from tests.waiting import until
 
 REPO = Path(__file__).parents[1]
@@ -35,7 +33,7 @@ TRIED: Counter[str] = Counter()
 KEYS = {"model": str(MODEL), "query": "InField", "metrics": {"by": "field"}}
 
 
-settings.register_profile("few", derandomize=True, deadline=None, max_examples=50)
+settings.register_profile("few", derandomize=True, deadline=None, max_examples=20)
 settings.register_profile("soak", derandomize=True, deadline=None, max_examples=2_000)
 
 
@@ -190,10 +188,6 @@ def tally() -> Counter[str]:
     return TRIED
 
 
-SHAPED = Plans._without, Facts._without
-"""What kernels are compiled for, as users have it: for a plan, and for facts, with some things or none."""
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Choose how many cases are tried; where they are few, kernels are compiled for all plans at once."""
     if not hasattr(config, "workerinput"):  # once: many processes are started
@@ -201,7 +195,7 @@ def pytest_configure(config: pytest.Config) -> None:
     soak = config.option.markexpr == "soak"
     settings.load_profile("soak" if soak else "few")
     if not soak:
-        Plans._without = Facts._without = Frame._without  # type: ignore[method-assign]
+        same_for_all_plans()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from typing import Any, TypeAlias
 
 from onlinesrl.core.errors import OnlinesrlError
-from onlinesrl.core.example import show_ground_atom
+from onlinesrl.core.example import Constant, ValuedAtom, arguments, show_ground_atom
 
 Atom: TypeAlias = tuple[str, tuple[str, ...]]
 """A predicate and the spelling of its arguments."""
+Rows: TypeAlias = Mapping[str, Sequence[list[Constant] | ValuedAtom]]
+"""The arguments of atoms by predicate."""
 
 SHOWN = 8
 """How many reasons on a side, and changed atoms, are shown to people."""
@@ -321,6 +323,20 @@ def _row(reason: Reason) -> str:
 def ordered(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
     """Return reasons by absolute effect, the strongest first; equal ones by text."""
     return tuple(sorted(reasons, key=lambda reason: (-abs(reason.effect), reason.rule)))
+
+
+def compared(explanation: Explanation, atom: Atom, recorded: Rows | None) -> Explanation:
+    """Note where a run predicted another value, with the weights that it had then; None: it is not known."""
+    if recorded is None or explanation.given:
+        return explanation
+    rows = {tuple(map(str, arguments(row))): row for row in recorded.get(atom[0], ())}
+    row = rows.get(atom[1])
+    was = row.value if isinstance(row, ValuedAtom) else float(row is not None)
+    soft = explanation.soft
+    if show_value(was, soft) == show_value(explanation.value, soft):
+        return explanation
+    note = f"the run itself predicted {show_value(was, soft)}, with the weights it had by then"
+    return replace(explanation, notes=(*explanation.notes, note))
 
 
 def shown(atom: Atom) -> str:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 from pydantic import ValidationError
 
 from onlinesrl.core.errors import UsageError
-from onlinesrl.core.example import Example, ValuedAtom, arguments
+from onlinesrl.core.example import Example, arguments
 from onlinesrl.core.explanation import (
     Atom,
     Explanation,
     ExplanationError,
+    compared,
     read_atom,
-    show_value,
 )
 from onlinesrl.core.flips import Asked
 from onlinesrl.core.learner import Learner, Prediction
@@ -60,7 +59,8 @@ def explanations(
     compile_kernels(learner, say)
     asked = Asked(_candidates(example, change) if change else None, tries)
     for atom in wanted or learner.least_certain(example, CHOSEN):
-        yield _compared(learner.explain(example, atom, asked), atom, _recorded(trained, name))
+        explanation, recorded = learner.explain(example, atom, asked), _recorded(trained, name)
+        yield compared(explanation, atom, None if recorded is None else recorded.predicted)
 
 
 def _settings(
@@ -153,17 +153,3 @@ def _recorded(trained: Path, name: str) -> Prediction | None:
                     continue
                 found = prediction if str(prediction.id) == name else found
     return found
-
-
-def _compared(explanation: Explanation, atom: Atom, recorded: Prediction | None) -> Explanation:
-    """Note where the run predicted another value, with the weights that it had then."""
-    if recorded is None or explanation.given:
-        return explanation
-    rows = {tuple(map(str, arguments(row))): row for row in recorded.predicted.get(atom[0], ())}
-    row = rows.get(atom[1])
-    was = row.value if isinstance(row, ValuedAtom) else float(row is not None)
-    soft = explanation.soft
-    if show_value(was, soft) == show_value(explanation.value, soft):
-        return explanation
-    note = f"the run itself predicted {show_value(was, soft)}, with the weights it had by then"
-    return replace(explanation, notes=(*explanation.notes, note))

@@ -10,7 +10,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from onlinesrl.core.version import __version__
-from onlinesrl.core.example import Constant, Example, ValuedAtom, show_ground_atom
+from onlinesrl.core.errors import OnlinesrlError
+from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments, show_ground_atom
+from onlinesrl.core.explanation import Atom, Explanation, Rows, compared
+from onlinesrl.core.flips import Asked
 from onlinesrl.core.learner import Learner, Outcome, WeightEntry, heaviest
 from onlinesrl.core.storage import json_lines, storage_errors, write_atomic
 from onlinesrl.runs.config import Config
@@ -129,6 +132,7 @@ def example_row(learner: Learner, example: Example, outcome: Outcome) -> Example
     """Return an example as the report shows it."""
     predicted = _valued(outcome.prediction.predicted if outcome.prediction else {})
     truth = _valued(example.truth or {})
+    why = _why(learner, example, outcome)
     return ExampleRow(
         str(example.id),
         example.group,
@@ -136,7 +140,39 @@ def example_row(learner: Learner, example: Example, outcome: Outcome) -> Example
         [atom for atom, value in truth.items() if value > 0.5],
         learner.words(example.evidence),
         {a: _value(v, truth.get(a, 0.0)) for a, v in predicted.items()} if learner.valued else {},
+        [] if why is None else [*why.lines()],
     )
+
+
+def _why(learner: Learner, example: Example, outcome: Outcome) -> Explanation | None:
+    """Explain the first wrong atom of an example, or else its least certain one, by the weights of the end.
+
+    None where there is none, or the example is bad for these weights (its truth stays shown).
+    """
+    predicted = outcome.prediction.predicted if outcome.prediction else {}
+    try:
+        atoms = _wrong(predicted, example.truth or {}) or learner.least_certain(example, 1)
+        if not atoms:
+            return None
+        explanation = learner.explain(example, atoms[0], Asked(tries=0))
+    except OnlinesrlError:
+        return None
+    return compared(explanation, atoms[0], predicted)
+
+
+def _wrong(predicted: Rows, truth: Rows) -> list[Atom]:
+    """Return the atoms that are predicted true and are false, then those that are true and not predicted."""
+    said, true = _true(predicted), _true(truth)
+    return [atom for atom in said if atom not in true] + [atom for atom in true if atom not in said]
+
+
+def _true(atoms: Rows) -> dict[Atom, None]:
+    return {
+        (name, tuple(map(str, arguments(row)))): None
+        for name, rows in atoms.items()
+        for row in rows
+        if not isinstance(row, ValuedAtom) or row.value > 0.5
+    }
 
 
 def _value(predicted: float, true: float) -> str:
@@ -145,7 +181,7 @@ def _value(predicted: float, true: float) -> str:
     return said if said == truly else f"{said} \u2192 {truly}"
 
 
-def _valued(atoms: Mapping[str, Sequence[list[Constant] | ValuedAtom]]) -> dict[str, float]:
+def _valued(atoms: Rows) -> dict[str, float]:
     """Return the values of atoms by their spelling."""
     found = {}
     for name, rows in atoms.items():

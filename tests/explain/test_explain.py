@@ -114,3 +114,49 @@ def test_the_command_says_what_is_wrong(
 ) -> None:
     assert command("explain", str(run), *arguments) == code
     assert said in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("suffix", "model", "example", "atom"),
+    [
+        (
+            "mln",
+            MODEL,
+            {"evidence": {"Smokes": [["Anna"]]}, "truth": {"Cancer": [["Bob"]]}},
+            "Cancer(Anna) of example e: false",
+        ),
+        (
+            "psl",
+            RULES,
+            {
+                "evidence": {
+                    "Knows": [["ann", "bob"]],
+                    "Trusts": [{"args": ["ann", "eve"], "value": 0.9}],
+                },
+                "query": {"Trusts": [["bob", "eve"]]},
+                "truth": {"Trusts": []},
+            },
+            "Trusts(bob, eve) of example e: 0.",
+        ),
+    ],
+)
+def test_the_report_explains_a_wrong_atom(
+    tmp_path: Path, suffix: str, model: str, example: dict[str, object], atom: str
+) -> None:
+    (tmp_path / f"m.{suffix}").write_text(model)
+    (tmp_path / "x.jsonl").write_text(json.dumps({"id": "e", **example}) + "\n")
+    query = "Cancer" if suffix == "mln" else "Trusts"
+    said = srl.run(
+        {
+            "model": str(tmp_path / f"m.{suffix}"),
+            "query": [query],
+            "source": {"path": str(tmp_path / "x.jsonl")},
+            "output": str(tmp_path / "run"),
+        }
+    )
+    assert said["examples"] == 1
+    report = (tmp_path / "run" / "report.html").read_text()
+    why = report.partition("<summary>Why ")[2].partition("</details>")[0]
+    assert why.startswith(atom)
+    assert "ground rule" in why
+    assert ("the run itself predicted true" in why) == (suffix == "mln")

@@ -26,6 +26,7 @@ REPO = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO))
 
 from tests.fuzz.mutations import mutated  # noqa: E402
+from tests.shapes import same_for_all_plans  # noqa: E402
 
 SECONDS = 20
 BYTES = 2 << 30
@@ -202,6 +203,7 @@ def main(first: int, count: int, folder: Path, paths: list[Path]) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     gc.freeze = lambda: None  # it is for a process that ends
     cli.app = get_command(cli.app)  # type: ignore[assignment]  # once for all
+    same_for_all_plans()
     prepare(folder)
     os.chdir(folder)
     texts = {path: path.read_bytes() for path in shipped()}

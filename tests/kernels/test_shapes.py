@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from conftest import SHAPED
 
 from onlinesrl.core.background import Background
 from onlinesrl.core.example import Example, GroundAtom
@@ -13,6 +12,7 @@ from onlinesrl.mln.kernels.background import Facts
 from onlinesrl.mln.kernels.plans import Plans
 from onlinesrl.mln.lang import mln
 from tests.learn.learners import learn, online, state
+from tests.shapes import AS_SHIPPED
 
 DECLARED = "E(t)\nR(t, t)\nQ(t)\n"
 PLAIN = "1 E(x) => Q(x)\n1 Q(x) ^ R(x, y) => Q(y)\n"
@@ -55,6 +55,6 @@ def test_a_shape_makes_no_difference(
     monkeypatch.setattr(Plans, "_without", Frame._without)
     monkeypatch.setattr(Facts, "_without", Frame._without)
     whole = learned(rules, facts)
-    monkeypatch.setattr(Plans, "_without", SHAPED[0])
-    monkeypatch.setattr(Facts, "_without", SHAPED[1])
+    monkeypatch.setattr(Plans, "_without", AS_SHIPPED[0])
+    monkeypatch.setattr(Facts, "_without", AS_SHIPPED[1])
     assert learned(rules, facts) == whole

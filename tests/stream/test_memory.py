@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from conftest import Job, wait
+from conftest import REPO, Job, wait
 
 from onlinesrl.core.example import Example, Label, decode
 from onlinesrl.core.learner import Prediction
@@ -129,6 +129,8 @@ def test_giants_are_read_one_by_one(job: Make, citations: list[bytes]) -> None:
 PEAK = """\
 import sys
 from onlinesrl import cli
+from tests.shapes import same_for_all_plans
+same_for_all_plans()
 try:
     cli.main()
 finally:
@@ -141,6 +143,7 @@ def peak(run: Job, *arguments: str) -> int:
     """Run a command in a process of its own; return the most megabytes that it held."""
     done = subprocess.run(
         [sys.executable, "-c", PEAK, *arguments, str(run.config)],
+        cwd=REPO,
         capture_output=True,
         text=True,
         check=False,

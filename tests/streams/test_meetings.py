@@ -2,7 +2,6 @@
 
 import json
 import math
-import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -95,13 +94,6 @@ def test_labels_shift_by_two_frames_at_most() -> None:
         assert all(found[begin:end])
         shifts |= {begin - 30, end - 60}
     assert shifts == {-2, -1, 0, 1, 2}
-
-
-def test_check_finds_nothing_wrong() -> None:
-    command = [sys.executable, "-c", "from onlinesrl.cli import main; main()", "check", str(CONFIG)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "100 of the first 100 are good" in done.stdout
 
 
 def f1(learner: OnlineLearner, examples: list[Example]) -> float:

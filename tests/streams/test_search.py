@@ -152,13 +152,6 @@ def test_tron_and_admm_agree_and_the_prior_is_a_ridge(lines: list[bytes]) -> Non
         np.testing.assert_allclose(ours, found.y, atol=2e-3)
 
 
-def test_check_finds_nothing_wrong() -> None:
-    command = [sys.executable, "-c", "from onlinesrl.cli import main; main()", "check", str(CONFIG)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "100 of the first 100 are good" in done.stdout
-
-
 def test_one_pass_beats_the_weights_of_the_table(lines: list[bytes]) -> None:
     learner, untrained = (make_learner(load(CONFIG, [])) for _ in range(2))
     examples = [decode(line) for line in lines]

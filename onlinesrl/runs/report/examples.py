@@ -24,7 +24,8 @@ class ExampleRow:
     """A prediction and its truth, as atoms such as ``InField(3, "title")``.
 
     ``truth`` is None for an example without labels. ``words`` explains constants, as {"3": "learning"}.
-    ``values`` is the text of atoms with values in [0, 1], which are always shown.
+    ``values`` is the text of atoms with values in [0, 1], which are always shown. ``why`` explains one of
+    the atoms, in lines; the first one is a title.
     """
 
     id: str
@@ -33,6 +34,7 @@ class ExampleRow:
     truth: Sequence[str] | None
     words: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
+    why: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,10 @@ def examples_section(examples: Sequence[ExampleRow], soft: bool = False) -> Mark
         " it is predicted but not true; ",
         tag("span", "\u2212\u00a0marked so", class_="missing"),
         " it is true but was not predicted.",
+        " Under each, why an atom has its value by the weights of the end: a wrong one, or else the least "
+        "certain one."
+        if any(example.why for example in examples)
+        else None,
     )
     return section("Some predictions and their truth", legend, *map(_example, examples))
 
@@ -85,7 +91,11 @@ def _example(example: ExampleRow) -> Markup:
         for atom in predicted | truth | example.values.keys()
     ]
     body = _rows(sorted(atoms, key=_Atom.order), example.words)
-    return tag("div", header, body, class_="example")
+    return tag("div", header, body, _why(*example.why) if example.why else None, class_="example")
+
+
+def _why(title: str, *lines: str) -> Markup:
+    return tag("details", tag("summary", f"Why {title}"), tag("pre", "\n".join(lines)))
 
 
 def _parse(atom: str, mark: str, value: str) -> _Atom:
