@@ -393,6 +393,7 @@ COMMANDS = [
     "explain {run} --id online-max-margin-01 --tries 5",
     "infer --model {mln} --query Smokes --closed Friends",
     "infer --model {mln} --query Smokes --closed Friends --stats",
+    "count --model {mln}",
     "infer --model {psl} --data {data}",
     "ground --model {mln} --query Smokes --open Friends",
     "replay {source} --to stdout",

@@ -120,7 +120,8 @@ def project(factor: Factor, scope: tuple[str, ...], base: int) -> Factor:
         total = np.array([values.sum()], values.dtype)
         return Factor(scope, Sparse(rows[:1], total))
     keys, cells = _keys(rows, base), base ** len(scope)
-    if cells <= 4 * len(keys) and bound < 1 << 53:  # sums of floats are exact here
+    dense = cells < _FITS and cells <= 4 * len(keys)  # where keys are numbers in this base
+    if dense and bound < 1 << 53:  # sums of floats are exact here
         sums = np.bincount(keys, values.astype(np.float64), cells)
         found = np.flatnonzero(sums)
         powers = np.array([base**k for k in range(len(scope))], np.int64)
