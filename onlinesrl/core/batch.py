@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import OnlinesrlError
+from onlinesrl.core.scores import Scored
 
 
 class LearningError(OnlinesrlError):
@@ -76,8 +77,8 @@ class Problem(Protocol):
         """Return the text of the model with these weights."""
         ...
 
-    def scores(self, weights: Floats) -> dict[str, Any]:
-        """Return how well the model with these weights predicts the truth, as plain JSON."""
+    def predicted(self, weights: Floats) -> Mapping[str, Scored]:
+        """Predict with these weights; by predicate, the atoms whose truth is known."""
         ...
 
 

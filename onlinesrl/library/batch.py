@@ -119,7 +119,7 @@ def _mln_problem(model: Model, evidence: Any, query: Any, seed: int) -> tuple[Pr
     program, dialect = model.program, dialect_of(model.dialect)
     given = [evidence] if isinstance(evidence, Mapping | str | Path) else evidence
     worlds = [atoms_given(program, each, dialect) for each in given]
-    return checked(MlnProblem(program, worlds, asked, dialect, seed)), AnyMlnLearner
+    return checked(MlnProblem(program, worlds, asked, dialect, seed=seed)), AnyMlnLearner
 
 
 def _quiet(step: Step) -> None:

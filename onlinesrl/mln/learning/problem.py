@@ -15,7 +15,7 @@ import numpy as np
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.batch import Learned, LearningError, Watch
 from onlinesrl.core.example import GroundAtom, show_ground_atom
-from onlinesrl.core.metrics import f1
+from onlinesrl.core.scores import Scored
 from onlinesrl.core.section import Section
 from onlinesrl.logic.ast import Constant, Leaf, Program, Rule, Variable, replace_terms
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
@@ -31,14 +31,15 @@ class MlnProblem:
 
     The weights are those of the soft rules in their order; a rule with ``+`` variables has one for each of
     their constants, in the order of ``domains``, the last variable varying fastest. ``query`` are the
-    predicates that the others predict. ``seed`` is of random numbers; in ``folder`` a learner may keep
-    what it needs to resume.
+    predicates that the others predict, for scores by ``method`` (see ``onlinesrl infer``). ``seed`` is of
+    random numbers; in ``folder`` a learner may keep what it needs to resume.
     """
 
     program: Program
     worlds: Sequence[Sequence[GroundAtom]]
     query: tuple[str, ...]
     dialect: Dialect = ALCHEMY
+    method: str = "mpe"
     seed: int = 0
     folder: Path | None = None
 
@@ -87,29 +88,25 @@ class MlnProblem:
         """Return the text of the program with these weights, as Alchemy writes it."""
         return alchemy_text(self.with_weights(weights))
 
-    def scores(self, weights: Floats) -> dict[str, Any]:
-        """Compare each world's most probable state with its truth, by query predicate."""
+    def predicted(self, weights: Floats) -> dict[str, Scored]:
+        """Predict each world by ``method``: its most probable state, or probabilities."""
         from onlinesrl.mln import answers, query
 
         closed = (*(name for name in self.program.predicates if name not in self.query),)
-        program = self.with_weights(weights)
-        counts = {name: [0, 0, 0, 0] for name in self.query}
-        for atoms in self.worlds:
+        options = query.WorldOptions(closed, (), self.dialect)
+        program, groups = self.with_weights(weights), dict[tuple[Any, ...], int]()
+        rows: dict[str, list[tuple[float, float, int]]] = {name: [] for name in self.query}
+        for number, atoms in enumerate(self.worlds):
             given = [atom for atom in atoms if atom.predicate not in self.query]
             true = {atom[:2] for atom in atoms if atom.value is True}
             whole = replace(program, types=world_of(program, atoms).domains)
-            options = query.WorldOptions(closed, (), self.dialect)
             world = query.world_of(whole, given, self.query, options)
-            values, _ = answers.solve(world, "mpe", self.seed)
+            values, _ = answers.solve(world, self.method, self.seed)
             for n in world.shown:
-                name, arguments = world.atoms[n]
-                said, is_ = values[n] > 0.5, (name, (*map(str, arguments),)) in true
-                outcome = said & is_, said & (not is_), (not said) & is_, 1
-                counts[name] = [a + int(b) for a, b in zip(counts[name], outcome, strict=True)]
-        return {
-            name: {"atoms": n, "accuracy": 1 - (fp + fn) / n if n else None, "f1": f1(tp, fp, fn)}
-            for name, (tp, fp, fn, n) in counts.items()
-        }
+                name, arguments = world.atoms[n][0], (*map(str, world.atoms[n][1]),)
+                group = groups.setdefault((number, name, arguments[:-1]), len(groups))
+                rows[name].append((float((name, arguments) in true), float(values[n]), group))
+        return {name: _scored(of) for name, of in rows.items() if of}
 
     @property
     def _soft(self) -> list[Rule]:
@@ -144,6 +141,11 @@ def checked(problem: MlnProblem) -> MlnProblem:
                 "true, or false (`!`, or left out)"
             )
     return problem
+
+
+def _scored(rows: Sequence[tuple[float, float, int]]) -> Scored:
+    truth, values, groups = np.array(rows).T
+    return Scored(truth, values, groups.astype(np.int64))
 
 
 def _ranges(rule: Rule, domains: Mapping[str, tuple[str, ...]]) -> list[tuple[str, ...]]:

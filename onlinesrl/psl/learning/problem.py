@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from onlinesrl.core.arrays import Bools, Floats
 from onlinesrl.core.batch import Learned, LearningError, Watch
+from onlinesrl.core.scores import Scored
 from onlinesrl.core.section import Section
 from onlinesrl.logic.ast import Atom, Constant
 from onlinesrl.psl.engines.admm import Admm
@@ -19,10 +19,9 @@ from onlinesrl.psl.engines.engine import HingeEngine, HingeSolution
 from onlinesrl.psl.ground.grounder import Grounder
 from onlinesrl.psl.ground.hinges import HingeModel
 from onlinesrl.psl.lang.ast import PslProgram
-from onlinesrl.psl.lang.data import Database
+from onlinesrl.psl.lang.data import Database, first_rows
 from onlinesrl.psl.lang.model import Functions
 from onlinesrl.psl.lang.text import show_program, show_psl_atom, show_unweighted
-from onlinesrl.psl.query import evaluation
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,9 +100,21 @@ class PslProblem:
         learned = (r if r.weight is None else replace(r, weight=weight) for r, weight in rules)
         return show_program(replace(self.program, rules=(*learned,)))
 
-    def scores(self, weights: Floats) -> dict[str, Any]:
-        """Compare the values of least energy with the truth, by predicate."""
-        return evaluation(self.database, self.solve(weights).y)
+    def predicted(self, weights: Floats) -> dict[str, Scored]:
+        """Return the values of least energy, by predicate, of the targets whose truth is known."""
+        return self.scored(self.solve(weights).y)
+
+    def scored(self, y: Floats) -> dict[str, Scored]:
+        """Return values of all variables by predicate, of the targets whose truth is known."""
+        found, first = {}, 0
+        for name, relation in self.database.relations.items():
+            n, truth = len(relation.targets), relation.target_truth()
+            known = ~np.isnan(truth)
+            groups = first_rows(relation.targets.columns[:-1]) if n else np.empty(0, np.int64)
+            if np.any(known):
+                found[name] = Scored(truth[known], y[first : first + n][known], groups[known])
+            first += n
+        return found
 
 
 def grounded(
