@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, TypeAlias
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from onlinesrl.core.section import standard
+from onlinesrl.psl.learning.lme import Lme
 from onlinesrl.psl.learning.mle import Mle
 
 AnyPslLearner: TypeAlias = Annotated[
-    Mle,  # one line per learner
+    Mle  # one line per learner
+    | Lme,
+    Field(discriminator="kind"),
     BeforeValidator(standard("kind", "mle")),
 ]

@@ -22,6 +22,7 @@ from onlinesrl.psl.lang.ast import PslProgram
 from onlinesrl.psl.lang.data import Database, first_rows
 from onlinesrl.psl.lang.model import Functions
 from onlinesrl.psl.lang.text import show_program, show_psl_atom, show_unweighted
+from onlinesrl.psl.learning.planes import PLANES, Minimum
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +76,12 @@ class PslProblem:
                 f"such as {self.atom(int(unknown[0]))}; this learner needs the truth of all"
             )
         return self.model.totals(self.truth, len(self.start))
+
+    def whole(self, w: Floats) -> Floats:
+        """Return weights of all rules, float64[rules], from those of the soft ones, float64[soft]."""
+        weights = np.zeros(len(self.start))
+        weights[self.soft] = w
+        return weights
 
     def totals(self, y: Floats) -> Floats:
         """Return ``Phi(y)``, the sum of the potentials of each rule, float64[rules]."""
@@ -132,6 +139,16 @@ def grounded(
         raise LearningError(f"{program.file}: no rule has a weight, so there is none to learn")
     model = Grounder(program, functions).ground(database).graphs.model
     return PslProblem(program, database, model, seed, folder)
+
+
+def uncertain(least: Minimum) -> list[str]:
+    """Return a warning where a minimum is not proven."""
+    if least.converged:
+        return []
+    return [
+        f"the objective may be {least.value - least.bound:.3g} above its least value, after {PLANES} "
+        "planes"
+    ]
 
 
 class PslLearner(Section, ABC):
