@@ -1,6 +1,6 @@
 """Compare the online learners of a PSL program on held-out examples.
 
-usage: compare_learners.py CONFIG --test GROUP [GROUP ...] [--set KEY=VALUE ...] [--alone RULE,RULE ...]
+usage: compare_learners.py MODEL QUERY FILE --test GROUP [GROUP ...] [--alone RULE,RULE ...]
 
 Each learner makes one pass over the examples of the other groups; its averaged weights are tested on the
 test groups. Its sigma is the one with the least progressive mean absolute error: every example is predicted
@@ -14,20 +14,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from onlinesrl.core.arrays import Floats
-from onlinesrl.core.example import Example, ValuedAtom, decode
-from onlinesrl.core.learner import Learner
-from onlinesrl.core.metrics import Metrics
-from onlinesrl.psl.lang import psl
-from onlinesrl.runs.config import load
-from onlinesrl.runs.schema import Config
-from onlinesrl.runs.session import make_learner
+import onlinesrl as srl
 
 SIGMAS = (0.01, 0.1, 1.0, 10.0, 100.0)
 NO_SIGMA = (1.0,)
@@ -43,34 +35,30 @@ LEARNERS = (
 """Name, update, loss, and the sigmas to choose from."""
 
 
-def scores(learner: Learner, examples: Sequence[Example], learning: bool = False) -> dict[str, Any]:
-    """Predict examples, optionally learn from each afterwards; return the scores."""
-    metrics = Metrics()
-    metrics.add(learner.step(examples, learning=learning)[1], len(examples))
-    return metrics.snapshot()
-
-
 def learned(
-    config: Path, values: Sequence[str], sigmas: Sequence[float], training: Sequence[Example]
-) -> tuple[Learner, float]:
+    keys: Mapping[str, Any], sigmas: Sequence[float], training: Sequence[srl.Example]
+) -> tuple[srl.OnlineLearner, float]:
     """Return the learner with the least progressive error, and its sigma."""
     found = []
     for sigma in sigmas:
-        learner = make_learner(load(config, [*values, f"learner.sigma={sigma}"]))
-        found.append((scores(learner, training, learning=True)["mae"], learner, sigma))
+        learner = srl.OnlineLearner(**keys, sigma=sigma)
+        learner.learn_many(training)
+        found.append((learner.metrics["mae"], learner, sigma))
     _, learner, sigma = min(found, key=lambda each: each[0])
     return learner, sigma
 
 
-def alone(config: Config, numbers: Collection[int]) -> Learner:
-    """Return a learner with only the rules of these numbers."""
-    program = psl.load(config.model)
-    rules = enumerate(program.rules, 1)
-    kept = tuple(rule if number in numbers else replace(rule, weight=0.0) for number, rule in rules)
-    return make_learner(config, replace(program, rules=kept))
+def alone(model: srl.Model, numbers: Collection[int]) -> srl.Model:
+    """Return a model with only the rules of these numbers; the others weigh nothing."""
+    lines = model.text.splitlines()
+    for rule in model.rules:
+        if rule.number not in numbers:
+            _, colon, text = lines[rule.line - 1].partition(":")
+            lines[rule.line - 1] = f"0{colon}{text}"
+    return srl.Model("\n".join(lines), "psl")
 
 
-def constant(examples: Sequence[Example]) -> dict[str, float]:
+def constant(examples: Sequence[srl.Example]) -> dict[str, float]:
     """Return the scores of the constant with the least error."""
     truth = np.concatenate([values(example) for example in examples])
     best = float(np.median(truth))
@@ -83,10 +71,10 @@ def constant(examples: Sequence[Example]) -> dict[str, float]:
     }
 
 
-def values(example: Example) -> Floats:
+def values(example: srl.Example) -> NDArray[np.float64]:
     """Return the true values of all targets."""
     listed = [row for rows in (example.truth or {}).values() for row in rows]
-    given = [row.value if isinstance(row, ValuedAtom) else 1.0 for row in listed]
+    given = [1.0 if isinstance(row, list) else row.value for row in listed]
     count = sum(map(len, (example.query or {}).values()))
     return np.array(given + [0.0] * (count - len(given)))
 
@@ -100,30 +88,30 @@ def print_row(name: str, found: Mapping[str, Any], sigma: str = "-") -> None:
 def main() -> None:
     """Train and test every learner."""
     parser = argparse.ArgumentParser(description="Compare the online learners of a PSL program.")
-    parser.add_argument("config", metavar="CONFIG", type=Path)
+    parser.add_argument("model", metavar="MODEL")
+    parser.add_argument("query", metavar="QUERY")
+    parser.add_argument("file", metavar="FILE")
     parser.add_argument("--test", metavar="GROUP", nargs="+", required=True)
-    parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[])
     parser.add_argument("--alone", metavar="RULE,RULE", action="append", default=[])
     arguments = parser.parse_args()
-    config = load(arguments.config, arguments.set)
-    lines = (line for path in config.source.path for line in path.read_bytes().splitlines())
-    examples = [decode(line) for line in lines]
+    examples = [*srl.read(arguments.file)]
     test = [example for example in examples if example.group in arguments.test]
     training = [example for example in examples if example.group not in arguments.test]
     if not test or not training:
         parser.error(f"{len(test)} examples to test on and {len(training)} to learn from")
+    model, query = srl.Model.read(arguments.model), arguments.query
 
     print(f"{len(training):,} examples to learn from, {len(test):,} to test on\n")
     print("| | mean error | accuracy | F1 | sigma |\n|---|---|---|---|---|")
     print_row("best constant", constant(test))
     for numbers in arguments.alone:
-        learner = alone(config, {int(number) for number in numbers.split(",")})
-        print_row(f"rules {numbers} alone", scores(learner, test))
-    print_row("untrained rules", scores(make_learner(config), test))
+        rules = alone(model, {int(number) for number in numbers.split(",")})
+        print_row(f"rules {numbers} alone", srl.OnlineLearner(rules, query).evaluate(test))
+    print_row("untrained rules", srl.OnlineLearner(model, query).evaluate(test))
     for name, update, loss, sigmas in LEARNERS:
-        keys = [*arguments.set, f"learner.update={update}", f"learner.loss={loss}"]
-        learner, sigma = learned(arguments.config, keys, sigmas, training)
-        print_row(name, scores(learner, test), f"{sigma:g}" if len(sigmas) > 1 else "-")
+        keys = {"model": model, "query": query, "update": update, "loss": loss}
+        learner, sigma = learned(keys, sigmas, training)
+        print_row(name, learner.evaluate(test), f"{sigma:g}" if len(sigmas) > 1 else "-")
 
 
 if __name__ == "__main__":

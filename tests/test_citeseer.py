@@ -14,9 +14,10 @@ from onlinesrl.runs import session
 from onlinesrl.runs.config import Config, load
 from onlinesrl.runs.held_out import evaluate
 from streams.citations import from_citeseer
-from streams.citations.leave_one_topic_out import CONFIG, rows
+from streams.citations.leave_one_topic_out import rows
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "citeseer"
+CONFIG = Path(__file__).parents[1] / "configs" / "citeseer.yaml"
 pytestmark = pytest.mark.skipif(not DATA.exists(), reason=f"CiteSeer is not here: no {DATA}")
 
 

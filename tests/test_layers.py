@@ -16,7 +16,7 @@ LAYERS = [
     {"runs"},
     {"library"},
     {"estimators"},
-    {"commands", "testing"},
+    {"commands"},
     {"cli"},
 ]
 """From the lowest up: a room imports itself and rooms of lower layers."""

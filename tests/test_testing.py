@@ -9,6 +9,12 @@ import pytest
 from hypothesis import given
 
 from onlinesrl.core.errors import Infeasible
+from onlinesrl.library.testing import (
+    check_hinge_engine,
+    check_map_engine,
+    check_marginal_engine,
+    marginals_by_enumeration,
+)
 from onlinesrl.mln.engines.brute import Brute
 from onlinesrl.mln.engines.engine import Marginals, Solution
 from onlinesrl.psl.engines.admm import Admm
@@ -16,12 +22,6 @@ from onlinesrl.psl.engines.lifting import Lifted
 from onlinesrl.psl.engines.qp import Qp
 from onlinesrl.psl.engines.sgd import Sgd
 from onlinesrl.psl.engines.tron import Tron
-from onlinesrl.testing import (
-    check_hinge_engine,
-    check_map_engine,
-    check_marginal_engine,
-    marginals_by_enumeration,
-)
 from tests.infer.hinge_models import Rows, hinge_problems
 from tests.infer.models import clause_model
 

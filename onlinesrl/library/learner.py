@@ -177,6 +177,27 @@ class OnlineLearner:
             found += self._predictions(some, outcomes, len(found))
         return found
 
+    def evaluate(
+        self, xs: Iterable[Example | Given], ys: Iterable[Given] | None = None
+    ) -> dict[str, Any]:
+        """Return the scores of the averaged weights on labelled examples, as ``onlinesrl evaluate`` does.
+
+        This does not change the learner. Raises ExampleError, which tells the number of the bad example.
+        """
+        pairs = zip(xs, repeat(None)) if ys is None else zip(xs, ys, strict=True)
+        metrics, seen = Metrics(), self.learned.seen
+        try:
+            for some in _batches((example(x, y) for x, y in pairs), BATCH):
+                with whole():
+                    outcomes, tally = self.learned.step(some, False)
+                self._predictions(some, outcomes, metrics.examples)
+                metrics.add(tally, len(some))
+        finally:
+            self.learned.seen = seen
+        found = metrics.snapshot()
+        del found["window"]
+        return found
+
     def _step(self, some: Sequence[Example], learning: bool, first: int = 0) -> list[Prediction]:
         seen = self.learned.seen
         with whole():

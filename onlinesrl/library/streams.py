@@ -40,7 +40,9 @@ def read(
         if isinstance(content, Example):
             yield content
         elif isinstance(content, ExampleError):
-            message = f"{record.file}:{record.line}: {content}"
+            place, message = f"{record.file}:", str(content)
+            if not message.startswith(place):
+                message = f"{place}{record.line}: {message}"
             if bad is None:
                 raise DataError(message)
             bad(message)

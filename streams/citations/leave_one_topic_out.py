@@ -15,14 +15,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from onlinesrl.core.example import Example, decode
-from onlinesrl.core.metrics import Metrics
-from onlinesrl.mln.learner import OnlineLearner
-from onlinesrl.runs.config import load
-from onlinesrl.runs.session import make_learner
+import onlinesrl as srl
 
-CONFIG = Path(__file__).parents[2] / "configs" / "citeseer.yaml"
-BATCH = 64
+MODEL = Path(__file__).with_name("segmentation.mln")
 
 
 class Learner(NamedTuple):
@@ -61,54 +56,47 @@ class Row(NamedTuple):
     sigmas: list[float]
 
 
-def trained(
-    data: Path, learner: Learner, sigma: float, examples: Sequence[Example]
-) -> OnlineLearner:
+def trained(learner: Learner, sigma: float, examples: Sequence[srl.Example]) -> srl.OnlineLearner:
     """Return a learner after one pass over the examples."""
-    values = {
-        "source.path": data,
-        "learner.update": learner.update,
-        "learner.loss": learner.loss,
-        "learner.sigma": sigma,
-    }
-    online = make_learner(load(CONFIG, [f"{key}={value}" for key, value in values.items()]))
-    for at in range(0, len(examples), BATCH):
-        online.step(examples[at : at + BATCH])
+    online = srl.OnlineLearner(
+        srl.Model.read(MODEL),
+        query="InField",
+        update=learner.update,
+        loss=learner.loss,
+        sigma=sigma,
+    )
+    online.learn_many(examples)
     return online
 
 
-def f1(learner: OnlineLearner, examples: Sequence[Example]) -> float:
-    """Return F1, in per cent, of the averaged weights on examples, without learning."""
-    metrics = Metrics()
-    for at in range(0, len(examples), BATCH):
-        batch = examples[at : at + BATCH]
-        metrics.add(learner.step(batch, learning=False)[1], len(batch))
-    return 100.0 * float(metrics.snapshot()["f1"] or 0.0)
+def f1(learner: srl.OnlineLearner, examples: Sequence[srl.Example]) -> float:
+    """Return F1, in per cent, of the averaged weights on examples."""
+    return 100.0 * float(learner.evaluate(examples)["f1"] or 0.0)
 
 
-def tuned(data: Path, learner: Learner, training: Sequence[Example]) -> float:
+def tuned(learner: Learner, training: Sequence[srl.Example]) -> float:
     """Return the best sigma on the last tenth of the training citations."""
     if len(learner.sigmas) == 1:
         return learner.sigmas[0]
     cut = len(training) - len(training) // 10
 
     def held_out(sigma: float) -> float:
-        return f1(trained(data, learner, sigma, training[:cut]), training[cut:])
+        return f1(trained(learner, sigma, training[:cut]), training[cut:])
 
     return max(learner.sigmas, key=held_out)
 
 
 def rows(data: Path) -> Iterator[Row]:
     """Yield the row of every learner."""
-    examples = [decode(line) for line in data.read_bytes().splitlines()]
+    examples = [*srl.read(data)]
     topics = sorted({str(e.group) for e in examples})
     for learner in LEARNERS:
         scores, sigmas = {}, []
         for topic in topics:
             training = [e for e in examples if e.group != topic]
             test = [e for e in examples if e.group == topic]
-            sigmas.append(tuned(data, learner, training))
-            scores[topic] = f1(trained(data, learner, sigmas[-1], training), test)
+            sigmas.append(tuned(learner, training))
+            scores[topic] = f1(trained(learner, sigmas[-1], training), test)
         yield Row(learner, scores, sum(scores.values()) / len(scores), sigmas)
 
 

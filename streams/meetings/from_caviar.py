@@ -12,12 +12,11 @@ kept. Arrived holds for a person who stands idle after walking or running, also 
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from onlinesrl.core.errors import LocatedError
-from onlinesrl.logic.database import GroundAtom, parse_db
+import onlinesrl as srl
 
 FRAMES = 200
 CLOSE = (24, 34)
@@ -28,9 +27,9 @@ TIMED = ("Happens", "Close", "OrientationMove", "Arrived", "StartTime")
 Rows = list[list[str | int]]
 
 
-def row(atom: GroundAtom) -> list[str | int]:
+def row(arguments: Sequence[str | int]) -> list[str | int]:
     """Return an atom's arguments, numbers as numbers."""
-    return [int(value) if value.isdecimal() else value for value in atom.arguments]
+    return [int(text) if text.isdecimal() else text for text in map(str, arguments)]
 
 
 def arrived(rows: dict[str, Rows]) -> Rows:
@@ -47,11 +46,11 @@ def arrived(rows: dict[str, Rows]) -> Rows:
     return found
 
 
-def table(atoms: Sequence[GroundAtom]) -> dict[str, Rows]:
+def table(evidence: Mapping[str, Sequence[Any]]) -> dict[str, Rows]:
     """Return the rows of each predicate and function, without meetings of a person with itself."""
-    rows: dict[str, Rows] = {}
-    for atom in (a for a in atoms if a.value is True):
-        rows.setdefault(atom.predicate, []).append(row(atom))
+    rows: dict[str, Rows] = {
+        name: [row(each) for each in of if isinstance(each, list)] for name, of in evidence.items()
+    }
     rows["meet"] = [r for r in rows.get("meet", []) if r[0] != r[1]]
     meetings = {value for _, _, value in rows["meet"]}
     rows["HoldsAt"] = [r for r in rows.get("HoldsAt", []) if r[0] in meetings]
@@ -73,10 +72,10 @@ def window(rows: dict[str, Rows], first: int, last: int) -> tuple[dict[str, Rows
 
 
 def windows(
-    name: str, atoms: Sequence[GroundAtom], frames: int = FRAMES
+    name: str, evidence: Mapping[str, Sequence[Any]], frames: int = FRAMES
 ) -> Iterator[dict[str, Any]]:
     """Yield the examples of a pair, none if it never meets. The last window may be shorter."""
-    rows = table(atoms)
+    rows = table(evidence)
     if not rows["HoldsAt"]:
         return
     end = max(int(t) for pair in rows["Next"] for t in pair)
@@ -98,8 +97,9 @@ def examples(folder: Path) -> Iterator[dict[str, Any]]:
         sys.exit(f"{folder}: no .db file in this folder; give the folder of CAVIAR's pairs")
     for path in paths:
         try:
-            yield from windows(path.stem, parse_db(path.read_text(encoding="utf-8"), str(path)))
-        except LocatedError as error:
+            for pair in srl.read(path):
+                yield from windows(path.stem, pair.evidence)
+        except srl.OnlinesrlError as error:
             sys.exit(str(error))
 
 

@@ -14,18 +14,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from onlinesrl.core.example import Example, decode
-from onlinesrl.core.metrics import Metrics
-from onlinesrl.mln.lang import mln
-from onlinesrl.mln.learner import OnlineLearner
-from onlinesrl.runs.config import load
-from onlinesrl.runs.session import make_learner
+import onlinesrl as srl
 
-CONFIG = Path(__file__).parents[2] / "configs" / "caviar.yaml"
+MODEL = Path(__file__).with_name("meetings.mln")
 NO_SIGMA = (1.0,)
 CDA1_SIGMAS = (1.0, 3.0, 10.0, 30.0)
 CDA2_SIGMAS = (0.001, 0.003, 0.01, 0.03, 0.1)
@@ -62,11 +56,11 @@ class Scores(NamedTuple):
 class Split(NamedTuple):
     """The training windows and those of the movie held out."""
 
-    training: list[Example]
-    test: list[Example]
+    training: list[srl.Example]
+    test: list[srl.Example]
 
 
-def splits(examples: Sequence[Example]) -> dict[str, Split]:
+def splits(examples: Sequence[srl.Example]) -> dict[str, Split]:
     """Hold out each movie, by number."""
     return {
         movie: Split(
@@ -76,33 +70,32 @@ def splits(examples: Sequence[Example]) -> dict[str, Split]:
     }
 
 
-def trained(data: Path, learner: Learner, sigma: float, split: Split) -> OnlineLearner:
+def trained(learner: Learner, sigma: float, split: Split) -> srl.OnlineLearner:
     """Return a learner after one pass over the training windows."""
-    values = {
-        "source.path": data,
-        "learner.update": learner.update,
-        "learner.loss": learner.loss,
-        "learner.sigma": sigma,
-    }
-    online = make_learner(load(CONFIG, [f"{key}={value}" for key, value in values.items()]))
-    online.step(split.training)
+    online = srl.OnlineLearner(
+        srl.Model.read(MODEL),
+        query="HoldsAt",
+        update=learner.update,
+        loss=learner.loss,
+        sigma=sigma,
+    )
+    online.learn_many(split.training)
     return online
 
 
-def untrained(data: Path) -> OnlineLearner:
+def untrained() -> srl.OnlineLearner:
     """Return the rules, all with weight 1."""
-    config = load(CONFIG, [f"source.path={data}"])
-    program = mln.load(config.model)
-    return make_learner(
-        config, replace(program, rules=tuple(replace(rule, weight=1.0) for rule in program.rules))
-    )
+    model = srl.Model.read(MODEL)
+    lines = model.text.splitlines()
+    for rule in model.rules:
+        if not rule.hard:
+            lines[rule.line - 1] = f"1 {lines[rule.line - 1]}"
+    return srl.OnlineLearner(srl.Model("\n".join(lines)), query="HoldsAt")
 
 
-def scores(learner: OnlineLearner, split: Split) -> Scores:
+def scores(learner: srl.OnlineLearner, split: Split) -> Scores:
     """Return the scores of the averaged weights on the movie held out."""
-    metrics = Metrics()
-    metrics.add(learner.step(split.test, learning=False)[1], len(split.test))
-    found = metrics.snapshot()
+    found = learner.evaluate(split.test)
     return Scores(*(float(found[name] or 0.0) for name in Scores._fields))
 
 
@@ -113,51 +106,48 @@ def majority(split: Split) -> Scores:
     return Scores(true / units, 1.0, 2 * true / (units + true))
 
 
-def tuned(data: Path, learner: Learner, training: Sequence[Example]) -> float:
+def tuned(learner: Learner, training: Sequence[srl.Example]) -> float:
     """Return the sigma with the best mean F1 in leave-one-out over the training movies."""
     if len(learner.sigmas) == 1:
         return learner.sigmas[0]
     inner = splits(training).values()
     return max(
         learner.sigmas,
-        key=lambda sigma: sum(scores(trained(data, learner, sigma, s), s).f1 for s in inner),
+        key=lambda sigma: sum(scores(trained(learner, sigma, s), s).f1 for s in inner),
     )
 
 
-def side_by_side(examples: Sequence[Example]) -> list[Example]:
+def side_by_side(examples: Sequence[srl.Example]) -> list[srl.Example]:
     """Return the windows in the order of their first frames."""
     return sorted(examples, key=lambda e: int(str(e.id).rsplit(".", maxsplit=1)[1]))
 
 
-def rows(
-    data: Path, examples: Sequence[Example]
-) -> Iterator[tuple[str, dict[str, Scores], list[float]]]:
+def rows(examples: Sequence[srl.Example]) -> Iterator[tuple[str, dict[str, Scores], list[float]]]:
     """Yield each row's name, its scores on every movie held out, and its sigmas."""
     held_out = splits(examples)
     yield "majority label", {movie: majority(s) for movie, s in held_out.items()}, []
-    rules = untrained(data)
+    rules = untrained()
     yield "untrained rules", {movie: scores(rules, s) for movie, s in held_out.items()}, []
     for learner in LEARNERS:
-        sigmas = {movie: tuned(data, learner, s.training) for movie, s in held_out.items()}
+        sigmas = {movie: tuned(learner, s.training) for movie, s in held_out.items()}
         found = {
-            movie: scores(trained(data, learner, sigmas[movie], s), s)
-            for movie, s in held_out.items()
+            movie: scores(trained(learner, sigmas[movie], s), s) for movie, s in held_out.items()
         }
         yield learner.name, found, list(sigmas.values()) if len(learner.sigmas) > 1 else []
 
 
 def main(data: Path) -> None:
     """Print the tables of both orders."""
-    examples = [decode(line) for line in data.read_bytes().splitlines()]
+    examples = [*srl.read(data)]
     print("Movie after movie:\n")
-    print_table(data, examples)
+    print_table(examples)
     print("\nInterleaved:\n")
-    print_table(data, side_by_side(examples))
+    print_table(side_by_side(examples))
 
 
-def print_table(data: Path, examples: Sequence[Example]) -> None:
+def print_table(examples: Sequence[srl.Example]) -> None:
     """Print a row for each learner, with the scores on every movie held out."""
-    for number, (name, found, sigmas) in enumerate(rows(data, examples)):
+    for number, (name, found, sigmas) in enumerate(rows(examples)):
         if number == 0:
             print(f"| precision, recall, F1 | {' | '.join(found)} | mean F1 | sigma |")
             print("|---|" + "---|" * (len(found) + 2))

@@ -8,7 +8,7 @@ pytestmark = pytest.mark.benchmark
 
 
 def test_a_micrograph_takes_less_than_a_tenth_of_a_millisecond():
-    output = python(REPO / "streams" / "search" / "micrographs.py").output
+    output = python(REPO / "tests" / "benchmarks" / "micrographs.py").output
     print(f"\n\n{output}")
     rows = [line.strip("| ").split(" | ") for line in output.splitlines()]
     tron = {row[0]: float(row[1]) for row in rows if len(row) == 8 and row[0] in {"SMC", "S2MC"}}

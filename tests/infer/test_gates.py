@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 
 from onlinesrl.core.errors import ExampleError, Infeasible
+from onlinesrl.library.testing import check_map_engine, check_marginal_engine
 from onlinesrl.mln.engines.gates import LEVELS, Gate, definitions
 from onlinesrl.mln.engines.gibbs import Gibbs
 from onlinesrl.mln.engines.marginals import Exact
@@ -14,7 +15,6 @@ from onlinesrl.mln.engines.reduce import reduced
 from onlinesrl.mln.engines.tables import Tables
 from onlinesrl.mln.engines.walksat import WalkSat
 from onlinesrl.mln.query import load_world
-from onlinesrl.testing import check_map_engine, check_marginal_engine
 from tests.infer import plain
 from tests.infer.existentials import by_definition, programs
 from tests.infer.models import Clause, Problem, clause_model, defined_problems, problems

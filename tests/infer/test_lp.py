@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 
 from onlinesrl.core.errors import Infeasible, Unsolved
+from onlinesrl.library.testing import check_map_engine
 from onlinesrl.mln.engines.brute import Brute
 from onlinesrl.mln.engines.lp import Lp, rounded
-from onlinesrl.testing import check_map_engine
 from tests.infer import networks
 from tests.infer.models import Problem, clause_model, instance, problems
 

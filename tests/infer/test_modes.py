@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 
 from onlinesrl.core.errors import Infeasible
+from onlinesrl.library.testing import marginals_by_enumeration
 from onlinesrl.mln.engines import chains
 from onlinesrl.mln.engines.chains import Chains
 from onlinesrl.mln.engines.gibbs import Gibbs
@@ -15,7 +16,6 @@ from onlinesrl.mln.engines.mcsat import McSat
 from onlinesrl.mln.engines.reduce import reduced
 from onlinesrl.mln.engines.starts import NO_BLOCKS, STARTS, blocks, starts
 from onlinesrl.mln.kernels import sampling, walksat
-from onlinesrl.testing import marginals_by_enumeration
 from tests.infer import modes, plain
 from tests.infer.models import clause_model
 

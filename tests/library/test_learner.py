@@ -1,6 +1,7 @@
 """The learner as a Python object: the bits of a run, whole steps, checkpoints, weights by name."""
 
 import doctest
+import json
 import pickle
 import signal
 import threading
@@ -15,7 +16,7 @@ import pytest
 import onlinesrl as srl
 from onlinesrl.core.interrupt import whole
 from onlinesrl.runs.session import load_checkpoint
-from tests.conftest import REPO
+from tests.conftest import REPO, command
 
 SMOKERS = """
 person = {Anna, Bob, Carl}
@@ -204,6 +205,31 @@ def test_predicting_changes_nothing(small: srl.OnlineLearner, tmp_path: Path) ->
     small.predict_one(ANNA[0])
     small.predict_many([ANNA[0], {"Smokes": ["Bob"]}], marginals=True)
     assert state(small, tmp_path) == before
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_scores_are_those_of_the_command(
+    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    learner, lines = new(name), (REPO / "streams" / name / f"{name}.jsonl").read_bytes()
+    examples = stream(name)
+    learner.learn_many(examples[:20])
+    before = state(learner, tmp_path)
+    found = learner.evaluate(examples[20:])
+    assert state(learner, tmp_path) == before
+    (tmp_path / "rest.jsonl").write_bytes(b"\n".join(lines.splitlines()[20:EXAMPLES]))
+    config = str(REPO / "configs" / f"{name}.yaml")
+    given = (f"source.path={tmp_path / 'rest.jsonl'}", f"metrics.by={OPTIONS[name].get('by', '')}")
+    options = [each for value in given[: 1 + ("by" in OPTIONS[name])] for each in ("--set", value)]
+    assert command("evaluate", str(tmp_path / "state.ckpt"), config, *options) == 0
+    said = json.loads(capfd.readouterr().out)
+    assert found["labelled"] == EXAMPLES - 20
+    assert {key: said[key] for key in found} == found
+
+
+def test_an_example_that_cannot_be_scored_is_named(small: srl.OnlineLearner) -> None:
+    with pytest.raises(srl.ExampleError, match="example 1"):
+        small.evaluate([ANNA[0], {"Smoks": ["Bob"]}], [ANNA[1], ANNA[1]])
 
 
 # what it gives -----------------------------------------------------------------------------------

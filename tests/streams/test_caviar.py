@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import Any
 
 import pytest
 
+import onlinesrl as srl
 from onlinesrl.core.example import Example, decode
-from onlinesrl.logic.database import parse_db
 
 REPO = Path(__file__).parents[2]
 CAVIAR = REPO.parent / "shared" / "data" / "caviar"
@@ -49,8 +50,11 @@ def convert(folder: Path, out: Path) -> subprocess.CompletedProcess[str]:
 
 
 def windows(text: str, frames: int) -> list[dict[str, Any]]:
-    atoms = parse_db(text)
-    return list(from_caviar.windows("07-Talk.id1_id2", atoms, frames))
+    with tempfile.NamedTemporaryFile("w", suffix=".db") as file:
+        file.write(text)
+        file.flush()
+        [pair] = srl.read(file.name)
+    return list(from_caviar.windows("07-Talk.id1_id2", pair.evidence, frames))
 
 
 def test_a_pair_becomes_windows() -> None:
@@ -163,12 +167,12 @@ def test_every_learner_beats_the_majority_and_the_untrained_rules_in_the_mean(
 ) -> None:
     examples = order([decode(line) for line in data.read_bytes().splitlines()])
     held_out = experiment.splits(examples).values()
-    rules = experiment.untrained(data)
+    rules = experiment.untrained()
     untrained = mean(experiment.scores(rules, s).f1 for s in held_out)
     majority = mean(experiment.majority(s).f1 for s in held_out)
     assert majority < untrained
     for learner in experiment.LEARNERS:
         sigma = learner.sigmas[len(learner.sigmas) // 2]
-        learned = [experiment.trained(data, learner, sigma, s) for s in held_out]
+        learned = [experiment.trained(learner, sigma, s) for s in held_out]
         f1 = mean(experiment.scores(a, s).f1 for a, s in zip(learned, held_out, strict=True))
         assert f1 > untrained, learner.name

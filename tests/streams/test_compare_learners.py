@@ -14,7 +14,7 @@ sys.path.insert(0, str(STREAMS))
 import compare_learners
 
 SCRIPT = STREAMS / "compare_learners.py"
-CONFIG = REPO / "configs" / "trust.yaml"
+TRUST = STREAMS / "trust" / "trust.psl", "Trusts"
 
 
 def soft(*truth: float) -> Example:
@@ -45,8 +45,7 @@ def test_every_learner_has_a_row(tmp_path: Path) -> None:
     lines = (STREAMS / "trust" / "trust.jsonl").read_bytes().splitlines(keepends=True)
     source = tmp_path / "few.jsonl"
     source.write_bytes(b"".join(lines[:12] + lines[-4:]))
-    given = ("--set", f"source.path={source}", "--test", "d09", "--alone", "10,11")
-    done = compare(CONFIG, *given)
+    done = compare(*TRUST, source, "--test", "d09", "--alone", "10,11")
     assert done.returncode == 0, done.stderr
     head, _, _, _, *rows = done.stdout.splitlines()
     assert head == "12 examples to learn from, 4 to test on"
@@ -62,6 +61,6 @@ def test_every_learner_has_a_row(tmp_path: Path) -> None:
 
 
 def test_groups_that_are_not_there_are_an_error() -> None:
-    done = compare(CONFIG, "--test", "d99")
+    done = compare(*TRUST, STREAMS / "trust" / "trust.jsonl", "--test", "d99")
     assert done.returncode == 2
     assert "0 examples to test on and 1798 to learn from" in done.stderr

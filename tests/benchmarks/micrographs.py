@@ -1,6 +1,6 @@
 """Compare the models of table 5.2 on generated queries, and TRON with ADMM in solving them.
 
-usage: python streams/search/micrographs.py [QUERIES]
+usage: python tests/benchmarks/micrographs.py [QUERIES]
 
 Generates QUERIES (2,000) as generate.py does, with another seed. The first table has precision, recall and
 F1 of a mismatch (a value above 1/2), over all queries and over those with both sure and unsure scores. S2MC
@@ -21,7 +21,6 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
-from generate import PRODUCTS, examples
 from numpy.typing import NDArray
 
 from onlinesrl.core.arrays import Floats
@@ -33,7 +32,12 @@ from onlinesrl.psl.ground.hinges import Micrographs
 from onlinesrl.psl.ground.packing import PslPacker
 from onlinesrl.psl.lang import psl
 
-RULES = Path(__file__).with_name("search.psl")
+STREAM = Path(__file__).parents[2] / "streams" / "search"
+sys.path.insert(0, str(STREAM))
+
+from generate import PRODUCTS, examples  # noqa: E402
+
+RULES = STREAM / "search.psl"
 SEED = 8
 MODELS = {
     "STMC": (1000, 1000, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0),
