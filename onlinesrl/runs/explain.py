@@ -63,9 +63,7 @@ def explanations(
         yield compared(explanation, atom, None if recorded is None else recorded.predicted)
 
 
-def _settings(
-    trained: Path, config: Path | None, overrides: Sequence[str]
-) -> tuple[Config, Path]:
+def _settings(trained: Path, config: Path | None, overrides: Sequence[str]) -> tuple[Config, Path]:
     """Return the configuration, and what has the weights."""
     if config is not None:
         return load(config, overrides), trained

@@ -9,9 +9,11 @@ from pydantic import BeforeValidator, Field
 from onlinesrl.core.section import standard
 from onlinesrl.psl.learning.lme import Lme
 from onlinesrl.psl.learning.mle import Mle
+from onlinesrl.psl.learning.mple import Mple
 
 AnyPslLearner: TypeAlias = Annotated[
     Mle  # one line per learner
+    | Mple
     | Lme,
     Field(discriminator="kind"),
     BeforeValidator(standard("kind", "mle")),
