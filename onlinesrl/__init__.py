@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from onlinesrl.core.version import __version__
 
 if TYPE_CHECKING:
+    from onlinesrl.core.batch import LearningError
     from onlinesrl.core.errors import (
         ConfigError,
         DatabaseError,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from onlinesrl.core.explanation import Explanation, ExplanationError
     from onlinesrl.estimators.linked import LinkedClassifier
     from onlinesrl.estimators.tagger import SequenceTagger
+    from onlinesrl.library.batch import LearnedModel, learn
     from onlinesrl.library.counting import Counts, count
     from onlinesrl.library.curves import Curves
     from onlinesrl.library.explain import explain
@@ -52,10 +54,12 @@ _MODULES = {
         "StorageError",
         "UsageError",
     ),
+    "core.batch": ("LearningError",),
     "core.example": ("Example",),
     "core.explanation": ("Explanation", "ExplanationError"),
     "estimators.linked": ("LinkedClassifier",),
     "estimators.tagger": ("SequenceTagger",),
+    "library.batch": ("LearnedModel", "learn"),
     "library.counting": ("Counts", "count"),
     "library.curves": ("Curves",),
     "library.explain": ("explain",),
@@ -82,6 +86,8 @@ __all__ = [
     "Explanation",
     "ExplanationError",
     "InputError",
+    "LearnedModel",
+    "LearningError",
     "LinkedClassifier",
     "Model",
     "ModelError",
@@ -102,6 +108,7 @@ __all__ = [
     "explain",
     "ground",
     "infer",
+    "learn",
     "read",
     "run",
 ]

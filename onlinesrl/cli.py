@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from onlinesrl.commands import count, describe, explain, infer, learn, operate
+from onlinesrl.commands import batch, count, describe, explain, infer, learn, operate
 from onlinesrl.core.errors import OnlinesrlError, legible
 from onlinesrl.core.version import __version__
 
@@ -29,6 +29,7 @@ app = typer.Typer(
 )
 for command in (
     learn.run,
+    batch.learn,
     learn.serve,
     learn.predict,
     learn.evaluate,

@@ -394,6 +394,7 @@ COMMANDS = [
     "infer --model {mln} --query Smokes --closed Friends",
     "infer --model {mln} --query Smokes --closed Friends --stats",
     "count --model {mln}",
+    "learn {learn} --fresh",
     "infer --model {psl} --data {data}",
     "ground --model {mln} --query Smokes --open Friends",
     "replay {source} --to stdout",
@@ -417,6 +418,8 @@ def test_a_reader_that_goes_away_ends_every_command_quietly(
         "m.psl": "1: !Likes(A)\n",
         "m.data": "predicates: {Likes/1: open}\ntargets: {Likes: likes.txt}\n",
         "likes.txt": "ann\n",
+        "m.learn": "model: m.psl\ndata: seen.data\noutput: " + str(tmp_path / "learned"),
+        "seen.data": "predicates: {Likes/1: open}\ntargets: {Likes: likes.txt}\ntruth: {Likes: likes.txt}",
     }
     for name, text in files.items():
         (tmp_path / name).write_text(text)

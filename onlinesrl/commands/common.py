@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -57,3 +58,13 @@ def write_lines(path: Path | None, lines: Iterator[str] | list[str]) -> None:
     """Write lines to a file, or to standard output."""
     with output_to(path) as stream:
         stream.write("".join(f"{line}\n" for line in lines).encode())
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Handle SIGTERM like Ctrl-C, so that no temporary files stay on disk."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

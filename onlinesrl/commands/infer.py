@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onlinesrl.commands.common import OutputOption, TablesOption, say, warn, write_lines
+from onlinesrl.commands.common import (
+    OutputOption,
+    TablesOption,
+    interruptible,
+    say,
+    warn,
+    write_lines,
+)
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.language import language_of
 
@@ -257,16 +263,6 @@ def _write_tables(folder: Path, tables: Mapping[str, Mapping[str, Sequence[Any]]
 # PSL ---------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Handle SIGTERM like Ctrl-C, so that no temporary files stay on disk."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
     model: Path,
     data: Path | None,
@@ -283,7 +279,7 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
     from onlinesrl.runs.progress import Status
 
     most = max_groundings or MOST
-    with _interruptible(), closing(Status(sys.stderr)) as status:
+    with interruptible(), closing(Status(sys.stderr)) as status:
         inferred = inference.infer(
             model, data, method, seed, output, status, most, skip, status.tell
         )

@@ -18,13 +18,21 @@ Program: TypeAlias = Any
 """A parsed model, of a class of its language; ``predicates`` has the predicates by name."""
 
 
-class Settings(Protocol):
-    """The parts of a configuration that a learner reads."""
+class Asks(Protocol):
+    """A configuration that says what is to be predicted."""
 
     @property
     def query(self) -> tuple[str, ...]:
         """The predicates to predict."""
         ...
+
+    def error(self, key: str, reason: str) -> ConfigError:
+        """Return the error for a key found wrong."""
+        ...
+
+
+class Settings(Asks, Protocol):
+    """The parts of a configuration that a learner reads."""
 
     @property
     def learner(self) -> Update:
@@ -44,10 +52,6 @@ class Settings(Protocol):
     @property
     def seed(self) -> int:
         """The seed of random numbers."""
-        ...
-
-    def error(self, key: str, reason: str) -> ConfigError:
-        """Return the error for a key found wrong."""
         ...
 
 
@@ -123,7 +127,7 @@ def languages() -> tuple[Language, ...]:
     return tuple(dict.fromkeys(map(language_of, _MODULES)))
 
 
-def check_query(program: Program, settings: Settings) -> None:
+def check_query(program: Program, settings: Asks) -> None:
     """Raise ConfigError where a predicate to predict is not declared."""
     for name in settings.query:
         if name not in program.predicates:

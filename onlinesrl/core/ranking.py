@@ -30,6 +30,14 @@ class Ranking:
         ):
             self.counts.setdefault(cell >> 1, [0, 0])[cell & 1] += n
 
+    @classmethod
+    def exact(cls, scores: NDArray[np.float64], true: NDArray[np.bool_]) -> Ranking:
+        """Return a ranking by scores of any size, not rounded, to be measured; it has no thresholds."""
+        found, (_, rank) = cls(), np.unique(scores, return_inverse=True)
+        counts = np.bincount(2 * rank + true, minlength=2 * int(rank.max(initial=-1)) + 2)
+        found.counts = dict(enumerate(counts.reshape(-1, 2).tolist()))
+        return found
+
     def merge(self, other: Ranking) -> None:
         """Add another's counts."""
         for score, (false, true) in other.counts.items():

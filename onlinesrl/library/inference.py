@@ -156,19 +156,25 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - as ``infer``
 ) -> Answer:
     from onlinesrl.psl import query as psl
     from onlinesrl.psl.ground.grounder import MOST
-    from onlinesrl.psl.lang.columns import Columns, database_of
 
     psl.check_method(method)
-    parts = (
-        {name: Columns(*columns(rows, name)) for name, rows in of.items()}
-        for of in (evidence, query, truth)
-    )
-    database, clock = database_of(model.program.predicates, *parts), Clock()
+    database, clock = psl_database(model, evidence, query, truth), Clock()
     quiet = _nothing
     found = psl.solve(
         model.program, {}, database, method, seed, None, quiet, MOST, False, quiet, clock
     )
     return _answer(psl.columns(found), found.stats)
+
+
+def psl_database(model: Model, evidence: Given, query: Given, truth: Given) -> Any:
+    """Return PSL's observed atoms, targets and their truth as a database. Raises DataError, ExampleError."""
+    from onlinesrl.psl.lang.columns import Columns, database_of
+
+    parts = (
+        {name: Columns(*columns(rows, name)) for name, rows in of.items()}
+        for of in (evidence, query, truth)
+    )
+    return database_of(model.program.predicates, *parts)
 
 
 def _nothing(message: str) -> None:

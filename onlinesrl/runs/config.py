@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -20,34 +20,44 @@ from onlinesrl.core.section import kind_of, sections_of, tag_of
 from onlinesrl.core.values import STDIN
 from onlinesrl.core.yamltree import Key, Place, Tree, secretive, spelled
 from onlinesrl.runs.fingerprint import mismatch, show
-from onlinesrl.runs.schema import Config
+from onlinesrl.runs.schema import Config, Root
 
-__all__ = ["Config", "load", "mismatch", "of_values"]
+__all__ = ["Config", "load", "load_as", "mismatch", "of_values"]
+
+R = TypeVar("R", bound=Root)
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Config:
+    """Read the configuration of a run; see ``load_as``."""
+    return load_as(lambda _: Config, path, overrides)
+
+
+def load_as(root: Callable[[Any], type[R]], path: Path, overrides: Sequence[str] = ()) -> R:
     """Read the configuration file and apply the ``key=value`` overrides.
 
-    Paths in the file are relative to its folder; those in overrides, and ``output`` wherever it
-    stands, are relative to the current directory. Raises ConfigError with every problem there is.
+    ``root`` says, given the values, what outermost section they are to be. Paths in the file are
+    relative to its folder; those in overrides, and ``output`` wherever it stands, are relative to the
+    current directory. Raises ConfigError with every problem there is.
     """
     tree = Tree()
     values: Any = {"output": f"runs/{path.stem}"}
-    return _overridden(tree, _merge(values, _read_file(tree, path)), overrides)
+    return _overridden(root, tree, _merge(values, _read_file(tree, path)), overrides)
 
 
 def of_values(values: Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
     """Return the configuration of keys and values, as ``load`` of a file in the current directory."""
     tree = Tree()
     read = tree.read(json.dumps(values, default=str), Place("configuration"))
-    return _overridden(tree, read, overrides)
+    return _overridden(lambda _: Config, tree, read, overrides)
 
 
-def _overridden(tree: Tree, values: Any, overrides: Sequence[str]) -> Config:
+def _overridden(
+    root: Callable[[Any], type[R]], tree: Tree, values: Any, overrides: Sequence[str]
+) -> R:
     """Apply overrides, and check the whole. Raises ConfigError."""
     for override in overrides:
         values = _merge(values, _read_override(tree, override))
-    config = _validate(tree, values)
+    config = _validate(root(values), tree, values)
     if config is None or tree.problems:
         raise ConfigError(sorted(tree.problems, key=lambda p: (not p.line, p.line, p.column)))
     return config
@@ -92,6 +102,9 @@ def _rebase(values: Any, folder: Path) -> Any:
     """Make the paths of the inputs in ``values`` relative to ``folder``."""
     for section, name in (
         (None, "model"),
+        (None, "data"),
+        (None, "evidence"),
+        (None, "test"),
         ("source", "path"),
         ("source", "background"),
         ("learner", "start"),
@@ -108,17 +121,20 @@ def _join(folder: Path, value: Any) -> Any:
     return str(folder / value) if isinstance(value, str) and value not in ("", "-") else value
 
 
-def _validate(tree: Tree, values: Any) -> Config | None:
+def _validate(root: type[R], tree: Tree, values: Any) -> R | None:
     """Return the configuration, or note the problems and return None."""
     if not isinstance(values, dict):
         place = tree.value_place(())
         tree.problems.append(place.problem(f"expected keys such as model:, found {show(values)}"))
         return None
     try:
-        config = Config.model_validate(values)
+        config = root.model_validate(values)
     except ValidationError as error:
         said = {(problem.file, problem.line, problem.column) for problem in tree.problems}
-        found = [_explain(tree, detail) for detail in [*error.errors(), *_beside(values, error)]]
+        found = [
+            _explain(root, tree, detail)
+            for detail in [*error.errors(), *_beside(root, values, error)]
+        ]
         tree.problems += [p for p in found if (p.file, p.line, p.column) not in said]
         return None
     config._tree = tree
@@ -132,7 +148,7 @@ def _validate(tree: Tree, values: Any) -> Config | None:
     return config
 
 
-def _beside(values: Any, error: ValidationError) -> list[Any]:
+def _beside(root: type[Root], values: Any, error: ValidationError) -> list[Any]:
     """Return what else is wrong in sections that are of no known kind, as if of the standard one."""
     unknown = [each for each in error.errors() if each["type"] == "union_tag_invalid"]
     if not unknown:
@@ -143,7 +159,7 @@ def _beside(values: Any, error: ValidationError) -> list[Any]:
         values = {**values, name: rest}
     known = {str(each) for each in error.errors()}
     try:
-        Config.model_validate(values)
+        root.model_validate(values)
     except ValidationError as more:
         return [each for each in more.errors() if str(each) not in known]
     return []
@@ -168,14 +184,14 @@ _WORDS = {
 }
 
 
-def _explain(tree: Tree, detail: Any) -> LocatedError:
+def _explain(root: type[Root], tree: Tree, detail: Any) -> LocatedError:
     """Turn one of pydantic's errors into a message with its place."""
-    key, section = _located(detail["loc"])
+    key, section = _located(root, detail["loc"])
     name = spelled(tuple(part for part in key if isinstance(part, str)))
     context = detail.get("ctx", {})
     if detail["type"] == "extra_forbidden":
         name = spelled(key[:-1]) if "security" in key[:-1] else name
-        return tree.key_place(key).problem(f"{name}: {_unknown(key, section)}")
+        return tree.key_place(key).problem(f"{name}: {_unknown(root, key, section)}")
     if detail["type"] == "missing":
         from onlinesrl.runs.guide import meaning
 
@@ -197,10 +213,10 @@ def _explain(tree: Tree, detail: Any) -> LocatedError:
     return tree.value_place(key).problem(f"{name}: {reason}{found}")
 
 
-def _unknown(key: Key, section: type[BaseModel]) -> str:
+def _unknown(root: type[Root], key: Key, section: type[BaseModel]) -> str:
     """Suggest what an unknown key of a section may have meant."""
     name, known = str(key[-1]), list(section.model_fields)
-    kinds = _kinds(key[:-1])
+    kinds = _kinds(root, key[:-1])
     others = [kind_of(kind) for kind in kinds if name in kind.model_fields]
     if others:
         tag = tag_of(section)
@@ -208,16 +224,16 @@ def _unknown(key: Key, section: type[BaseModel]) -> str:
         return f"{of}; known here: {', '.join(known)}"
     possible = dict.fromkeys(key for kind in (section, *kinds) for key in kind.model_fields)
     near = difflib.get_close_matches(name, possible, n=1)
-    near += [path for path in _paths() if path.rpartition(".")[2] == name]
+    near += [path for path in _paths(root) if path.rpartition(".")[2] == name]
     meant = f"did you mean {near[0]}? " if near else ""
     return f"unknown key; {meant}known here: {', '.join(known)}"
 
 
-def _located(place: Key) -> tuple[Key, type[BaseModel]]:
+def _located(root: type[Root], place: Key) -> tuple[Key, type[BaseModel]]:
     """Return the key at pydantic's location, without the kinds of sections in it, and its section."""
     key: Key = ()
-    section: type[BaseModel] = Config
-    inner: dict[str, type[BaseModel]] = {"": Config}
+    section: type[BaseModel] = root
+    inner: dict[str, type[BaseModel]] = {"": root}
     for part in place:
         if len(inner) > 1:
             inner = {"": inner[str(part)]}
@@ -230,18 +246,18 @@ def _located(place: Key) -> tuple[Key, type[BaseModel]]:
     return key, section
 
 
-def _kinds(key: Key) -> list[type[BaseModel]]:
+def _kinds(root: type[Root], key: Key) -> list[type[BaseModel]]:
     """Return the possible sections at a key."""
-    found: list[type[BaseModel]] = [Config]
+    found: list[type[BaseModel]] = [root]
     for part in map(str, key):
         fields = [kind.model_fields[part] for kind in found if part in kind.model_fields]
         found = sections_of(fields[0].annotation)
     return found
 
 
-def _paths() -> Iterator[str]:
+def _paths(root: type[Root]) -> Iterator[str]:
     """Name every key, dotted."""
-    for name in Config.model_fields:
+    for name in root.model_fields:
         yield name
-        inner = dict.fromkeys(key for kind in _kinds((name,)) for key in kind.model_fields)
+        inner = dict.fromkeys(key for kind in _kinds(root, (name,)) for key in kind.model_fields)
         yield from (f"{name}.{key}" for key in inner)

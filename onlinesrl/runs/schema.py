@@ -81,14 +81,36 @@ class LimitsSection(Section):
     """an example in which so many processes in succession died is bad; 0: never."""
 
 
-class Config(Section):
+class Root(Section):
+    """The outermost section of a configuration, which knows where its keys stand."""
+
+    model: File
+    """the rules, an .mln or a .psl file."""
+    _tree: Tree | None = PrivateAttr(default=None)
+
+    @property
+    def language(self) -> Language:
+        """The language of the model."""
+        return language_of(self.model.suffix)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all keys and values, for JSON."""
+        return self.model_dump(mode="json")
+
+    def error(self, key: str, reason: str) -> ConfigError:
+        """Return the error for a ``key`` that turns out wrong after the model has been read."""
+        tree, place = self._tree, Place("configuration")
+        if tree is not None:
+            place = tree.value_place(tuple(key.split(".")))
+        return ConfigError([place.problem(f"{key}: {reason}")])
+
+
+class Config(Root):
     """The keys outside of sections.
 
     Relative paths are resolved by ``load``.
     """
 
-    model: File
-    """the rules, an .mln or a .psl file."""
     dialect: DialectName = "alchemy"
     """how the model and .db files are written; weights files are Alchemy's in any case."""
     query: Names
@@ -108,7 +130,6 @@ class Config(Section):
     """of the random numbers of MaxWalkSAT (also as the fallback of a search) and MC-SAT."""
     batch: Count = 64
     """examples in a micro-batch; affects only speed: every size gives bit-identical results."""
-    _tree: Tree | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -116,27 +137,11 @@ class Config(Section):
         self.sink.check(self)
         return self
 
-    @property
-    def language(self) -> Language:
-        """The language of the model."""
-        return language_of(self.model.suffix)
-
     def argument_types(self) -> dict[str, tuple[str | None, ...]]:
         """Return the types of each predicate's arguments. Raises ModelError."""
         program, of = self.language.load(self.model, self.dialect), self.language.argument_types
         return {name: tuple(of(program, name)) for name in program.predicates}
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return all keys and values, for JSON."""
-        return self.model_dump(mode="json")
-
     def fingerprint(self, model: str) -> dict[str, Any]:
         """Return what two runs must have in common for one to resume from the other's checkpoint."""
         return fingerprint(self, model)
-
-    def error(self, key: str, reason: str) -> ConfigError:
-        """Return the error for a ``key`` that turns out wrong after the model has been read."""
-        tree, place = self._tree, Place("configuration")
-        if tree is not None:
-            place = tree.value_place(tuple(key.split(".")))
-        return ConfigError([place.problem(f"{key}: {reason}")])

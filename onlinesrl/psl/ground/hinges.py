@@ -72,6 +72,12 @@ class HingeModel:
         """Return ``sum_i w_i phi_i(y)``; constraints do not count."""
         return float(self.row_weights(weights) @ self.potentials(y))
 
+    def totals(self, y: Floats, n: int) -> Floats:
+        """Return ``Phi(y)``, the sum of the potentials of each of ``n`` weights, float64[n]."""
+        weighted = self.weight_index >= 0
+        sums = np.bincount(self.weight_index[weighted], self.potentials(y)[weighted], n)
+        return sums.astype(np.float64)
+
     def violation(self, y: Floats) -> float:
         """Return the largest violation of a constraint (``l`` or ``|l|``) or of the box."""
         form = self.forms(y)

@@ -247,6 +247,8 @@ def _united(files: Sequence[_FileRows], arity: int) -> AtomTable:
 
 def first_rows(columns: Ints32) -> Ints:
     """Return for each row the index of the first equal row."""
+    if not len(columns):
+        return np.zeros(columns.shape[1], np.int64)
     order = np.lexsort(columns)
     ordered = columns[:, order]
     new = np.ones(len(order), np.bool_)

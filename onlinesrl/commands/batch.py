@@ -1,0 +1,31 @@
+"""The command that learns weights from a batch: learn."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from typing import Annotated
+
+import typer
+
+from onlinesrl.commands.common import ConfigPath, Overrides, interruptible, warn
+from onlinesrl.core.errors import legible
+
+
+def learn(
+    config: ConfigPath,
+    set_: Overrides = [],  # noqa: B006
+    fresh: Annotated[bool, typer.Option(help="Replace an earlier result.")] = False,
+) -> None:
+    """Learn the weights of a model from a batch of data with their truth, and score them."""
+    from onlinesrl.core.kernels.jit import told_of_compiling
+    from onlinesrl.runs import batch, learning
+    from onlinesrl.runs.progress import Status
+
+    settings = batch.load(config, set_)
+    with interruptible(), closing(Status(sys.stderr)) as status, told_of_compiling(status.tell):
+        result = learning.learn(settings, fresh, status)
+    for message in result["warnings"]:
+        warn(message)
+    for line in learning.summary(result):
+        print(legible(line))

@@ -1,0 +1,126 @@
+"""Batch learning of weights in Python, that of ``onlinesrl learn``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from onlinesrl.core.batch import BatchLearner, Problem, Step
+from onlinesrl.core.errors import UsageError
+from onlinesrl.core.language import language_of
+from onlinesrl.library.atoms import Given
+from onlinesrl.library.display import table_html
+from onlinesrl.library.inference import Evidence, atoms_given, psl_database
+from onlinesrl.library.model import Model
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedModel:
+    """A ``model`` with learned weights.
+
+    ``objective`` is what the learner minimised, by step; ``stats`` are figures of the learner, ``warnings``
+    messages.
+    """
+
+    model: Model
+    objective: Sequence[float]
+    stats: Mapping[str, Any]
+    warnings: Sequence[str]
+
+    def __repr__(self) -> str:
+        return f"<LearnedModel of {len(self.model.rules)} rules>"
+
+    def __str__(self) -> str:
+        """Return the model's rules, one per line."""
+        return str(self.model)
+
+    def _repr_html_(self) -> str:
+        rows: list[list[Any]] = [[rule.weight, rule.text] for rule in self.model.rules]
+        return table_html(f"{len(rows)} rules", ["weight", "rule"], rows)
+
+
+def learn(  # noqa: PLR0913 - what may be given
+    model: Model | str,
+    evidence: Evidence | Sequence[Given],
+    query: str | Sequence[str] | Given,
+    *,
+    truth: Given | None = None,
+    learner: str | Mapping[str, Any] | None = None,
+    seed: int = 0,
+    progress: Callable[[int, float], object] | None = None,
+) -> LearnedModel:
+    """Learn weights from data with their truth, as ``onlinesrl learn`` does.
+
+    For Markov logic ``evidence`` are worlds: .db files, or atoms by predicate for each; what they do not
+    have is false, also of the predicates named by ``query``, which the others predict. For PSL
+    ``evidence`` has the observed atoms, ``query`` the targets and ``truth`` their true values, by predicate.
+    ``learner`` is the section of a configuration, or its ``kind``. ``progress`` is called with the number
+    and the objective of each step.
+
+    Raises ModelError, DatabaseError, DataError, ExampleError, UsageError, LearningError.
+
+    >>> model = Model("1: Friends(A, B) & Smokes(A) -> Smokes(B) ^2   1: !Smokes(A) ^2", "psl")
+    >>> seen = {"Friends": [["Anna", "Bob"]]}
+    >>> truth = {"Smokes": {("Anna",): 1.0, ("Bob",): 1.0}}
+    >>> learn(model, seen, {"Smokes": ["Anna", "Bob"]}, truth=truth)
+    <LearnedModel of 2 rules>
+    """
+    model = Model(model) if isinstance(model, str) else model
+    if model.language is language_of(".psl"):
+        problem, kinds = _psl_problem(model, evidence, query, truth or {}, seed)
+    else:
+        problem, kinds = _mln_problem(model, evidence, query, seed)
+    chosen = {"kind": learner} if isinstance(learner, str) else learner
+    watch = _quiet if progress is None else lambda step: progress(*step)
+    found = _learner(kinds, chosen).learn(problem, watch)
+    trained = Model(problem.trained(found.weights), model.language.suffix[1:])
+    steps = [step.objective for step in found.trace]
+    return LearnedModel(trained, steps, found.stats, found.warnings)
+
+
+def _learner(kinds: Any, section: Mapping[str, Any] | None) -> BatchLearner[Any]:
+    try:
+        found: BatchLearner[Any] = TypeAdapter(kinds).validate_python(section)
+    except ValidationError as error:
+        each = error.errors()[0]
+        raise UsageError(
+            f"learner: {'.'.join(map(str, each['loc']))}: {each['msg']}".replace(": :", ":")
+        ) from None
+    return found
+
+
+def _psl_problem(
+    model: Model, evidence: Any, query: Any, truth: Given, seed: int
+) -> tuple[Problem, Any]:
+    from onlinesrl.psl.learning.learners import AnyPslLearner
+    from onlinesrl.psl.learning.problem import grounded
+
+    if not isinstance(evidence, Mapping) or not isinstance(query, Mapping):
+        raise UsageError("PSL: evidence and query are mappings from predicates to atoms")
+    database = psl_database(model, evidence, query, truth)
+    return grounded(model.program, {}, database, seed), AnyPslLearner
+
+
+def _mln_problem(model: Model, evidence: Any, query: Any, seed: int) -> tuple[Problem, Any]:
+    from onlinesrl.logic.dialect import dialect_of
+    from onlinesrl.mln.learning.learners import AnyMlnLearner
+    from onlinesrl.mln.learning.problem import MlnProblem, checked
+
+    asked = (query,) if isinstance(query, str) else (*query,)
+    if not asked or not {*asked} <= model.predicates.keys():
+        known = ", ".join(sorted(model.predicates))
+        raise UsageError(
+            f"query: expected some of the predicates {known}, found {', '.join(asked)}"
+        )
+    program, dialect = model.program, dialect_of(model.dialect)
+    given = [evidence] if isinstance(evidence, Mapping | str | Path) else evidence
+    worlds = [atoms_given(program, each, dialect) for each in given]
+    return checked(MlnProblem(program, worlds, asked, dialect, seed=seed)), AnyMlnLearner
+
+
+def _quiet(step: Step) -> None:
+    pass

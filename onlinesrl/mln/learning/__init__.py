@@ -1,0 +1,1 @@
+"""Batch learners of the weights of Markov logic."""

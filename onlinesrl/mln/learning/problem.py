@@ -1,0 +1,174 @@
+"""What learners of Markov logic's weights start from: a program, and worlds with their truth."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.batch import Learned, LearningError, Watch
+from onlinesrl.core.example import GroundAtom, show_ground_atom
+from onlinesrl.core.scores import Scored
+from onlinesrl.core.section import Section
+from onlinesrl.logic.ast import Constant, Leaf, Program, Rule, Variable, replace_terms
+from onlinesrl.logic.dialect import ALCHEMY, Dialect
+from onlinesrl.logic.text import show
+from onlinesrl.mln.counting.world import world_of
+from onlinesrl.mln.lang.normal import plus_variables
+from onlinesrl.mln.lang.weights import alchemy_text
+
+
+@dataclass(frozen=True, eq=False)
+class MlnProblem:
+    """A program, and worlds whose atoms are all false but those given as true.
+
+    The weights are those of the soft rules in their order; a rule with ``+`` variables has one for each of
+    their constants, in the order of ``domains``, the last variable varying fastest. ``query`` are the
+    predicates that the others predict, for scores by ``method`` (see ``onlinesrl infer``). ``seed`` is of
+    random numbers; in ``folder`` a learner may keep what it needs to resume.
+    """
+
+    program: Program
+    worlds: Sequence[Sequence[GroundAtom]]
+    query: tuple[str, ...]
+    dialect: Dialect = ALCHEMY
+    method: str = "mpe"
+    seed: int = 0
+    folder: Path | None = None
+
+    @cached_property
+    def domains(self) -> Mapping[str, tuple[str, ...]]:
+        """The constants of each type: the program's, then those of the worlds."""
+        return world_of(self.program, chain(*self.worlds)).domains
+
+    def places(self, domains: Mapping[str, tuple[str, ...]]) -> Ints:
+        """Return the numbers of the weights that have these constants only, in this order, int64[weights]."""
+        every = ((n, key) for n, rule in enumerate(self._soft) for key in self._keys(rule))
+        number = {each: k for k, each in enumerate(every)}
+        return np.array(
+            [
+                number[n, key]
+                for n, rule in enumerate(self._soft)
+                for key in product(*_ranges(rule, domains))
+            ]
+        )
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The formula of every weight."""
+        return [
+            show(replace_terms(rule.formula, _instance(rule, key)))
+            for rule in self._soft
+            for key in self._keys(rule)
+        ]
+
+    @cached_property
+    def start(self) -> Floats:
+        """The weights in the program, float64[weights]; 0 where it has none."""
+        found: list[float] = []
+        for rule in self._soft:
+            table = dict(rule.table or ())
+            found += (table.get(key, rule.weight or 0.0) for key in self._keys(rule))
+        return np.array(found)
+
+    def with_weights(self, weights: Floats) -> Program:
+        """Return the program with these weights."""
+        each = iter(weights.tolist())
+        rules = (rule if rule.hard else self._weighted(rule, each) for rule in self.program.rules)
+        return replace(self.program, rules=(*rules,))
+
+    def trained(self, weights: Floats) -> str:
+        """Return the text of the program with these weights, as Alchemy writes it."""
+        return alchemy_text(self.with_weights(weights))
+
+    def predicted(self, weights: Floats) -> dict[str, Scored]:
+        """Predict each world by ``method``: its most probable state, or probabilities."""
+        from onlinesrl.mln import answers, query
+
+        closed = (*(name for name in self.program.predicates if name not in self.query),)
+        options = query.WorldOptions(closed, (), self.dialect)
+        program, groups = self.with_weights(weights), dict[tuple[Any, ...], int]()
+        rows: dict[str, list[tuple[float, float, int]]] = {name: [] for name in self.query}
+        for number, atoms in enumerate(self.worlds):
+            given = [atom for atom in atoms if atom.predicate not in self.query]
+            true = {atom[:2] for atom in atoms if atom.value is True}
+            whole = replace(program, types=world_of(program, atoms).domains)
+            world = query.world_of(whole, given, self.query, options)
+            values, _ = answers.solve(world, self.method, self.seed)
+            for n in world.shown:
+                name, arguments = world.atoms[n][0], (*map(str, world.atoms[n][1]),)
+                group = groups.setdefault((number, name, arguments[:-1]), len(groups))
+                rows[name].append((float((name, arguments) in true), float(values[n]), group))
+        return {name: _scored(of) for name, of in rows.items() if of}
+
+    @property
+    def _soft(self) -> list[Rule]:
+        return [rule for rule in self.program.rules if not rule.hard]
+
+    def _keys(self, rule: Rule) -> Iterator[tuple[str, ...]]:
+        """Yield the constants of a rule's ``+`` variables, for each of its weights; () without any."""
+        return product(*_ranges(rule, self.domains))
+
+    def _weighted(self, rule: Rule, each: Iterator[float]) -> Rule:
+        """Return a rule with the next weights."""
+        if not plus_variables(rule.formula):
+            return replace(rule, weight=next(each))
+        table = tuple((key, next(each)) for key in self._keys(rule))
+        return replace(rule, weight=0.0, table=table)
+
+
+def checked(problem: MlnProblem) -> MlnProblem:
+    """Return the problem.
+
+    Raises LearningError for a program without a soft rule, and an atom of which the truth is not known.
+    """
+    program = problem.program
+    if all(rule.hard for rule in program.rules):
+        raise LearningError(f"{program.file}: every rule is hard, so there is no weight to learn")
+    for atom in (atom for world in problem.worlds for atom in world):
+        if not isinstance(atom.value, bool):
+            name = show_ground_atom(atom.predicate, atom.arguments)
+            place = f"line {atom.line}: " if atom.line else ""
+            raise LearningError(
+                f"{place}{name} has no truth; weights are learned from worlds in which every atom is "
+                "true, or false (`!`, or left out)"
+            )
+    return problem
+
+
+def _scored(rows: Sequence[tuple[float, float, int]]) -> Scored:
+    truth, values, groups = np.array(rows).T
+    return Scored(truth, values, groups.astype(np.int64))
+
+
+def _ranges(rule: Rule, domains: Mapping[str, tuple[str, ...]]) -> list[tuple[str, ...]]:
+    types = dict(rule.types)
+    return [domains.get(types[name], ()) for name in plus_variables(rule.formula)]
+
+
+def _instance(rule: Rule, key: Sequence[str]) -> Any:
+    constants = dict(zip(plus_variables(rule.formula), key, strict=True))
+
+    def new(leaf: Leaf) -> Leaf:
+        isplus = isinstance(leaf, Variable) and leaf.plus
+        return Constant(constants[leaf.name]) if isplus else leaf
+
+    return new
+
+
+class MlnLearner(Section, ABC):
+    """How the weights of Markov logic's rules are learned from a batch."""
+
+    kind: str
+    """how weights are learned."""
+
+    @abstractmethod
+    def learn(self, problem: MlnProblem, watch: Watch) -> Learned:
+        """See ``BatchLearner.learn``."""

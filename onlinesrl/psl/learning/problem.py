@@ -1,0 +1,145 @@
+"""What learners of PSL's weights start from: one ground model, reweighed as often as they like."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bools, Floats
+from onlinesrl.core.batch import Learned, LearningError, Watch
+from onlinesrl.core.scores import Scored
+from onlinesrl.core.section import Section
+from onlinesrl.logic.ast import Atom, Constant
+from onlinesrl.psl.engines.admm import Admm
+from onlinesrl.psl.engines.engine import HingeEngine, HingeSolution
+from onlinesrl.psl.ground.grounder import Grounder
+from onlinesrl.psl.ground.hinges import HingeModel
+from onlinesrl.psl.lang.ast import PslProgram
+from onlinesrl.psl.lang.data import Database, first_rows
+from onlinesrl.psl.lang.model import Functions
+from onlinesrl.psl.lang.text import show_program, show_psl_atom, show_unweighted
+
+
+@dataclass(frozen=True, eq=False)
+class PslProblem:
+    """A program, its data, and its ground model, whose weights are those of the rules by number.
+
+    ``seed`` is of random numbers; in ``folder`` a learner may keep what it needs to resume.
+    """
+
+    program: PslProgram
+    database: Database
+    model: HingeModel
+    seed: int = 0
+    folder: Path | None = None
+    engine: HingeEngine = field(default_factory=Admm)
+
+    @property
+    def names(self) -> list[str]:
+        """The rules without their weights."""
+        return [show_unweighted(rule) for rule in self.program.rules]
+
+    @cached_property
+    def start(self) -> Floats:
+        """The weights in the program, float64[rules]; 0 for a hard rule."""
+        return np.array([rule.weight or 0.0 for rule in self.program.rules])
+
+    @cached_property
+    def soft(self) -> Bools:
+        """Whether each rule has a weight, bool[rules]."""
+        return np.array([rule.weight is not None for rule in self.program.rules])
+
+    @cached_property
+    def truth(self) -> Floats:
+        """The true value of every variable, float64[variables]; NaN where the data give none."""
+        relations = self.database.relations.values()
+        return np.concatenate([np.empty(0), *(each.target_truth() for each in relations)])
+
+    @cached_property
+    def counts(self) -> Floats:
+        """The number of potentials of each rule, float64[rules]."""
+        weighted = self.model.weight_index[self.model.weight_index >= 0]
+        return np.bincount(weighted, minlength=len(self.start)).astype(np.float64)
+
+    @cached_property
+    def observed(self) -> Floats:
+        """``Phi`` at the truth, float64[rules]. Raises LearningError where some truth is missing."""
+        unknown = np.flatnonzero(np.isnan(self.truth))
+        if len(unknown):
+            raise LearningError(
+                f"{self.program.file}: {len(unknown):,} of {len(self.truth):,} targets have no truth, "
+                f"such as {self.atom(int(unknown[0]))}; this learner needs the truth of all"
+            )
+        return self.model.totals(self.truth, len(self.start))
+
+    def totals(self, y: Floats) -> Floats:
+        """Return ``Phi(y)``, the sum of the potentials of each rule, float64[rules]."""
+        return self.model.totals(y, len(self.start))
+
+    def solve(self, weights: Floats, start: HingeSolution | None = None) -> HingeSolution:
+        """Return the values of least energy, searched from ``start``."""
+        return self.engine.solve(self.model, weights, start=start)
+
+    def atom(self, variable: int) -> str:
+        """Return the name of a variable's atom."""
+        for name, relation in self.database.relations.items():
+            if variable < len(relation.targets):
+                numbers = relation.targets.columns[:, variable].tolist()
+                terms = (Constant(self.database.constants[n]) for n in numbers)
+                return show_psl_atom(Atom(name, (*terms,)))
+            variable -= len(relation.targets)
+        raise IndexError(variable)
+
+    def trained(self, weights: Floats) -> str:
+        """Return the text of the program with these weights; those of hard rules do not count."""
+        rules = zip(self.program.rules, weights.tolist(), strict=True)
+        learned = (r if r.weight is None else replace(r, weight=weight) for r, weight in rules)
+        return show_program(replace(self.program, rules=(*learned,)))
+
+    def predicted(self, weights: Floats) -> dict[str, Scored]:
+        """Return the values of least energy, by predicate, of the targets whose truth is known."""
+        return self.scored(self.solve(weights).y)
+
+    def scored(self, y: Floats) -> dict[str, Scored]:
+        """Return values of all variables by predicate, of the targets whose truth is known."""
+        found, first = {}, 0
+        for name, relation in self.database.relations.items():
+            n, truth = len(relation.targets), relation.target_truth()
+            known = ~np.isnan(truth)
+            groups = first_rows(relation.targets.columns[:-1]) if n else np.empty(0, np.int64)
+            if np.any(known):
+                found[name] = Scored(truth[known], y[first : first + n][known], groups[known])
+            first += n
+        return found
+
+
+def grounded(
+    program: PslProgram,
+    functions: Functions,
+    database: Database,
+    seed: int = 0,
+    folder: Path | None = None,
+) -> PslProblem:
+    """Ground a program with its data.
+
+    Raises ModelError as `Grounder.ground`, and LearningError for a program without a weight.
+    """
+    if all(rule.weight is None for rule in program.rules):
+        raise LearningError(f"{program.file}: no rule has a weight, so there is none to learn")
+    model = Grounder(program, functions).ground(database).graphs.model
+    return PslProblem(program, database, model, seed, folder)
+
+
+class PslLearner(Section, ABC):
+    """How the weights of PSL's rules are learned from a batch."""
+
+    kind: str
+    """how weights are learned."""
+
+    @abstractmethod
+    def learn(self, problem: PslProblem, watch: Watch) -> Learned:
+        """See ``BatchLearner.learn``."""

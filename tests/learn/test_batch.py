@@ -1,0 +1,161 @@
+"""Batch learning as a command and from Python: what it writes, refuses, and leaves behind."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import command
+
+import onlinesrl as srl
+from onlinesrl.core.batch import Trace
+from onlinesrl.mln.learning.problem import MlnProblem
+from onlinesrl.runs import batch, learning
+
+PSL = "1: Knows(A, B) & Likes(A) -> Likes(B) ^2\n1: !Likes(A) ^2\nLikes(A) <= 1 .\n"
+DATA = """predicates: {Knows/2: closed, Likes/1: open}
+observations: {Knows: knows.txt}
+targets: {Likes: likes.txt}
+truth: {Likes: truth.txt}
+"""
+MLN = (
+    "Knows(p, p)\nLikes(p)\nIs(p, kind)\nKnows(x, y) ^ Likes(x) => Likes(y)\nIs(x, +k) ^ Likes(x)\n"
+)
+WORLDS = ["Knows(A, B)\nLikes(A)\nLikes(B)\nIs(A, Tall)\n", "Knows(A, B)\nIs(B, Old)\n!Likes(C)\n"]
+
+
+@pytest.fixture
+def psl(tmp_path: Path) -> Path:
+    """A configuration, with its files beside it."""
+    (tmp_path / "m.psl").write_text(PSL)
+    (tmp_path / "m.data").write_text(DATA)
+    (tmp_path / "knows.txt").write_text("ann\tbob\nbob\tcat\n")
+    (tmp_path / "likes.txt").write_text("ann\nbob\ncat\n")
+    (tmp_path / "truth.txt").write_text("ann\t1\nbob\t0.9\ncat\t0.2\n")
+    config = tmp_path / "learn.yaml"
+    config.write_text(f"model: m.psl\ndata: m.data\ntest: m.data\noutput: {tmp_path / 'out'}\n")
+    return config
+
+
+@pytest.fixture
+def mln(tmp_path: Path) -> Path:
+    (tmp_path / "m.mln").write_text(MLN)
+    for number, text in enumerate(WORLDS):
+        (tmp_path / f"{number}.db").write_text(text)
+    config = tmp_path / "learn.yaml"
+    config.write_text(
+        f"model: m.mln\nevidence: [0.db, 1.db]\nquery: Likes\nlearner: {{prior_sd: 1}}\n"
+        f"test: 0.db\noutput: {tmp_path / 'out'}\n"
+    )
+    return config
+
+
+@pytest.mark.parametrize("language", ["psl", "mln"])
+def test_the_result_is_a_model_that_loads_again(
+    language: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = request.getfixturevalue(language)
+    assert command("learn", str(config)) == 0
+    folder = config.parent / "out"
+    assert {file.name for file in folder.iterdir()} == {f"weights.{language}", "learned.json"}
+    found = json.loads((folder / "learned.json").read_text())
+    shown = capsys.readouterr().out
+    assert all(each["rule"] in shown for each in found["weights"])
+    assert found["objective"] and found["scores"]["Likes"]["atoms"]
+    trained = srl.Model.read(folder / f"weights.{language}")
+    learned = [each["weight"] for each in found["weights"]]
+    assert [rule.weight for rule in trained.rules if not rule.hard] == learned[
+        : 3 - (language == "psl")
+    ]
+    assert command("learn", str(config)) == 78
+    assert "--fresh replaces it" in capsys.readouterr().err
+    assert command("learn", str(config), "--fresh") == 0
+    assert sorted(file.name for file in config.parent.iterdir() if file.name[0] == ".") == []
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "code", "said"),
+    [
+        ("truth.txt", "ann\t1\n", 65, "m.psl: 2 of 3 targets have no truth, such as Likes('bob')"),
+        ("m.psl", "!Likes(A) .\n", 65, "m.psl: no rule has a weight"),
+        ("m.psl", "1: !Like(A)\n", 78, "m.psl:1:5: "),
+        ("learn.yaml", "model: m.psl\n", 78, "learn.yaml:1:1: data: missing"),
+        (
+            "learn.yaml",
+            "model: m.psl\ndata: m.data\nquery: P\n",
+            78,
+            "learn.yaml:3:1: query: unknown",
+        ),
+        (
+            "learn.yaml",
+            "model: m.psl\ndata: m.data\nlearner:\n  kind: best\n",
+            78,
+            "learn.yaml:4:9: learner.kind: expected",
+        ),
+    ],
+)
+def test_mistakes_are_told_and_nothing_is_written(  # noqa: PLR0917
+    file: str, text: str, code: int, said: str, psl: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (psl.parent / file).write_text(text)
+    before = sorted(psl.parent.iterdir())
+    assert command("learn", str(psl), "--set", f"output={psl.parent / 'out'}") == code
+    assert said in capsys.readouterr().err
+    assert sorted(psl.parent.iterdir()) == before
+
+
+def test_what_is_no_result_is_left_alone(psl: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (psl.parent / "out").mkdir()
+    (psl.parent / "out" / "mine").touch()
+    assert command("learn", str(psl), "--fresh") == 78
+    assert "not a result of learning" in capsys.readouterr().err
+
+
+def test_a_learner_that_was_stopped_finds_what_it_kept(psl: Path) -> None:
+    config = batch.load(psl)
+    part = config.output.with_name(".out.part")
+    part.mkdir()
+    (part / "journal").touch()
+    learning.learn(config, False, lambda _: None)
+    assert not part.exists()
+    config.output.rename(config.output.with_name("elsewhere"))
+    part.mkdir()
+    (part / "journal").touch()
+    (part / "settings.json").write_text('{"seed": 7}')
+    with pytest.raises(srl.OnlinesrlError, match="made with another configuration"):
+        learning.learn(config, False, lambda _: None)
+
+
+def test_an_objective_that_is_not_finite_ends_learning() -> None:
+    with pytest.raises(srl.LearningError, match="the objective is nan at step 0"):
+        Trace(lambda _: None).add(float("nan"))
+
+
+def test_learning_in_python_is_that_of_the_command(psl: Path) -> None:
+    steps: list[tuple[int, float]] = []
+    learned = srl.learn(
+        srl.Model(PSL, "psl"),
+        {"Knows": [("ann", "bob"), ("bob", "cat")]},
+        {"Likes": ["ann", "bob", "cat"]},
+        truth={"Likes": {("ann",): 1.0, ("bob",): 0.9, ("cat",): 0.2}},
+        progress=lambda number, objective: steps.append((number, objective)),
+    )
+    found = learning.learn(batch.load(psl), False, lambda _: None)
+    assert [rule.weight or 0.0 for rule in learned.model.rules] == [
+        each["weight"] for each in found["weights"]
+    ]
+    assert steps == [*enumerate(found["objective"])]
+
+
+def test_worlds_have_constants_of_their_own(mln: Path) -> None:
+    """The weights of a rule with ``+`` are those of all constants; each world counts its own only."""
+    problem = batch.load(mln).problem(None)
+    assert isinstance(problem, MlnProblem)
+    assert problem.names[1:] == ["Is(x, Tall) ^ Likes(x)", "Is(x, Old) ^ Likes(x)"]
+    assert problem.places({"kind": ("Old",)}).tolist() == [0, 2]
+    two = srl.learn(
+        MLN, [mln.parent / "0.db", mln.parent / "1.db"], "Likes", learner={"prior_sd": 1.0}
+    )
+    found = learning.learn(batch.load(mln), False, lambda _: None)
+    weights = [each["weight"] for each in found["weights"]]
+    np.testing.assert_array_equal([rule.weight for rule in two.model.rules], weights)
