@@ -1,0 +1,145 @@
+"""Batch learning from a configuration: reads, learns, scores, and writes the result as a whole."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from onlinesrl.core.batch import Learned, Problem, Step
+from onlinesrl.core.errors import FolderError
+from onlinesrl.core.scores import measured
+from onlinesrl.core.storage import storage_errors, sync_folder, write_atomic
+from onlinesrl.core.version import __version__
+from onlinesrl.runs.batch import Batch
+from onlinesrl.runs.fingerprint import check_fingerprint, leaves, mismatch
+
+RESULT = "learned.json"
+SETTINGS = "settings.json"
+
+
+def learn(config: Batch, fresh: bool, say: Callable[[str], object]) -> dict[str, Any]:
+    """Learn weights, write them with scores and figures to ``output``, and return ``learned.json``.
+
+    The folder appears whole or not at all. ``say`` is told what is being done. Raises FolderError where
+    there is a result already, unless ``fresh``; the located errors of the input; LearningError.
+    """
+    began, output = time.perf_counter(), config.output
+    _check_free(output, fresh)
+    with _workshop(config, fresh) as folder:
+        say("reading and grounding")
+        problem = config.problem(folder)
+        say("learning")
+        clock = time.process_time()
+        learned = config.batch_learner.learn(problem, _watch(say))
+        cpu = time.process_time() - clock
+        say("scoring")
+        test = config.held_out()
+        predicted = {} if test is None else test.predicted(learned.weights)
+        result = _result(config, problem, learned) | {
+            "scores": {name: measured(of) for name, of in predicted.items()},
+            "seconds": {"learn_cpu": cpu, "all": time.perf_counter() - began},
+        }
+        text = problem.trained(learned.weights)
+        write_atomic(folder / f"weights{config.language.suffix}", text.encode())
+        write_atomic(folder / RESULT, json.dumps(result, indent=2).encode(), b"\n")
+        _replace(folder, output)
+    return result
+
+
+def summary(result: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of a summary for people."""
+    trace, seconds = result["objective"], result["seconds"]
+    yield f"Learner    {result['learner']['kind']}, {len(trace):,} steps"
+    if trace:
+        yield f"Objective  {trace[-1]:.8g}, at first {trace[0]:.8g}"
+    yield f"Seconds    {seconds['learn_cpu']:.2f} of CPU to learn, {seconds['all']:.2f} in all"
+    for name, figures in result["scores"].items():
+        shown = (f"{key} {value:.4g}" for key, value in figures.items() if value is not None)
+        yield f"Held out   {name}: {', '.join(shown)}"
+    yield f"Results    {result['config']['output']}"
+    yield ""
+    yield f"{'before':>10}  {'learned':>10}  rule"
+    for each in result["weights"]:
+        yield f"{each['before']:10.4g}  {each['weight']:10.4g}  {each['rule']}"
+
+
+def _watch(say: Callable[[str], object]) -> Callable[[Step], object]:
+    return lambda step: say(f"step {step.number}: objective {step.objective:.8g}")
+
+
+def _result(config: Batch, problem: Problem, learned: Learned) -> dict[str, Any]:
+    """Return what is known of learned weights, as plain JSON."""
+    values = config.as_dict()
+    weights = zip(problem.names, problem.start.tolist(), learned.weights.tolist(), strict=True)
+    return {
+        "version": __version__,
+        "config": values,
+        "learner": values["learner"],
+        "weights": [{"rule": n, "before": before, "weight": w} for n, before, w in weights],
+        "objective": [step.objective for step in learned.trace],
+        "stats": dict(learned.stats),
+        "warnings": [*learned.warnings],
+    }
+
+
+# folders -----------------------------------------------------------------------------------------
+
+
+def _check_free(output: Path, fresh: bool) -> None:
+    """Raise FolderError where ``output`` is not a folder that may be made, or replaced."""
+    with storage_errors(output, "read"):
+        there = [*output.iterdir()] if output.is_dir() else [output] if output.exists() else []
+    if not there:
+        return
+    if not (output / RESULT).is_file():
+        raise FolderError(f"{output}: not a result of learning; choose another output")
+    if not fresh:
+        raise FolderError(f"{output}: there is a result already; --fresh replaces it")
+
+
+@contextmanager
+def _workshop(config: Batch, fresh: bool) -> Iterator[Path]:
+    """Make the folder in which a result comes about, or find that of a process that was stopped.
+
+    At an error it goes unless a learner keeps something there. Raises MismatchError where what is kept is
+    of another configuration.
+    """
+    folder = config.output.with_name(f".{config.output.name}.part")
+    settings = dict(leaves(config.as_dict()))
+    del settings["output"]
+    with storage_errors(folder, "make the folder"):
+        if fresh or not _kept(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True)
+    known = folder / SETTINGS
+    if known.is_file():
+        check_fingerprint(folder, mismatch(json.loads(known.read_bytes()), settings))
+    write_atomic(known, json.dumps(settings).encode())
+    try:
+        yield folder
+    finally:
+        if folder.exists() and not _kept(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _kept(folder: Path) -> bool:
+    """Tell whether a learner keeps something in a folder."""
+    return folder.is_dir() and any(file.name != SETTINGS for file in folder.iterdir())
+
+
+def _replace(folder: Path, output: Path) -> None:
+    """Put a finished folder in the place of ``output``."""
+    old = output.with_name(f".{output.name}.old")
+    with storage_errors(output, "write"):
+        (folder / SETTINGS).unlink()
+        shutil.rmtree(old, ignore_errors=True)
+        if output.exists():
+            output.rename(old)
+        folder.rename(output)
+        sync_folder(output.parent)
+        shutil.rmtree(old, ignore_errors=True)
