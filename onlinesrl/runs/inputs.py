@@ -10,8 +10,8 @@ from onlinesrl.core.background import Background
 from onlinesrl.core.errors import DatabaseError
 from onlinesrl.core.example import GroundAtom, Number, show_ground_atom
 from onlinesrl.core.language import Program
-from onlinesrl.logic.tables import load_atoms
 from onlinesrl.logic.dialect import dialect_of
+from onlinesrl.logic.tables import load_atoms
 from onlinesrl.runs.config import Config
 from onlinesrl.runs.messages import warn
 from onlinesrl.stream.examples import Reader

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
-from onlinesrl.core.version import __version__
 from onlinesrl.core.errors import OnlinesrlError
 from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments, show_ground_atom
 from onlinesrl.core.explanation import Atom, Explanation, Rows, compared
 from onlinesrl.core.flips import Asked
 from onlinesrl.core.learner import Learner, Outcome, WeightEntry, heaviest
 from onlinesrl.core.storage import json_lines, storage_errors, write_atomic
+from onlinesrl.core.version import __version__
 from onlinesrl.runs.config import Config
 from onlinesrl.runs.report import ExampleRow, WeightRow, write_report
-from onlinesrl.stream.folder import RunFolder
 from onlinesrl.stream.loop import Loop
 
 REPORTED_WEIGHTS = 400

@@ -32,6 +32,7 @@ class Gibbs(Chains):
     route: ClassVar[str] = "gibbs"
 
     def sampler(self, problem: Reduced, blocks: sampling.Blocks = NO_BLOCKS) -> Draw:
+        """See ``Chains.sampler``."""
         memory = walksat.search(problem.clauses, interrupt.flag())
         scratch, first = np.zeros((2, problem.n_atoms)), problem.clauses.defining
 

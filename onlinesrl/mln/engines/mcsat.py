@@ -36,6 +36,7 @@ class McSat(Chains):
     route: ClassVar[str] = "mcsat"
 
     def sampler(self, problem: Reduced, blocks: sampling.Blocks = NO_BLOCKS) -> Draw:
+        """See ``Chains.sampler``."""
         clauses, n_atoms = problem.clauses, problem.n_atoms
         memory = walksat.search(clauses, interrupt.flag())
         trail = completion.trail(n_atoms, len(clauses.weight))

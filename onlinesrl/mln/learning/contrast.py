@@ -1,9 +1,9 @@
 """Weights from sampled counts: contrastive divergence and the voted perceptron.
 
 The gradient of the log-likelihood is n(truth) - E[n] (Richardson & Domingos 2006). Contrastive divergence
-(Hinton 2002) takes the mean of a few samples for the expectation; the voted perceptron (Singla & Domingos 2005)
-the counts of the most probable state. Either follows the gradient, or takes steps of the diagonal Newton
-method (Lowd & Domingos 2007, section 4.3).
+(Hinton 2002) takes the mean of a few samples for the expectation, the voted perceptron (Singla &
+Domingos 2005) the counts of the most probable state. Either follows the gradient, or takes steps of the
+diagonal Newton method (Lowd & Domingos 2007, section 4.3).
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Contrast(MlnLearner):
 
     def learn(self, problem: MlnProblem, watch: Watch) -> Learned:
         """Return the mean of the weights after each step of the last half."""
-        trace, worlds = Trace(watch), problem.worlds
-        weights, draws, n = problem.start, self.draws(problem), problem.size
+        trace, n = Trace(watch), len(problem.start)
+        weights, draws = problem.start, self.draws(problem)
         step = Newton(self.rate) if self.newton else None
         mean, kept = np.zeros(n), 0
         for t in range(self.steps):
@@ -67,7 +67,7 @@ class Contrast(MlnLearner):
             if 2 * t >= self.steps:
                 kept += 1
                 mean += (weights - mean) / kept
-        return Learned(mean, trace.steps, {"worlds": len(worlds), "newton": self.newton})
+        return Learned(mean, trace.steps, {"worlds": len(problem.ground), "newton": self.newton})
 
     def expected(self, drawn: Floats) -> Floats:
         """Return the mean of the samples."""
@@ -131,17 +131,19 @@ class ContrastiveDivergence(Contrast):
     kind: Literal["contrastive-divergence"] = "contrastive-divergence"
     sampler: Literal["gibbs", "mcsat"] = "gibbs"
     """what a sample is: a sweep of Gibbs sampling, or one of MC-SAT."""
-    samples: Count = 10
+    samples: Count = 50
     """how many samples of each world a step takes."""
 
     def draws(self, problem: MlnProblem) -> Drawer:
         """See ``Contrast.draws``."""
         engine = {"gibbs": Gibbs, "mcsat": McSat}[self.sampler](seed=problem.seed)
-        chains = [Chain(w, engine, k, problem.size) for k, w in enumerate(problem.worlds)]
+        chains = [Chain(w, engine, k, len(problem.start)) for k, w in enumerate(problem.ground)]
 
         def drawn(weights: Floats) -> Floats:
-            parts = [np.stack([*chain.step(weights, self.samples)]) for chain in chains]
-            return np.sum(parts, axis=0)
+            total = np.zeros((self.samples, len(weights)))
+            for chain in chains:
+                total += np.stack([*chain.step(weights, self.samples)])
+            return total
 
         return drawn
 
@@ -157,13 +159,13 @@ class VotedPerceptron(Contrast):
 
     def draws(self, problem: MlnProblem) -> Drawer:
         """See ``Contrast.draws``."""
-        engine, n = WalkSat(flips=self.flips, tries=1, seed=problem.seed), problem.size
-        truth = [world.features(world.truth, n) for world in problem.worlds]
+        engine, n = WalkSat(flips=self.flips, tries=1, seed=problem.seed), len(problem.start)
+        truth = [world.features(world.truth, n) for world in problem.ground]
         last: list[Floats] = []
 
         def drawn(weights: Floats) -> Floats:
             found = np.zeros(n)
-            for world, true in zip(problem.worlds, truth, strict=True):
+            for world, true in zip(problem.ground, truth, strict=True):
                 state = engine.solve(world.model, world.weigh(weights)).state
                 found += world.features(state, n) - true
             last.append(found)
@@ -174,4 +176,5 @@ class VotedPerceptron(Contrast):
 
     def expected(self, drawn: Floats) -> Floats:
         """Return the counts of the newest state."""
-        return drawn[-1]
+        newest: Floats = drawn[-1]
+        return newest

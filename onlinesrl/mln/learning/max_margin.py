@@ -1,8 +1,9 @@
 """Max-margin weights by cutting planes (Joachims, Finley & Yu 2009; Huynh & Mooney 2009).
 
 Minimised is 1/2 |w|^2 + c xi, where xi is the mean over the worlds of the largest loss-augmented excess,
-max over y of [rho(y, truth) - w . (f(truth) - f(y))]. Each step finds the most violated state of every world and
-adds their mean as one cut; the quadratic program over the cuts gives the next weights, and a lower bound.
+max over y of [rho(y, truth) - w . (f(truth) - f(y))]. Each step finds the most violated state of every
+world and adds their mean as one cut; the quadratic program over the cuts gives the next weights, and a
+lower bound.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.batch import Learned, Trace, Watch
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.values import Count, Positive
+from onlinesrl.mln.engines.engine import MapEngine
+from onlinesrl.mln.learning.ground_world import MOST_ATOMS
 from onlinesrl.mln.learning.problem import MlnLearner, MlnProblem
+from onlinesrl.mln.sections import LpSection, MpeSection
 
 
 class MaxMargin(MlnLearner):
@@ -29,11 +33,13 @@ class MaxMargin(MlnLearner):
     """the relative gap between the objective and its lower bound at which it ends."""
     steps: Count = 500
     """the most steps."""
+    inference: Literal["exact", "lp"] = "exact"
+    """how the most violated state is found: proven, or by the linear relaxation, rounded, without proof."""
 
     def learn(self, problem: MlnProblem, watch: Watch) -> Learned:
         """Return the weights of the least objective seen; a gap is only certified where inference was."""
-        worlds, trace = problem.worlds, Trace(watch)
-        cuts, best = Cuts(problem.size), (np.inf, np.zeros(problem.size))
+        trace, n = Trace(watch), len(problem.start)
+        cuts, best = Cuts(n), (np.inf, np.zeros(n))
         weights, bound, certified, limit = best[1], 0.0, True, np.inf
         for _ in range(self.steps):
             excess, slope, proven = self._most_violated(problem, weights)
@@ -49,7 +55,7 @@ class MaxMargin(MlnLearner):
             cuts.add(excess, slope)
             weights, bound = cuts.solve(self.c)
         stats = {
-            "worlds": len(worlds),
+            "worlds": len(problem.ground),
             "cuts": len(cuts.excess),
             "objective": best[0],
             "lower_bound": bound if certified else None,
@@ -62,16 +68,20 @@ class MaxMargin(MlnLearner):
             warnings.append("some states were not proven to be the most violated: no bound holds")
         return Learned(best[1], trace.steps, stats, warnings)
 
+    def _engine(self) -> MapEngine:
+        section = MpeSection() if self.inference == "exact" else LpSection()
+        return section.make(0, MOST_ATOMS).engine
+
     def _most_violated(self, problem: MlnProblem, weights: Floats) -> tuple[float, Floats, bool]:
         """Return mean loss and mean f(truth) - f(y) of the most violated states, and if they are proven."""
-        engine, n = problem.learner.inference.engine, problem.size
+        engine, n = self._engine(), len(weights)
         loss, slope, certified = 0.0, np.zeros(n), True
-        for world in problem.worlds:
+        for world in problem.ground:
             found = engine.solve(world.model, world.weigh(weights), bonus=world.loss_gain)
             loss += world.loss(found.state)
             slope += world.features(world.truth, n) - world.features(found.state, n)
             certified &= found.certified
-        return loss / len(problem.worlds), slope / len(problem.worlds), certified
+        return loss / len(problem.ground), slope / len(problem.ground), certified
 
 
 @dataclass
@@ -125,4 +135,5 @@ def _dual(gram: Floats, excess: Floats, c: float) -> Floats:
         settings,
     )
     a = np.maximum(np.array(solver.solve().x), 0.0)
-    return a * min(1.0, c / max(a.sum(), 1e-300))
+    scaled: Floats = a * min(1.0, c / max(float(a.sum()), 1e-300))
+    return scaled
