@@ -24,6 +24,7 @@ from onlinesrl.mln.ground.encode import block_layout
 from onlinesrl.mln.ground.layout import Layout
 from onlinesrl.mln.kernels import weights as k
 from onlinesrl.mln.kernels.network import ROWS, Network
+from onlinesrl.mln.lang.normal import Clause
 
 KEPT_SHARE = 0.9
 STANDARD = Cda2()
@@ -271,10 +272,14 @@ class WeightTable(AveragedWeights):
         """Yield every weight by name, in order of its number; unseen constants have none."""
         averaged = self.averaged().tolist()
         uses = self.arrays.uses.tolist()
+        for place, clause, key in self.numbered():
+            yield Entry(clause, key, averaged[place], uses[place])
+
+    def numbered(self) -> Iterator[tuple[int, Clause, tuple[str, ...]]]:
+        """Yield the number of every weight, its clause, and the constants of its template."""
         for number, first, row in self._blocks():
-            clause = self.clauses[number]
             for offset, key in self._keys(number, row):
-                yield Entry(clause, key, averaged[first + offset], uses[first + offset])
+                yield first + offset, self.clauses[number], key
 
     def _blocks(self) -> Iterator[tuple[int, int, list[int]]]:
         a, blocks = self.arrays, int(self.arrays.size[1])

@@ -49,7 +49,7 @@ class PslBatch(Batch):
     """Batch learning of PSL: the keys outside of sections."""
 
     data: File | None = None
-    """the .data file of a .psl model. PSL's .json says itself where its data are; its split learn is used."""
+    """the .data file of a .psl model; PSL's .json names its data itself (the split learn is used)."""
     test: File | None = None
     """held-out data, like data: the learned weights are scored there."""
     learner: AnyPslLearner = Mle()

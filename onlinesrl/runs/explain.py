@@ -20,7 +20,7 @@ from onlinesrl.core.explanation import (
     read_atom,
 )
 from onlinesrl.core.flips import Asked
-from onlinesrl.core.learner import Learner, Prediction
+from onlinesrl.core.learner import Prediction
 from onlinesrl.core.storage import storage_errors
 from onlinesrl.runs.config import Config, load
 from onlinesrl.runs.inputs import make_reader
@@ -36,7 +36,7 @@ JOURNALS = ("requests.jsonl", "received.jsonl")
 """The files of a run folder that have what clients sent, or a socket gave."""
 
 
-def explanations(
+def explanations(  # noqa: PLR0913, PLR0917 - what may be asked
     trained: Path,
     config: Path | None,
     overrides: Sequence[str],

@@ -14,7 +14,7 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.mln.engines.diagnostics import BATCHES, BatchMeans
 from onlinesrl.mln.engines.engine import Marginals
 from onlinesrl.mln.engines.reduce import Reduced, reduced
-from onlinesrl.mln.engines.starts import blocks, starts
+from onlinesrl.mln.engines.starts import NO_BLOCKS, blocks, starts
 from onlinesrl.mln.ground.model import ClauseModel, State
 from onlinesrl.mln.kernels.clauses import Generator, generator
 from onlinesrl.mln.kernels.sampling import Blocks
@@ -43,14 +43,14 @@ class Chains(ABC):
     route: ClassVar[str]
 
     @abstractmethod
-    def _sampler(self, problem: Reduced, blocks: Blocks) -> Draw:
-        """Return what draws samples of a problem."""
+    def sampler(self, problem: Reduced, blocks: Blocks = NO_BLOCKS) -> Draw:
+        """Return what draws samples of a problem, by the weights that its clauses have at each call."""
 
     def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
         """See ``MarginalEngine.marginals``; Unsolved where no first state is found."""
         problem = reduced(model, weight)
         found = starts(problem, self.seed, self.record)
-        draw = self._sampler(problem, blocks(problem, found.annealed))
+        draw = self.sampler(problem, blocks(problem, found.annealed))
         states = [found.of(chain) for chain in range(self.chains)]
         rngs = [generator(self.seed, self.record, chain) for chain in range(self.chains)]
         means = BatchMeans(

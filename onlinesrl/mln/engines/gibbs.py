@@ -11,6 +11,7 @@ from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
 from onlinesrl.mln.engines.chains import Chains, Draw
 from onlinesrl.mln.engines.reduce import Reduced
+from onlinesrl.mln.engines.starts import NO_BLOCKS
 from onlinesrl.mln.ground.model import State
 from onlinesrl.mln.kernels import sampling, walksat
 from onlinesrl.mln.kernels.clauses import Generator
@@ -30,12 +31,14 @@ class Gibbs(Chains):
     burn_in: int = 1_000
     route: ClassVar[str] = "gibbs"
 
-    def _sampler(self, problem: Reduced, blocks: sampling.Blocks) -> Draw:
+    def sampler(self, problem: Reduced, blocks: sampling.Blocks = NO_BLOCKS) -> Draw:
+        """See ``Chains.sampler``."""
         memory = walksat.search(problem.clauses, interrupt.flag())
-        scratch = np.zeros((2, problem.n_atoms))
+        scratch, first = np.zeros((2, problem.n_atoms)), problem.clauses.defining
 
         def draw(state: State, n: int, rng: Generator, total: Floats, square: Floats) -> None:
             memory.state[:] = state
+            memory.weight[first:] = problem.clauses.weight[first:]
             sampling.gibbs(problem.clauses, memory, blocks, n, rng, total, square, *scratch)
             state[:] = memory.state
 

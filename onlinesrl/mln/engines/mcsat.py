@@ -11,6 +11,7 @@ from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
 from onlinesrl.mln.engines.chains import Chains, Draw
 from onlinesrl.mln.engines.reduce import Reduced
+from onlinesrl.mln.engines.starts import NO_BLOCKS
 from onlinesrl.mln.ground.model import State
 from onlinesrl.mln.kernels import completion, sampling, walksat
 from onlinesrl.mln.kernels.clauses import Generator
@@ -34,7 +35,8 @@ class McSat(Chains):
     jump: float = 0.5
     route: ClassVar[str] = "mcsat"
 
-    def _sampler(self, problem: Reduced, blocks: sampling.Blocks) -> Draw:
+    def sampler(self, problem: Reduced, blocks: sampling.Blocks = NO_BLOCKS) -> Draw:
+        """See ``Chains.sampler``."""
         clauses, n_atoms = problem.clauses, problem.n_atoms
         memory = walksat.search(clauses, interrupt.flag())
         trail = completion.trail(n_atoms, len(clauses.weight))

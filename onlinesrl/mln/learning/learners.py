@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, TypeAlias
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from onlinesrl.core.section import standard
+from onlinesrl.mln.learning.contrast import ContrastiveDivergence, VotedPerceptron
+from onlinesrl.mln.learning.max_margin import MaxMargin
 from onlinesrl.mln.learning.mple import Mple
 
 AnyMlnLearner: TypeAlias = Annotated[
-    Mple,  # one line per learner; with several, Field(discriminator="kind")
+    Mple | ContrastiveDivergence | VotedPerceptron | MaxMargin,
+    Field(discriminator="kind"),
     BeforeValidator(standard("kind", "mple")),
 ]

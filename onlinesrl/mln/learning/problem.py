@@ -23,6 +23,7 @@ from onlinesrl.logic.text import show
 from onlinesrl.mln.counting.world import world_of
 from onlinesrl.mln.lang.normal import plus_variables
 from onlinesrl.mln.lang.weights import alchemy_text
+from onlinesrl.mln.learning.ground_world import GroundWorld, ground_worlds
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +60,21 @@ class MlnProblem:
                 for key in product(*_ranges(rule, domains))
             ]
         )
+
+    def place(self, rule: int, key: tuple[str, ...]) -> int:
+        """Return the number of the weight of a rule (from 0) and its constants."""
+        return self._places[rule, key]
+
+    @cached_property
+    def _places(self) -> dict[tuple[int, tuple[str, ...]], int]:
+        soft = [n for n, rule in enumerate(self.program.rules) if not rule.hard]
+        every = ((n, key) for n in soft for key in self._keys(self.program.rules[n]))
+        return {each: k for k, each in enumerate(every)}
+
+    @cached_property
+    def ground(self) -> list[GroundWorld]:
+        """The worlds, ground for the query. Raises ExampleError."""
+        return ground_worlds(self)
 
     @cached_property
     def names(self) -> list[str]:

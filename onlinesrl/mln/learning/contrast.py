@@ -1,0 +1,180 @@
+"""Weights from sampled counts: contrastive divergence and the voted perceptron.
+
+The gradient of the log-likelihood is n(truth) - E[n] (Richardson & Domingos 2006). Contrastive divergence
+(Hinton 2002) takes the mean of a few samples for the expectation, the voted perceptron (Singla &
+Domingos 2005) the counts of the most probable state. Either follows the gradient, or takes steps of the
+diagonal Newton method (Lowd & Domingos 2007, section 4.3).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from onlinesrl.core import interrupt
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.batch import Learned, Trace, Watch
+from onlinesrl.core.values import Count, Positive
+from onlinesrl.mln.engines.chains import Chains
+from onlinesrl.mln.engines.gibbs import Gibbs
+from onlinesrl.mln.engines.mcsat import McSat
+from onlinesrl.mln.engines.walksat import WalkSat
+from onlinesrl.mln.kernels.clauses import generator
+from onlinesrl.mln.learning.ground_world import GroundWorld
+from onlinesrl.mln.learning.problem import MlnLearner, MlnProblem
+
+Drawer: TypeAlias = Callable[[Floats], Floats]
+
+
+class Contrast(MlnLearner):
+    """Ascent along n(truth) - E[n]; the objective that is shown is the norm of the mean gradient."""
+
+    steps: Count = 100
+    """the number of steps."""
+    newton: bool = True
+    """diagonal Newton steps; else the gradient, times ``rate``."""
+    rate: Positive = 0.01
+    """the size of a gradient step, and the trust in the first Newton step."""
+    prior_sd: Positive = 10.0
+    """the standard deviation of the weights' Gaussian prior, whose mean is 0."""
+
+    @abstractmethod
+    def draws(self, problem: MlnProblem) -> Drawer:
+        """Return what draws counts by given weights: f(state) - f(truth), float64[samples, weights].
+
+        They are summed over the worlds. The last sample is the newest.
+        """
+
+    def learn(self, problem: MlnProblem, watch: Watch) -> Learned:
+        """Return the mean of the weights after each step of the last half."""
+        trace, n = Trace(watch), len(problem.start)
+        weights, draws = problem.start, self.draws(problem)
+        step = Newton(self.rate) if self.newton else None
+        mean, kept = np.zeros(n), 0
+        for t in range(self.steps):
+            interrupt.check()
+            drawn = draws(weights)
+            gradient = -self.expected(drawn) - weights / self.prior_sd**2
+            trace.add(float(np.linalg.norm(gradient)))
+            if step is None:
+                weights = weights + self.rate * gradient
+            else:
+                weights = weights + step.of(gradient, drawn, self.prior_sd**-2)
+            if 2 * t >= self.steps:
+                kept += 1
+                mean += (weights - mean) / kept
+        return Learned(mean, trace.steps, {"worlds": len(problem.ground), "newton": self.newton})
+
+    def expected(self, drawn: Floats) -> Floats:
+        """Return the mean of the samples."""
+        mean: Floats = drawn.mean(axis=0)
+        return mean
+
+
+@dataclass
+class Newton:
+    """Diagonal Newton steps with a trust region (Lowd & Domingos 2007): d_i = g_i / Var n_i.
+
+    The size is d.g / (d'Hd + trust d'd), where H is the covariance of the sampled counts and of the prior.
+    """
+
+    trust: float
+    before: tuple[Floats, float] | None = None
+
+    def of(self, gradient: Floats, drawn: Floats, precision: float) -> Floats:
+        """Return the step; ``drawn`` are counts of samples, float64[samples, weights]."""
+        self._adapt(gradient)
+        variance = drawn.var(axis=0) + precision
+        direction = np.divide(gradient, variance, where=variance > 0, out=np.zeros_like(gradient))
+        curvature = float(np.var(drawn @ direction)) + precision * float(direction @ direction)
+        slope = float(direction @ gradient)
+        size = slope / (curvature + self.trust * float(direction @ direction) + 1e-300)
+        self.before = size * direction, size * slope - 0.5 * size**2 * curvature
+        return self.before[0]
+
+    def _adapt(self, gradient: Floats) -> None:
+        """Trust the next step more where the last one gained what it promised; concavity bounds that."""
+        if self.before is None:
+            return
+        step, promised = self.before
+        ratio = float(step @ gradient) / max(promised, 1e-300)
+        self.trust *= 0.5 if ratio > 0.75 else 4.0 if ratio < 0.25 else 1.0
+
+
+class Chain:
+    """A world's Markov chain, from its truth; it goes on where the last weights left it."""
+
+    def __init__(self, world: GroundWorld, engine: Chains, number: int, size: int) -> None:
+        self.world = world
+        self.of = world.reweighable
+        self.state = world.truth[self.of.problem.kept]
+        self.draw = engine.sampler(self.of.problem)
+        self.rng = generator(engine.seed, engine.record, number)
+        self.truth = world.features(world.truth, size)
+
+    def step(self, weights: Floats, samples: int) -> Iterator[Floats]:
+        """Yield f(state) - f(truth) after each of some samples."""
+        self.of.weigh(self.world.weigh(weights))
+        for _ in range(samples):
+            self.draw(self.state, 1, self.rng, *np.zeros((2, len(self.state))))
+            state = self.of.problem.expand(self.state)
+            yield self.world.features(state, len(weights)) - self.truth
+
+
+class ContrastiveDivergence(Contrast):
+    """Contrastive divergence: counts of samples of chains that begin at the truth and go on."""
+
+    kind: Literal["contrastive-divergence"] = "contrastive-divergence"
+    sampler: Literal["gibbs", "mcsat"] = "gibbs"
+    """what a sample is: a sweep of Gibbs sampling, or one of MC-SAT."""
+    samples: Count = 50
+    """how many samples of each world a step takes."""
+
+    def draws(self, problem: MlnProblem) -> Drawer:
+        """See ``Contrast.draws``."""
+        engine = {"gibbs": Gibbs, "mcsat": McSat}[self.sampler](seed=problem.seed)
+        chains = [Chain(w, engine, k, len(problem.start)) for k, w in enumerate(problem.ground)]
+
+        def drawn(weights: Floats) -> Floats:
+            total = np.zeros((self.samples, len(weights)))
+            for chain in chains:
+                total += np.stack([*chain.step(weights, self.samples)])
+            return total
+
+        return drawn
+
+
+class VotedPerceptron(Contrast):
+    """The voted perceptron: counts of the most probable state by MaxWalkSAT."""
+
+    kind: Literal["voted-perceptron"] = "voted-perceptron"
+    flips: Count = 10_000
+    """the most moves of a search."""
+    states: Count = 10
+    """from how many of the last states the variances of Newton steps are taken."""
+
+    def draws(self, problem: MlnProblem) -> Drawer:
+        """See ``Contrast.draws``."""
+        engine, n = WalkSat(flips=self.flips, tries=1, seed=problem.seed), len(problem.start)
+        truth = [world.features(world.truth, n) for world in problem.ground]
+        last: list[Floats] = []
+
+        def drawn(weights: Floats) -> Floats:
+            found = np.zeros(n)
+            for world, true in zip(problem.ground, truth, strict=True):
+                state = engine.solve(world.model, world.weigh(weights)).state
+                found += world.features(state, n) - true
+            last.append(found)
+            del last[: -self.states]
+            return np.stack(last)
+
+        return drawn
+
+    def expected(self, drawn: Floats) -> Floats:
+        """Return the counts of the newest state."""
+        newest: Floats = drawn[-1]
+        return newest

@@ -1,0 +1,237 @@
+"""A world ground once and weighed many times: its clauses, what each is a feature of, and its truth."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onlinesrl.core.arrays import Bools, Floats, Ints, Ints32
+from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.example import Atoms, Constant, Example, GroundAtom, ValuedAtom
+from onlinesrl.core.updates import Cda2
+from onlinesrl.logic.ast import Program
+from onlinesrl.mln.engines.reduce import HARD_MARGIN, Reduced, reduced
+from onlinesrl.mln.ground.compile import compile_program
+from onlinesrl.mln.ground.convert import clause_model
+from onlinesrl.mln.ground.model import ClauseModel, State
+from onlinesrl.mln.kernels import network as n
+from onlinesrl.mln.kernels import plans
+from onlinesrl.mln.learner import OnlineLearner
+from onlinesrl.mln.outcomes import KINDS
+from onlinesrl.mln.sections import MpeSection
+
+if TYPE_CHECKING:
+    from onlinesrl.mln.learning.problem import MlnProblem
+
+MOST_ATOMS = 1_000_000
+"""The most open atoms of a world."""
+
+
+@dataclass(frozen=True, eq=False)
+class GroundWorld:
+    """A ground model, what its clauses count for, and the true state.
+
+    A clause that is true adds ``factor`` (float64[clauses], 1 but for numbers) to the feature of the weight
+    ``feature`` (int64[clauses]; -1: hard). Clauses that evidence decides are left out: features are those of
+    ``mln.lang.normal`` up to a constant. ``predicted`` (bool[atoms]) tells the query's open atoms, whose
+    Hamming distance to ``truth`` is the loss.
+    """
+
+    model: ClauseModel
+    feature: Ints
+    factor: Floats
+    truth: State
+    predicted: Bools
+
+    def weigh(self, weights: Floats) -> Floats:
+        """Return the clauses' weights, float64[clauses]."""
+        return np.where(self.feature < 0, 0.0, self.factor * weights[self.feature])
+
+    def features(self, state: State, size: int) -> Floats:
+        """Return f(state), float64[size]."""
+        true = self.model.satisfied(state) & (self.feature >= 0)
+        total: Floats = np.bincount(self.feature[true], self.factor[true], size).astype(np.float64)
+        return total
+
+    def loss(self, state: State) -> float:
+        """Return the Hamming distance of a state and the truth."""
+        return float(np.count_nonzero((state != self.truth) & self.predicted))
+
+    @cached_property
+    def loss_gain(self) -> Floats:
+        """How much more loss an atom makes true than false, float64[atoms]."""
+        return np.where(self.predicted, 1.0 - 2.0 * self.truth, 0.0)
+
+    @cached_property
+    def reweighable(self) -> Reweighable:
+        """The simplified model, for samplers and local search."""
+        return Reweighable.of(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Reweighable:
+    """A simplified model, whose clauses' weights are a linear function of the model's.
+
+    Soft clause ``k`` of ``problem`` has the weight sum_j ``sign[j]`` ``weight[clause[j]]`` over the entries
+    with ``row[j]`` = k, all int64[entries].
+    """
+
+    problem: Reduced
+    row: Ints
+    clause: Ints
+    sign: Ints
+
+    @classmethod
+    def of(cls, world: GroundWorld) -> Reweighable:
+        """Simplify a world for all weights: as for random ones, of which no sum is zero."""
+        model = world.model
+        random = np.random.default_rng(0).uniform(1.0, 2.0, model.n_clauses)
+        problem = reduced(model, np.where(model.hard, 0.0, random))
+        soft = problem.clauses
+        rows = {
+            (*sorted(soft.literal[i:j].tolist()),): k
+            for k, (i, j) in enumerate(
+                zip(soft.start[soft.hard :], soft.start[soft.hard + 1 :], strict=False)
+            )
+        }
+        found = []
+        for c in np.flatnonzero(~model.hard).tolist():
+            codes = _codes(problem, model.literals[model.start[c] : model.start[c + 1]])
+            if codes is None or not codes:
+                continue
+            if len(codes) == 1 and codes[0] % 2:
+                found.append((rows[codes[0] - 1,], c, -1))
+            else:
+                found.append((rows[codes], c, 1))
+        row, clause, sign = np.array(found, np.int64).reshape(-1, 3).T
+        return cls(problem, row, clause, sign)
+
+    def weigh(self, weight: Floats) -> None:
+        """Give the simplified model its weights, of those of the model's clauses."""
+        clauses = self.problem.clauses
+        soft = np.bincount(
+            self.row, self.sign * weight[self.clause], len(clauses.weight) - clauses.hard
+        )
+        clauses.weight[clauses.hard :] = soft
+        clauses.weight[: clauses.hard] = HARD_MARGIN + 4 * float(np.abs(soft).sum())
+
+
+def _codes(problem: Reduced, literals: Ints32) -> tuple[int, ...] | None:
+    """Return a clause over the remaining atoms, as sorted codes; None if it is always true."""
+    m, codes = problem.n_atoms, set()
+    for literal in literals.tolist():
+        place = int(problem.stands_for[abs(literal) - 1])
+        if place >= 2 * m:
+            if (place == 2 * m + 1) == (literal > 0):
+                return None
+            continue
+        codes.add(2 * (place % m) + ((place >= m) == (literal > 0)))
+    return None if any(code ^ 1 in codes for code in codes) else (*sorted(codes),)
+
+
+def ground_worlds(problem: MlnProblem) -> list[GroundWorld]:
+    """Ground the worlds of a problem; features are numbered as its weights.
+
+    A rule of k clauses has a k-th of the sum of their counts as its feature. Raises ExampleError.
+    """
+    shared = _learner(problem.program, problem.query)
+    found: list[GroundWorld] = []
+    of_shared = []
+    for number, atoms in enumerate(problem.worlds):
+        example, missing = _example(problem, number, atoms)
+        if missing:
+            alone = _learner(_declaring(problem.program, missing), problem.query)
+            found += _numbered(problem, alone, [_ground(alone, example)])
+        else:
+            of_shared.append(len(found))
+            found.append(_ground(shared, example))
+    of = [found[k] for k in of_shared]
+    for k, world in zip(of_shared, _numbered(problem, shared, of), strict=True):
+        found[k] = world
+    return found
+
+
+def _learner(program: Program, query: Sequence[str]) -> OnlineLearner:
+    return OnlineLearner(compile_program(program, query), Cda2(), MpeSection().make(0, MOST_ATOMS))
+
+
+def _declaring(program: Program, names: Mapping[str, Sequence[str]]) -> Program:
+    """Declare constants that no evidence has."""
+    types = {t: (*program.types.get(t, ()), *names.get(t, ())) for t in {**program.types, **names}}
+    return replace(program, types=types)
+
+
+def _example(
+    problem: MlnProblem, number: int, atoms: Sequence[GroundAtom]
+) -> tuple[Example, dict[str, list[str]]]:
+    """Return a world as an example with its truth, and the constants by type that only its truth has."""
+    evidence: Atoms = {}
+    truth: Atoms = {name: [] for name in problem.query}
+    types = {name: each.types for name, each in problem.program.predicates.items()}
+    known = {t: {*names} for t, names in problem.program.types.items()}
+    missing: dict[str, list[str]] = {}
+    for atom in atoms:
+        row: list[Constant] = list(atom.arguments)
+        given = row if atom.value is True else ValuedAtom(row, 0.0)
+        if atom.predicate in truth:
+            truth[atom.predicate].append(given)
+        else:
+            evidence.setdefault(atom.predicate, []).append(given)
+            for t, constant in zip(types[atom.predicate], atom.arguments, strict=True):
+                known.setdefault(t, set()).add(constant)
+    for atom in atoms:
+        for t, constant in zip(types[atom.predicate], atom.arguments, strict=True):
+            if constant not in known.setdefault(t, set()):
+                known[t].add(constant)
+                missing.setdefault(t, []).append(constant)
+    return Example(id=number, evidence=evidence, truth=truth), missing
+
+
+def _numbered(
+    problem: MlnProblem, learner: OnlineLearner, worlds: Sequence[GroundWorld]
+) -> list[GroundWorld]:
+    """Return the worlds with their features numbered by the problem's weights, not the learner's."""
+    table = learner.weights
+    shares = Counter(clause.rule for clause in table.clauses)
+    place, share = np.zeros(len(table), np.int64), np.ones(len(table))
+    for k, clause, key in table.numbered():
+        place[k] = problem.place(clause.rule, key)
+        share[k] = 1.0 / shares[clause.rule]
+    return [
+        replace(
+            world,
+            feature=np.where(world.feature < 0, -1, place[world.feature]),
+            factor=world.factor * share[world.feature],
+        )
+        for world in worlds
+    ]
+
+
+def _ground(learner: OnlineLearner, example: Example) -> GroundWorld:
+    grounder, packer = learner.grounder, learner.grounder.packer
+    packer.clear()
+    packer.add(example, 0)
+    batch = grounder.batch(learning=True)
+    status, detail = grounder.ground(batch, 0)
+    if status != plans.OK:
+        raise ExampleError(grounder.reasons.of(batch, 0, status, detail), KINDS[status])
+    net = grounder.net
+    learner.weights.number(net, learning=True)
+    model, place = clause_model(net)
+    rows = int(net.size[n.ROWS])
+    row = np.repeat(np.arange(rows), net.row_len[:rows])
+    index = net.row_weight[row] + (np.arange(len(row)) - net.clause_start[row]) * net.row_step[row]
+    own = np.maximum(place, 0)
+    fixed = net.fixed[: model.n_atoms]
+    return GroundWorld(
+        model,
+        np.where(model.hard, -1, index[own] if len(index) else 0),
+        net.row_factor[row][own] if len(index) else np.ones(model.n_clauses),
+        grounder.truth[: model.n_atoms].copy(),
+        fixed == n.OPEN,
+    )

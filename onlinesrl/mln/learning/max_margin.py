@@ -1,0 +1,139 @@
+"""Max-margin weights by cutting planes (Joachims, Finley & Yu 2009; Huynh & Mooney 2009).
+
+Minimised is 1/2 |w|^2 + c xi, where xi is the mean over the worlds of the largest loss-augmented excess,
+max over y of [rho(y, truth) - w . (f(truth) - f(y))]. Each step finds the most violated state of every
+world and adds their mean as one cut; the quadratic program over the cuts gives the next weights, and a
+lower bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.batch import Learned, Trace, Watch
+from onlinesrl.core.errors import UsageError
+from onlinesrl.core.values import Count, Positive
+from onlinesrl.mln.engines.engine import MapEngine
+from onlinesrl.mln.learning.ground_world import MOST_ATOMS
+from onlinesrl.mln.learning.problem import MlnLearner, MlnProblem
+from onlinesrl.mln.sections import LpSection, MpeSection
+
+
+class MaxMargin(MlnLearner):
+    """The weights of the largest margin: one-slack cutting planes, with exact inference."""
+
+    kind: Literal["max-margin"] = "max-margin"
+    c: Positive = 100.0
+    """what a unit of loss costs, beside half the squared weights."""
+    gap: Positive = 1e-3
+    """the relative gap between the objective and its lower bound at which it ends."""
+    steps: Count = 500
+    """the most steps."""
+    inference: Literal["exact", "lp"] = "exact"
+    """how the most violated state is found: proven, or by the linear relaxation, rounded, without proof."""
+
+    def learn(self, problem: MlnProblem, watch: Watch) -> Learned:
+        """Return the weights of the least objective seen; a gap is only certified where inference was."""
+        trace, n = Trace(watch), len(problem.start)
+        cuts, best = Cuts(n), (np.inf, np.zeros(n))
+        weights, bound, certified, limit = best[1], 0.0, True, np.inf
+        for _ in range(self.steps):
+            excess, slope, proven = self._most_violated(problem, weights)
+            certified &= proven
+            objective = 0.5 * float(weights @ weights) + self.c * max(
+                0.0, excess - float(weights @ slope)
+            )
+            best = min(best, (objective, weights), key=lambda each: each[0])
+            trace.add(best[0])
+            limit = best[0] - bound
+            if limit <= self.gap * max(best[0], 1e-12):
+                break
+            cuts.add(excess, slope)
+            weights, bound = cuts.solve(self.c)
+        stats = {
+            "worlds": len(problem.ground),
+            "cuts": len(cuts.excess),
+            "objective": best[0],
+            "lower_bound": bound if certified else None,
+            "gap": limit if certified else None,
+            "certified": certified and limit <= self.gap * max(best[0], 1e-12),
+        }
+        late = f"after {self.steps} steps the objective may be {limit:.3g} above the least"
+        warnings = [] if limit <= self.gap * max(best[0], 1e-12) else [late]
+        if not certified:
+            warnings.append("some states were not proven to be the most violated: no bound holds")
+        return Learned(best[1], trace.steps, stats, warnings)
+
+    def _engine(self) -> MapEngine:
+        section = MpeSection() if self.inference == "exact" else LpSection()
+        return section.make(0, MOST_ATOMS).engine
+
+    def _most_violated(self, problem: MlnProblem, weights: Floats) -> tuple[float, Floats, bool]:
+        """Return mean loss and mean f(truth) - f(y) of the most violated states, and if they are proven."""
+        engine, n = self._engine(), len(weights)
+        loss, slope, certified = 0.0, np.zeros(n), True
+        for world in problem.ground:
+            found = engine.solve(world.model, world.weigh(weights), bonus=world.loss_gain)
+            loss += world.loss(found.state)
+            slope += world.features(world.truth, n) - world.features(found.state, n)
+            certified &= found.certified
+        return loss / len(problem.ground), slope / len(problem.ground), certified
+
+
+@dataclass
+class Cuts:
+    """Lower bounds of the slack, xi >= excess - slope . w, and the weights that they allow."""
+
+    size: int
+    excess: list[float] = field(default_factory=list)
+    slopes: list[Floats] = field(default_factory=list)
+    gram: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def add(self, excess: float, slope: Floats) -> None:
+        """Add a cut."""
+        row = np.array([float(slope @ each) for each in [*self.slopes, slope]])
+        k = len(self.slopes)
+        self.gram = np.block([[self.gram, row[:k, None]], [row[None, :k], row[k:, None]]])
+        self.excess.append(excess)
+        self.slopes.append(slope)
+
+    def solve(self, c: float) -> tuple[Floats, float]:
+        """Return the weights of the least objective under the cuts, and a lower bound of it.
+
+        The dual: maximise excess . a - 1/2 a' G a over a >= 0 with sum a <= c; w = sum_j a_j slope_j.
+        """
+        a = _dual(self.gram, np.array(self.excess), c)
+        weights = sum((x * s for x, s in zip(a, self.slopes, strict=True)), np.zeros(self.size))
+        return weights, float(a @ self.excess - 0.5 * a @ self.gram @ a)
+
+
+def _dual(gram: Floats, excess: Floats, c: float) -> Floats:
+    """Solve the dual, and put the answer inside its bounds, where it is a proof. Raises UsageError."""
+    try:
+        import clarabel
+        from scipy import sparse
+    except ModuleNotFoundError as error:
+        message = (
+            f"max-margin needs {error.name}, which comes with the extra qp: pip install '.[qp]'"
+        )
+        raise UsageError(message) from None
+    k = len(excess)
+    settings: Any = clarabel.DefaultSettings()
+    settings.verbose, settings.max_threads = False, 1
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-9
+    rows = sparse.csc_matrix(np.vstack([-np.eye(k), np.ones((1, k))]))
+    solver = clarabel.DefaultSolver(
+        sparse.csc_matrix(np.triu(gram)),
+        -excess,
+        rows,
+        np.append(np.zeros(k), c),
+        [clarabel.NonnegativeConeT(k + 1)],
+        settings,
+    )
+    a = np.maximum(np.array(solver.solve().x), 0.0)
+    scaled: Floats = a * min(1.0, c / max(float(a.sum()), 1e-300))
+    return scaled
