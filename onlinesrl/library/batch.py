@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from onlinesrl.core.batch import BatchLearner, Problem, Step
 from onlinesrl.core.errors import UsageError
+from onlinesrl.core.example import Example
 from onlinesrl.core.language import language_of
 from onlinesrl.library.atoms import Given
 from onlinesrl.library.display import table_html
@@ -45,7 +46,7 @@ class LearnedModel:
 
 def learn(  # noqa: PLR0913 - what may be given
     model: Model | str,
-    evidence: Evidence | Sequence[Given],
+    evidence: Evidence | Iterable[Given | Example],
     query: str | Sequence[str] | Given,
     *,
     truth: Given | None = None,
@@ -55,7 +56,7 @@ def learn(  # noqa: PLR0913 - what may be given
 ) -> LearnedModel:
     """Learn weights from data with their truth, as ``onlinesrl learn`` does.
 
-    For Markov logic ``evidence`` are worlds: .db files, or atoms by predicate for each; what they do not
+    For Markov logic ``evidence`` are worlds: examples, .db files, or atoms by predicate; what they do not
     have is false, also of the predicates named by ``query``, which the others predict. For PSL
     ``evidence`` has the observed atoms, ``query`` the targets and ``truth`` their true values, by predicate.
     ``learner`` is the section of a configuration, or its ``kind``. ``progress`` is called with the number
@@ -108,7 +109,7 @@ def _psl_problem(
 def _mln_problem(model: Model, evidence: Any, query: Any, seed: int) -> tuple[Problem, Any]:
     from onlinesrl.logic.dialect import dialect_of
     from onlinesrl.mln.learning.learners import AnyMlnLearner
-    from onlinesrl.mln.learning.problem import MlnProblem, checked
+    from onlinesrl.mln.learning.problem import MlnProblem, atoms_of, checked
 
     asked = (query,) if isinstance(query, str) else (*query,)
     if not asked or not {*asked} <= model.predicates.keys():
@@ -117,8 +118,13 @@ def _mln_problem(model: Model, evidence: Any, query: Any, seed: int) -> tuple[Pr
             f"query: expected some of the predicates {known}, found {', '.join(asked)}"
         )
     program, dialect = model.program, dialect_of(model.dialect)
-    given = [evidence] if isinstance(evidence, Mapping | str | Path) else evidence
-    worlds = [atoms_given(program, each, dialect) for each in given]
+    given = [evidence] if isinstance(evidence, Mapping | str | Path | Example) else evidence
+    worlds = [
+        atoms_of(each, program)
+        if isinstance(each, Example)
+        else atoms_given(program, each, dialect)
+        for each in given
+    ]
     return checked(MlnProblem(program, worlds, asked, dialect, seed=seed)), AnyMlnLearner
 
 

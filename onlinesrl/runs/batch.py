@@ -11,13 +11,16 @@ from pydantic import model_validator
 
 from onlinesrl.core.batch import BatchLearner, Problem
 from onlinesrl.core.language import language_of
-from onlinesrl.core.values import AnyPath, File, Files, Names, Natural
+from onlinesrl.core.values import AnyPath, File, Names, Natural
 from onlinesrl.mln.learning.learners import AnyMlnLearner
 from onlinesrl.mln.learning.mple import Mple
 from onlinesrl.psl.learning.learners import AnyPslLearner
 from onlinesrl.psl.learning.mle import Mle
 from onlinesrl.runs.config import load_as
+from onlinesrl.runs.inputs import worlds_of
 from onlinesrl.runs.schema import DialectName, Root
+from onlinesrl.stream.sources import AnySource
+from onlinesrl.stream.sources.common import SourceSection
 
 
 class Batch(Root):
@@ -101,12 +104,12 @@ class MlnBatch(Batch):
 
     dialect: DialectName = "alchemy"
     """how the model and .db files are written; the learned weights are Alchemy's in any case."""
-    evidence: Files
-    """databases: each is one world, with the truth of the query in it."""
+    source: AnySource
+    """the examples, each a world with its truth: a section as that of a run. A .db file is one of them."""
     query: Names
     """the predicates that the others predict."""
-    test: Files | None = None
-    """held-out databases: the learned weights are scored there."""
+    test: AnySource | None = None
+    """held-out examples, like source: the learned weights are scored there."""
     learner: AnyMlnLearner = Mple()
     method: Literal["mpe", "lp", "walksat", "exact", "mcsat", "gibbs"] = "mpe"
     """how the query is predicted for scores: as one state (mpe, lp, walksat) or by probabilities."""
@@ -118,21 +121,20 @@ class MlnBatch(Batch):
 
     def problem(self, folder: Path | None) -> Problem:
         """Read the model and its worlds; see ``Batch.problem``."""
-        return self._problem(self.evidence, folder)
+        return self._problem(self.source, folder)
 
     def held_out(self) -> Problem | None:
         """Read the held-out worlds."""
         return None if self.test is None else self._problem(self.test, None)
 
-    def _problem(self, paths: Sequence[Path], folder: Path | None) -> Problem:
+    def _problem(self, source: SourceSection, folder: Path | None) -> Problem:
         from onlinesrl.core.language import check_query
         from onlinesrl.logic.dialect import dialect_of
         from onlinesrl.mln.learning.problem import MlnProblem, checked
-        from onlinesrl.mln.query import read_evidence
 
         program, dialect = self.language.load(self.model, self.dialect), dialect_of(self.dialect)
         check_query(program, self)
-        worlds = [read_evidence(program, [path], dialect) for path in paths]
+        worlds = [*worlds_of(source, program, self.query, dialect)]
         return checked(
             MlnProblem(program, worlds, self.query, dialect, self.method, self.seed, folder)
         )

@@ -103,10 +103,11 @@ def _rebase(values: Any, folder: Path) -> Any:
     for section, name in (
         (None, "model"),
         (None, "data"),
-        (None, "evidence"),
         (None, "test"),
         ("source", "path"),
         ("source", "background"),
+        ("test", "path"),
+        ("test", "background"),
         ("learner", "start"),
     ):
         inside = values.get(section) if section and isinstance(values, dict) else values

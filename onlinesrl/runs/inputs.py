@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
 
 from onlinesrl.core.background import Background
-from onlinesrl.core.errors import DatabaseError
-from onlinesrl.core.example import GroundAtom, Number, show_ground_atom
+from onlinesrl.core.errors import DatabaseError, DataError, ExampleError
+from onlinesrl.core.example import Example, GroundAtom, Number, show_ground_atom
 from onlinesrl.core.language import Program
-from onlinesrl.logic.dialect import dialect_of
+from onlinesrl.logic.dialect import Dialect, dialect_of
 from onlinesrl.logic.tables import load_atoms
 from onlinesrl.runs.config import Config
 from onlinesrl.runs.messages import warn
@@ -18,6 +21,7 @@ from onlinesrl.stream.examples import Reader
 from onlinesrl.stream.folder import RunFolder
 from onlinesrl.stream.protocols import Setting, Source
 from onlinesrl.stream.requests import Requests
+from onlinesrl.stream.sources.common import SourceSection
 
 Stopping: TypeAlias = Callable[[], bool]
 """Tells whether the run was asked to stop."""
@@ -45,6 +49,39 @@ def make_reader(
         labels is not None,
         dialect_of(config.dialect),
     )
+
+
+def worlds_of(
+    source: SourceSection, program: Any, query: Sequence[str], dialect: Dialect
+) -> Iterator[list[GroundAtom]]:
+    """Yield the examples of a source of Markov logic, read to its end, as the atoms of their worlds.
+
+    Raises DataError, with the place, at the first that is bad or has no truth, and for a source without any.
+    """
+    from onlinesrl.mln.learning.problem import atoms_of
+
+    shared = [a for path in source.background or () for a in load_atoms(path, program, dialect)]
+    setting = Setting(None, "end", lambda: False, warn, [], source.max_bytes, 1)
+    reader = Reader(source.make(setting), query, source.only, source.without, False, dialect)
+    place = ""
+    with closing(reader.source):
+        for found in reader.read(reader.source.open(None)):
+            if found is None:
+                continue
+            record, example = found
+            place = record.file if record.kind == "db" else f"{record.file}:{record.line}"
+            try:
+                if isinstance(example, ExampleError):
+                    raise example
+                if not isinstance(example, Example):
+                    continue
+                if record.kind == "db" and example.truth is None:
+                    example = replace(example, truth={})  # where no atom of the query is true
+                yield atoms_of(example, program) + shared
+            except ExampleError as error:
+                raise DataError(f"{place}: {str(error).removeprefix(f'{place}: ')}") from None
+    if not place:
+        raise DataError("source: there are no examples to learn from")
 
 
 def background(config: Config, program: Program) -> Background:

@@ -44,8 +44,8 @@ def mln(tmp_path: Path) -> Path:
         (tmp_path / f"{number}.db").write_text(text)
     config = tmp_path / "learn.yaml"
     config.write_text(
-        f"model: m.mln\nevidence: [0.db, 1.db]\nquery: Likes\nlearner: {{prior_sd: 1}}\n"
-        f"test: 0.db\noutput: {tmp_path / 'out'}\n"
+        f"model: m.mln\nsource: {{path: [0.db, 1.db]}}\nquery: Likes\nlearner: {{prior_sd: 1}}\n"
+        f"test: {{path: 0.db}}\noutput: {tmp_path / 'out'}\n"
     )
     return config
 

@@ -209,7 +209,7 @@ def test_the_command_learns(kind: str, tmp_path: Path, capfd: pytest.CaptureFixt
         (tmp_path / f"{k}.db").write_text(world.replace(") ", ")\n"))
     config = tmp_path / "learn.yaml"
     config.write_text(
-        f"model: m.mln\nevidence: [0.db, 1.db]\nquery: [Likes, Owns]\ntest: 0.db\n"
+        f"model: m.mln\nsource: {{path: [0.db, 1.db]}}\nquery: [Likes, Owns]\ntest: {{path: 0.db}}\n"
         f"output: {tmp_path / 'out'}\nlearner: {{kind: {kind}, steps: 5}}\n"
     )
     assert command("learn", str(config)) == 0, capfd.readouterr().err

@@ -14,10 +14,19 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.batch import Learned, LearningError, Watch
-from onlinesrl.core.example import GroundAtom, show_ground_atom
+from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.example import (
+    UNSAID,
+    Example,
+    GroundAtom,
+    ValuedAtom,
+    arguments,
+    show_ground_atom,
+)
 from onlinesrl.core.scores import Scored
 from onlinesrl.core.section import Section
 from onlinesrl.logic.ast import Constant, Leaf, Program, Rule, Variable, replace_terms
+from onlinesrl.logic.database import valued_atom
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.logic.text import show
 from onlinesrl.mln.counting.world import world_of
@@ -157,6 +166,27 @@ def checked(problem: MlnProblem) -> MlnProblem:
                 "true, or false (`!`, or left out)"
             )
     return problem
+
+
+def atoms_of(example: Example, program: Program) -> list[GroundAtom]:
+    """Return the atoms of a world given as an example. Raises ExampleError."""
+    if example.truth is None:
+        raise ExampleError("there is no truth to learn from")
+    if example.query is not None:
+        raise ExampleError(
+            "`query` lists atoms; batch learners take all atoms of the query as open"
+        )
+    found: dict[tuple[str, tuple[str, ...]], GroundAtom] = {}
+    for name, rows in chain(example.evidence.items(), example.truth.items()):
+        for row in rows:
+            value = row.value if isinstance(row, ValuedAtom) and row.value is not UNSAID else None
+            try:
+                atom = valued_atom(name, arguments(row), value, 0, program)
+            except ValueError as error:
+                raise ExampleError(str(error)) from None
+            if found.setdefault(atom[:2], atom).value != atom.value:
+                raise ExampleError(f"{show_ground_atom(*atom[:2])} has two values")
+    return [*found.values()]
 
 
 def _scored(rows: Sequence[tuple[float, float, int]]) -> Scored:
