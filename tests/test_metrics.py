@@ -155,6 +155,7 @@ def test_scores_of_known_counts() -> None:
         ),
         4,
     )
+    logs = np.log([0.9, 0.6, 0.4, 0.7])
     assert metrics.snapshot() == {
         "examples": 4,
         "labelled": 2,
@@ -185,6 +186,8 @@ def test_scores_of_known_counts() -> None:
                 "average_precision_error": pytest.approx(0.5 * (1 - 2 / 3)),
                 "best_f1": 0.8,
                 "best_threshold": pytest.approx(0.39995),
+                "cll": pytest.approx(logs.mean()),
+                "cll_se": pytest.approx(logs.std() / 2),
             }
         },
         "auc": 3.5 / 4,
@@ -193,6 +196,8 @@ def test_scores_of_known_counts() -> None:
         "average_precision_error": pytest.approx(0.5 * (1 - 2 / 3)),
         "best_f1": 0.8,
         "best_threshold": pytest.approx(0.39995),
+        "cll": pytest.approx(logs.mean()),
+        "cll_se": pytest.approx(logs.std() / 2),
         "routes": {"elimination": 3},
         "certified": 3,
         "audited": 1,

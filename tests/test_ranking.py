@@ -83,6 +83,14 @@ def test_elsewhere_they_are_off_by_no_more_than_is_said(found: list[tuple[float,
         assert best >= max(f1_at(near, s) for s, _ in near) - 1e-12 or near != found
 
 
+@given(atoms(on_the_grid).filter(len))
+def test_the_log_likelihood_is_the_mean_over_atoms(found: list[tuple[float, bool]]) -> None:
+    p = np.clip([s if t else 1 - s for s, t in found], 0.5 / BINS, 1 - 0.5 / BINS)
+    told = ranked(found).log_likelihood()
+    assert told["cll"] == pytest.approx(np.log(p).mean())
+    assert told["cll_se"] == pytest.approx(np.log(p).std() / len(p) ** 0.5, abs=1e-9)
+
+
 @given(st.lists(atoms(anywhere), max_size=5))
 def test_parts_add_up_and_survive_a_checkpoint(parts: list[list[tuple[float, bool]]]) -> None:
     merged, whole = Ranking(), ranked([atom for part in parts for atom in part])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import OnlinesrlError
@@ -77,8 +77,8 @@ class Problem(Protocol):
         """Return the text of the model with these weights."""
         ...
 
-    def predicted(self, weights: Floats) -> Mapping[str, Scored]:
-        """Predict with these weights; by predicate, the atoms whose truth is known."""
+    def predicted(self, weights: Floats, test: Self | None = None) -> Mapping[str, Scored]:
+        """Predict the data of ``test``, or its own; by predicate, the atoms whose truth is known."""
         ...
 
 

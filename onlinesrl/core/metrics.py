@@ -29,6 +29,10 @@ def f1(hits: int, false_alarms: int, misses: int) -> float | None:
     return 2 * hits / total if total else None
 
 
+def _measures(ranking: Ranking) -> dict[str, float | None]:
+    return ranking.measures() | ranking.log_likelihood()
+
+
 def _ratio(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
@@ -148,7 +152,7 @@ class Metrics:
         """Return the scores of each query predicate's atoms."""
         return {
             name: _class_scores(*counts)
-            | (self.ranking[name].measures() if name in self.ranking else {})
+            | (_measures(self.ranking[name]) if name in self.ranking else {})
             for name, counts in sorted(self.predicates.items())
         }
 
@@ -157,7 +161,7 @@ class Metrics:
         whole = Ranking()
         for ranking in self.ranking.values():
             whole.merge(ranking)
-        return whole.measures() if self.ranking else {}
+        return _measures(whole) if self.ranking else {}
 
     def next_window(self) -> None:
         """Start a new window, after a line has been written."""

@@ -69,6 +69,23 @@ class Ranking:
             "best_threshold": max(threshold, 0.0) if true and threshold is not None else None,
         }
 
+    def log_likelihood(self) -> dict[str, float | None]:
+        """Return the mean log-probability of the atoms' truth, ``cll``, and its standard error, ``cll_se``.
+
+        Scores count as probabilities, at least half a bin from 0 and 1.
+        """
+        cells = [
+            (n, math.log(p))
+            for score, (false, true) in sorted(self.counts.items())
+            for n, p in ((true, _inside(score)), (false, _inside(BINS - score)))
+        ]
+        total = sum(n for n, _ in cells)
+        if not total:
+            return {"cll": None, "cll_se": None}
+        mean = math.fsum(n * log for n, log in cells) / total
+        variance = math.fsum(n * (log - mean) ** 2 for n, log in cells) / total
+        return {"cll": mean, "cll_se": math.sqrt(variance / total)}
+
     def _falling(self) -> Iterator[tuple[int, int, int]]:
         """Yield score, false and true, from the highest score down."""
         for score in sorted(self.counts, reverse=True):
@@ -122,3 +139,8 @@ class Ranking:
         found = cls()
         found.counts = {score: [false, true] for score, false, true in saved}
         return found
+
+
+def _inside(score: int) -> float:
+    """Return a score in bins as a probability that is neither 0 nor 1."""
+    return min(max(score, 0.5), BINS - 0.5) / BINS

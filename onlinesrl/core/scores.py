@@ -7,6 +7,7 @@ what is true, it is what is above 1/2. It is None where it is not defined, say w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
@@ -90,9 +91,21 @@ def _map(truth: Floats, values: Floats, groups: Ints) -> float | None:
 
 
 def _cll(truth: Floats, values: Floats, groups: Ints) -> float | None:
-    """Return the mean conditional log-likelihood, truth * log(value) + (1 - truth) * log(1 - value)."""
+    """Return the mean conditional log-likelihood."""
+    return float(np.mean(_log_likelihoods(truth, values))) if len(truth) else None
+
+
+def _cll_se(truth: Floats, values: Floats) -> float | None:
+    """Return the standard error of the mean conditional log-likelihood."""
+    each = _log_likelihoods(truth, values)
+    return float(np.std(each)) / math.sqrt(len(each)) if len(each) else None
+
+
+def _log_likelihoods(truth: Floats, values: Floats) -> Floats:
+    """Return truth * log(value) + (1 - truth) * log(1 - value) of each atom, float64[atoms]."""
     p = np.clip(values, CLIP, 1.0 - CLIP)
-    return float(np.mean(truth * np.log(p) + (1 - truth) * np.log1p(-p))) if len(p) else None
+    found: Floats = truth * np.log(p) + (1 - truth) * np.log1p(-p)
+    return found
 
 
 METRICS: Mapping[str, Metric] = {
@@ -111,8 +124,9 @@ METRICS: Mapping[str, Metric] = {
 
 
 def measured(of: Scored) -> dict[str, float | int | None]:
-    """Return the number of atoms, and every metric."""
+    """Return the number of atoms, every metric, and the standard error of ``cll``."""
     return {
         "atoms": len(of.truth),
         **{name: metric.measure(*of) for name, metric in METRICS.items()},
+        "cll_se": _cll_se(of.truth, of.values),
     }

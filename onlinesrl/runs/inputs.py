@@ -81,7 +81,7 @@ def worlds_of(
             except ExampleError as error:
                 raise DataError(f"{place}: {str(error).removeprefix(f'{place}: ')}") from None
     if not place:
-        raise DataError("source: there are no examples to learn from")
+        raise DataError("there are no examples in the source, or none of the groups asked for")
 
 
 def background(config: Config, program: Program) -> Background:

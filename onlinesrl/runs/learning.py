@@ -20,6 +20,8 @@ from onlinesrl.runs.fingerprint import check_fingerprint, leaves, mismatch
 
 RESULT = "learned.json"
 SETTINGS = "settings.json"
+MOST_SHOWN = 30
+"""How many weights a summary shows."""
 
 
 def learn(config: Batch, fresh: bool, say: Callable[[str], object]) -> dict[str, Any]:
@@ -32,14 +34,13 @@ def learn(config: Batch, fresh: bool, say: Callable[[str], object]) -> dict[str,
     _check_free(output, fresh)
     with _workshop(config, fresh) as folder:
         say("reading and grounding")
-        problem = config.problem(folder)
+        problem, test = config.problem(folder), config.held_out()
         say("learning")
         clock = time.process_time()
         learned = config.batch_learner.learn(problem, _watch(say))
         cpu = time.process_time() - clock
         say("scoring")
-        test = config.held_out()
-        predicted = {} if test is None else test.predicted(learned.weights)
+        predicted = {} if test is None else problem.predicted(learned.weights, test)
         result = _result(config, problem, learned) | {
             "scores": {name: measured(of) for name, of in predicted.items()},
             "seconds": {"learn_cpu": cpu, "all": time.perf_counter() - began},
@@ -59,13 +60,18 @@ def summary(result: dict[str, Any]) -> Iterator[str]:
         yield f"Objective  {trace[-1]:.8g}, at first {trace[0]:.8g}"
     yield f"Seconds    {seconds['learn_cpu']:.2f} of CPU to learn, {seconds['all']:.2f} in all"
     for name, figures in result["scores"].items():
-        shown = (f"{key} {value:.4g}" for key, value in figures.items() if value is not None)
-        yield f"Held out   {name}: {', '.join(shown)}"
+        known = (f"{key} {value:.4g}" for key, value in figures.items() if value is not None)
+        yield f"Held out   {name}: {', '.join(known)}"
     yield f"Results    {result['config']['output']}"
     yield ""
     yield f"{'before':>10}  {'learned':>10}  rule"
-    for each in result["weights"]:
+    shown = result["weights"]
+    if len(shown) > MOST_SHOWN:
+        shown = sorted(shown, key=lambda each: -abs(each["weight"]))[:MOST_SHOWN]
+    for each in shown:
         yield f"{each['before']:10.4g}  {each['weight']:10.4g}  {each['rule']}"
+    if len(shown) < len(result["weights"]):
+        yield f"{'':24}and {len(result['weights']) - len(shown):,} smaller ones in {RESULT}"
 
 
 def _watch(say: Callable[[str], object]) -> Callable[[Step], object]:

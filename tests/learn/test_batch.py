@@ -159,3 +159,28 @@ def test_worlds_have_constants_of_their_own(mln: Path) -> None:
     found = learning.learn(batch.load(mln), False, lambda _: None)
     weights = [each["weight"] for each in found["weights"]]
     np.testing.assert_array_equal([rule.weight for rule in two.model.rules], weights)
+
+
+def test_other_data_are_predicted_with_the_weights_of_their_own_constants(mln: Path) -> None:
+    problem = batch.load(mln).problem(None)
+    other = batch.load(mln, [f"source.path={mln.parent / '1.db'}"]).problem(None)
+    assert isinstance(problem, MlnProblem) and isinstance(other, MlnProblem)
+    assert problem.names != other.names
+    weights = np.array([0.1, -2.0, 2.0])
+    both, alone = problem.predicted(weights)["Likes"], problem.predicted(weights, other)["Likes"]
+    np.testing.assert_array_equal(both.values[-len(alone.values) :], alone.values)
+    assert set(alone.values) == {0.0, 1.0}
+
+
+def test_a_summary_shows_the_heaviest_of_many_weights() -> None:
+    weights = [{"rule": f"P({n})", "before": 0.0, "weight": n - 50.0} for n in range(100)]
+    result = {
+        "objective": [2.0, 1.0],
+        "seconds": {"learn_cpu": 0.1, "all": 0.2},
+        "learner": {"kind": "mple"},
+        "scores": {},
+        "config": {"output": "out"},
+        "weights": weights,
+    }
+    shown = [*learning.summary(result)]
+    assert "P(0)" in shown[6] and shown[-1].strip() == "and 70 smaller ones in learned.json"

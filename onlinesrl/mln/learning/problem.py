@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, product
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -113,15 +113,15 @@ class MlnProblem:
         """Return the text of the program with these weights, as Alchemy writes it."""
         return alchemy_text(self.with_weights(weights))
 
-    def predicted(self, weights: Floats) -> dict[str, Scored]:
-        """Predict each world by ``method``: its most probable state, or probabilities."""
+    def predicted(self, weights: Floats, test: Self | None = None) -> dict[str, Scored]:
+        """Predict each world of ``test``, or its own, by ``method``: its best state, or probabilities."""
         from onlinesrl.mln import answers, query
 
         closed = (*(name for name in self.program.predicates if name not in self.query),)
         options = query.WorldOptions(closed, (), self.dialect)
         program, groups = self.with_weights(weights), dict[tuple[Any, ...], int]()
         rows: dict[str, list[tuple[float, float, int]]] = {name: [] for name in self.query}
-        for number, atoms in enumerate(self.worlds):
+        for number, atoms in enumerate((test or self).worlds):
             given = [atom for atom in atoms if atom.predicate not in self.query]
             true = {atom[:2] for atom in atoms if atom.value is True}
             whole = replace(program, types=world_of(program, atoms).domains)

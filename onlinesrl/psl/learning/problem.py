@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -107,9 +108,10 @@ class PslProblem:
         learned = (r if r.weight is None else replace(r, weight=weight) for r, weight in rules)
         return show_program(replace(self.program, rules=(*learned,)))
 
-    def predicted(self, weights: Floats) -> dict[str, Scored]:
+    def predicted(self, weights: Floats, test: Self | None = None) -> dict[str, Scored]:
         """Return the values of least energy, by predicate, of the targets whose truth is known."""
-        return self.scored(self.solve(weights).y)
+        data = test or self
+        return data.scored(data.solve(weights).y)
 
     def scored(self, y: Floats) -> dict[str, Scored]:
         """Return values of all variables by predicate, of the targets whose truth is known."""

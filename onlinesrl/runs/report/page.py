@@ -114,6 +114,7 @@ def _tiles(figures: Figures) -> list[tuple[str, str, Callable[[float], str], str
         ("accuracy", "Accuracy", percent, f"of {right}"),
         ("auc", "AUC", percent, "of the pairs of a true and a false atom are in the right order"),
         ("average_precision", "Average precision", percent, "over all thresholds of the scores"),
+        ("cll", "Log-likelihood", figure, "of an atom's truth, given its probability, on average"),
         ("exact", "Exact", percent, "of the examples have no wrong atom"),
         ("hamming", "Hamming loss", figure, "wrong atoms per example, on average"),
         (

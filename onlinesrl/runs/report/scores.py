@@ -77,6 +77,8 @@ def by_predicate(last: Figures) -> Markup | None:
         "true atoms": ("support", count),
         "AUC": ("auc", percent),
         "average precision": ("average_precision", percent),
+        "log-likelihood": ("cll", figure),
+        "its standard error": ("cll_se", figure),
         "best F1": ("best_f1", percent),
         "threshold of best F1": ("best_threshold", figure),
     }
