@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 from onlinesrl.cli import app
 from onlinesrl.core.section import sections_of
 from onlinesrl.runs import guide
-from onlinesrl.runs.schema import Config
+from onlinesrl.runs.batch import MlnBatch, PslBatch
+from onlinesrl.runs.schema import Config, Root
 
 ROWS = {row.key: row for section in guide.sections() for row in section.rows}
 
@@ -52,6 +53,15 @@ def test_every_key_is_there_with_a_meaning() -> None:
 )
 def test_defaults_and_what_a_key_may_be(key: str, default: str, kind: str) -> None:
     assert ROWS[key][1:3] == (default, kind)
+
+
+@pytest.mark.parametrize("root", [PslBatch, MlnBatch])
+def test_every_key_of_batch_learning_is_there_with_a_meaning(root: type[Root]) -> None:
+    rows = {row.key: row for section in guide.sections(root) for row in section.rows}
+    assert {key.split(".")[0] for key in rows} == root.model_fields.keys()
+    assert [key for key, row in rows.items() if len(row.meaning) < 5] == []
+    printed = CliRunner().invoke(app, ["guide", "learn-config"]).stdout
+    assert all(f"\n{key} " in printed for key in rows)
 
 
 def test_keys_of_markov_logic_say_so() -> None:

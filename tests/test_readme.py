@@ -19,6 +19,7 @@ from onlinesrl.cli import app
 from onlinesrl.core.example import decode
 from onlinesrl.core.section import sections_of
 from onlinesrl.library.model import Model
+from onlinesrl.runs.batch import MlnBatch, PslBatch
 from onlinesrl.runs.schema import Config
 
 ROOT = Path(__file__).parents[1]
@@ -77,12 +78,16 @@ def test_links_lead_somewhere(page):
 @pytest.mark.parametrize("page", PAGES)
 def test_configurations_have_only_keys_that_exist(page):
     for text in blocks(PAGES[page], "yaml"):
-        for key, value in yaml.safe_load(text).items():
+        values = yaml.safe_load(text)
+        root: Any = Config
+        if "kind" in values.get("learner", {}):
+            root = PslBatch if "data" in values else MlnBatch
+        for key, value in values.items():
             if isinstance(value, dict):
-                kinds = sections_of(Config.model_fields[key].annotation)
+                kinds = sections_of(root.model_fields[key].annotation)
                 assert set(value) <= {key for kind in kinds for key in kind.model_fields}
             else:
-                assert key in Config.model_fields
+                assert key in root.model_fields
 
 
 @pytest.mark.parametrize("page", PAGES)

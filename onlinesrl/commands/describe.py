@@ -12,8 +12,11 @@ import typer
 
 from onlinesrl.core.errors import UsageError
 
-CONFIG = "config"
-"""The topic that is made from the schema of configurations."""
+KEYS = {
+    "config": "Every key of the configuration of a run",
+    "learn-config": "Every key of a configuration of batch learning",
+}
+"""The topics that are made from the schema of configurations, and their titles."""
 
 
 def schema() -> None:
@@ -26,26 +29,26 @@ def schema() -> None:
 def guide(
     topic: Annotated[str | None, typer.Argument(help="A page; without it, their titles.")] = None,
 ) -> None:
-    """Print a page of the guide; `guide config`: every key of a configuration.
+    """Print a page of the guide; `guide config` and `guide learn-config`: every key of a configuration.
 
     In a pipe a page is Markdown, and a key is a line.
     """
     folder = resources.files("onlinesrl") / "guide"
     pages = {page.name.removesuffix(".md"): page for page in folder.iterdir()}
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    if topic == CONFIG:
-        from onlinesrl.runs.guide import config_lines
+    if topic in KEYS:
+        from onlinesrl.runs import guide as tables
 
-        for line in config_lines(width):
+        for line in tables.config_lines(width, learning=topic != "config"):
             print(line)
     elif topic is None:
         titles = {name: page.read_text().partition("\n")[0] for name, page in pages.items()}
-        for name, title in sorted({**titles, CONFIG: "Every key of a configuration"}.items()):
+        for name, title in sorted({**titles, **KEYS}.items()):
             print(f"{name:12} {title.removeprefix('# ')}")
     elif topic in pages:
         _show(pages[topic].read_text(), width)
     else:
-        raise UsageError(f"no topic {topic}; there are {', '.join(sorted([*pages, CONFIG]))}")
+        raise UsageError(f"no topic {topic}; there are {', '.join(sorted([*pages, *KEYS]))}")
 
 
 def _show(page: str, width: int | None) -> None:

@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 from onlinesrl.core.language import languages
 from onlinesrl.core.section import Section, kind_of, sections_of
 from onlinesrl.runs import schema
+from onlinesrl.runs.batch import MlnBatch, PslBatch
 
 _HEADINGS = ("key", "default", "[what it may be] what it means")
 _NARROWEST = 30
@@ -65,9 +66,9 @@ def meaning(section: type[BaseModel], key: str) -> str:
     return next(filter(None, said), "")
 
 
-def sections() -> Iterator[Part]:
+def sections(root: type[schema.Root] = schema.Config) -> Iterator[Part]:
     """Yield the sections of a configuration; a section that occurs again is shown as a key."""
-    waiting: list[tuple[str, list[type[BaseModel]]]] = [("", [schema.Config])]
+    waiting: list[tuple[str, list[type[BaseModel]]]] = [("", [root])]
     seen = set[type[BaseModel]]()
     while waiting:
         name, kinds = waiting.pop(0)
@@ -137,9 +138,13 @@ def _kind(described: Mapping[str, Any]) -> str:
     return names.get(kind, kind) + bound
 
 
-def config_lines(width: int | None) -> Iterator[str]:
-    """Yield the table; meanings are wrapped at ``width`` columns; None: one line per key."""
-    table = list(sections())
+def config_lines(width: int | None, learning: bool = False) -> Iterator[str]:
+    """Yield the table of a run, or of ``learning`` from a batch, for PSL and for Markov logic.
+
+    Meanings are wrapped at ``width`` columns; None: one line per key.
+    """
+    roots: list[type[schema.Root]] = [PslBatch, MlnBatch] if learning else [schema.Config]
+    table = [section for root in roots for section in sections(root)]
     rows = [row for section in table for row in section.rows]
     key, default = (max(len(row[n]) for row in rows) for n in (0, 1))
 

@@ -167,7 +167,7 @@ def test_too_few_steps_are_told() -> None:
 
 def test_newton_steps_divide_by_the_variance() -> None:
     drawn = np.array([[1.0, 4.0], [-1.0, -4.0]])
-    step = Newton(trust=1e-12).of(np.array([1.0, 16.0]), drawn, 0.0)
+    step = Newton(trust=1e-12).of(np.array([1.0, 16.0]), drawn, np.zeros(2))
     assert step[0] == pytest.approx(step[1])
     assert step @ np.array([1.0, 16.0]) > 0
 
@@ -179,6 +179,7 @@ LEARNERS = [
     {"kind": "mple", "prior_sd": 3.0},
     {"kind": "contrastive-divergence", "prior_sd": 3.0},
     {"kind": "contrastive-divergence", "prior_sd": 3.0, "sampler": "mcsat", "newton": False},
+    {"kind": "voted-perceptron"},
     {"kind": "voted-perceptron", "rate": 0.02, "newton": False},
     {"kind": "max-margin", "c": 20.0},
 ]

@@ -63,7 +63,9 @@ class Contrast(MlnLearner):
             if step is None:
                 weights = weights + self.rate * gradient
             else:
-                weights = weights + step.of(gradient, drawn, self.prior_sd**-2)
+                weights = weights + step.of(
+                    gradient, drawn, self.prior_sd**-2 + self.least(problem)
+                )
             if 2 * t >= self.steps:
                 kept += 1
                 mean += (weights - mean) / kept
@@ -73,6 +75,10 @@ class Contrast(MlnLearner):
         """Return the mean of the samples."""
         mean: Floats = drawn.mean(axis=0)
         return mean
+
+    def least(self, problem: MlnProblem) -> Floats:
+        """Return what the variances are larger by than those of the samples, float64[weights]."""
+        return np.zeros(len(problem.start))
 
 
 @dataclass
@@ -85,12 +91,16 @@ class Newton:
     trust: float
     before: tuple[Floats, float] | None = None
 
-    def of(self, gradient: Floats, drawn: Floats, precision: float) -> Floats:
-        """Return the step; ``drawn`` are counts of samples, float64[samples, weights]."""
+    def of(self, gradient: Floats, drawn: Floats, precision: Floats) -> Floats:
+        """Return the step.
+
+        ``drawn`` are counts of samples, float64[samples, weights]; ``precision``, float64[weights], is added
+        to their variances.
+        """
         self._adapt(gradient)
         variance = drawn.var(axis=0) + precision
         direction = np.divide(gradient, variance, where=variance > 0, out=np.zeros_like(gradient))
-        curvature = float(np.var(drawn @ direction)) + precision * float(direction @ direction)
+        curvature = float(np.var(drawn @ direction) + direction @ (precision * direction))
         slope = float(direction @ gradient)
         size = slope / (curvature + self.trust * float(direction @ direction) + 1e-300)
         self.before = size * direction, size * slope - 0.5 * size**2 * curvature
@@ -173,6 +183,15 @@ class VotedPerceptron(Contrast):
             return np.stack(last)
 
         return drawn
+
+    def least(self, problem: MlnProblem) -> Floats:
+        """Return the variances of the counts where each ground clause is a coin of its own.
+
+        A most probable state may stay the same for many steps: its counts then say nothing of variance.
+        """
+        n = len(problem.start)
+        every = (np.bincount(w.feature[w.feature >= 0], minlength=n) for w in problem.ground)
+        return np.sum([*every], axis=0) / 4.0
 
     def expected(self, drawn: Floats) -> Floats:
         """Return the counts of the newest state."""
