@@ -23,7 +23,7 @@ from onlinesrl.mln.engines.lp import Lp
 from onlinesrl.mln.engines.marginals import marginals
 from onlinesrl.mln.engines.mpe import Mpe
 from onlinesrl.mln.engines.walksat import WalkSat
-from onlinesrl.mln.ground.model import State
+from onlinesrl.mln.ground.model import ClauseModel, State
 from onlinesrl.mln.query import GroundWorld, QueryError, clauses, soft_clauses
 
 SAMPLED = (
@@ -157,13 +157,24 @@ def _natural(atom: tuple[str, Sequence[Constant]]) -> tuple[Any, ...]:
     return name, *((0, a, "") if isinstance(a, int) else (1, 0, a) for a in args)
 
 
-def _map(world: GroundWorld, method: str, seed: int) -> tuple[Floats, dict[str, Any]]:
+def values_of(model: ClauseModel, weight: Floats, method: str, seed: int) -> Floats:
+    """Return the value of every atom of a ground model, float64[atoms]. Raises Infeasible, Unsolved."""
+    if method in MAP_METHODS:
+        return _engine(method, seed).solve(model, weight).state.astype(np.float64)
+    return marginals(model, weight, method, seed=seed).probability  # type: ignore[arg-type]
+
+
+def _engine(method: str, seed: int) -> MapEngine:
     engines: dict[str, MapEngine] = {
         "mpe": Mpe(Ilp()),
         "lp": Lp(),
         "walksat": WalkSat(seed=seed),
     }
-    solution = engines[method].solve(world.model, world.weight)
+    return engines[method]
+
+
+def _map(world: GroundWorld, method: str, seed: int) -> tuple[Floats, dict[str, Any]]:
+    solution = _engine(method, seed).solve(world.model, world.weight)
     found = cost(world, solution.state)
     slack = solution.bound - solution.score
     return solution.state.astype(np.float64), {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -36,9 +37,9 @@ def learn(config: Batch, fresh: bool, say: Callable[[str], object]) -> dict[str,
         say("reading and grounding")
         problem, test = config.problem(folder), config.held_out()
         say("learning")
-        clock = time.process_time()
+        clock = _cpu_seconds()
         learned = config.batch_learner.learn(problem, _watch(say))
-        cpu = time.process_time() - clock
+        cpu = _cpu_seconds() - clock
         say("scoring")
         predicted = {} if test is None else problem.predicted(learned.weights, test)
         result = _result(config, problem, learned) | {
@@ -52,12 +53,20 @@ def learn(config: Batch, fresh: bool, say: Callable[[str], object]) -> dict[str,
     return result
 
 
+def _cpu_seconds() -> float:
+    """Return the CPU seconds of this process, and of those it has started and that have ended."""
+    return sum(os.times()[:4])
+
+
 def summary(result: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of a summary for people."""
     trace, seconds = result["objective"], result["seconds"]
     yield f"Learner    {result['learner']['kind']}, {len(trace):,} steps"
     if trace:
         yield f"Objective  {trace[-1]:.8g}, at first {trace[0]:.8g}"
+    if "best" in (stats := result["stats"]):
+        best = ", ".join(f"{each['value']:.4g}" for each in stats["best"])
+        yield f"Tried      {stats['configurations']:,} configurations; the best by {stats['metric']}: {best}"
     yield f"Seconds    {seconds['learn_cpu']:.2f} of CPU to learn, {seconds['all']:.2f} in all"
     for name, figures in result["scores"].items():
         known = (f"{key} {value:.4g}" for key, value in figures.items() if value is not None)

@@ -178,6 +178,7 @@ def test_a_summary_shows_the_heaviest_of_many_weights() -> None:
         "objective": [2.0, 1.0],
         "seconds": {"learn_cpu": 0.1, "all": 0.2},
         "learner": {"kind": "mple"},
+        "stats": {},
         "scores": {},
         "config": {"output": "out"},
         "weights": weights,

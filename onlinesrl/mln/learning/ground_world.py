@@ -39,7 +39,7 @@ class GroundWorld:
     A clause that is true adds ``factor`` (float64[clauses], 1 but for numbers) to the feature of the weight
     ``feature`` (int64[clauses]; -1: hard). Clauses that evidence decides are left out: features are those of
     ``mln.lang.normal`` up to a constant. ``predicted`` (bool[atoms]) tells the query's open atoms, whose
-    Hamming distance to ``truth`` is the loss.
+    Hamming distance to ``truth`` is the loss; ``atoms`` are (predicate, arguments).
     """
 
     model: ClauseModel
@@ -47,6 +47,7 @@ class GroundWorld:
     factor: Floats
     truth: State
     predicted: Bools
+    atoms: Sequence[tuple[str, Sequence[Constant]]]
 
     def weigh(self, weights: Floats) -> Floats:
         """Return the clauses' weights, float64[clauses]."""
@@ -234,4 +235,5 @@ def _ground(learner: OnlineLearner, example: Example) -> GroundWorld:
         net.row_factor[row][own] if len(index) else np.ones(model.n_clauses),
         grounder.truth[: model.n_atoms].copy(),
         fixed == n.OPEN,
+        [(name, args) for name, _, rows in grounder.atoms(batch, 0) for args in rows],
     )

@@ -6,13 +6,22 @@ from typing import Annotated, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
+from onlinesrl.core.search.bayesian import Bayesian
+from onlinesrl.core.search.learners import Hyperband, RandomGrid, RandomSearch
 from onlinesrl.core.section import standard
 from onlinesrl.mln.learning.contrast import ContrastiveDivergence, VotedPerceptron
 from onlinesrl.mln.learning.max_margin import MaxMargin
 from onlinesrl.mln.learning.mple import Mple
 
 AnyMlnLearner: TypeAlias = Annotated[
-    Mple | ContrastiveDivergence | VotedPerceptron | MaxMargin,
+    Mple  # one line per learner
+    | ContrastiveDivergence
+    | VotedPerceptron
+    | MaxMargin
+    | RandomGrid
+    | RandomSearch
+    | Hyperband
+    | Bayesian,
     Field(discriminator="kind"),
     BeforeValidator(standard("kind", "mple")),
 ]

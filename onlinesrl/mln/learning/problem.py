@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, product
+from math import ceil
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.arrays import Bools, Floats, Ints
 from onlinesrl.core.batch import Learned, LearningError, Watch
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import (
@@ -131,6 +132,28 @@ class MlnProblem:
                 name, arguments = world.atoms[n][0], (*map(str, world.atoms[n][1]),)
                 group = groups.setdefault((number, name, arguments[:-1]), len(groups))
                 rows[name].append((float((name, arguments) in true), float(values[n]), group))
+        return {name: _scored(of) for name, of in rows.items() if of}
+
+    signed = True
+    """Weights may be negative."""
+
+    @cached_property
+    def soft(self) -> Bools:
+        """Which weights may change, bool[weights]: all."""
+        return np.ones(len(self.start), np.bool_)
+
+    def tried(self, weights: Floats, share: float) -> dict[str, Scored]:
+        """Predict the first worlds, a share of all, by ``method``; they are ground once."""
+        from onlinesrl.mln.answers import values_of
+
+        groups = dict[tuple[Any, ...], int]()
+        rows: dict[str, list[tuple[float, float, int]]] = {name: [] for name in self.query}
+        for number, world in enumerate(self.ground[: ceil(share * len(self.ground))]):
+            values = values_of(world.model, world.weigh(weights), self.method, self.seed)
+            for n in np.flatnonzero(world.predicted).tolist():
+                name, arguments = world.atoms[n]
+                group = groups.setdefault((number, name, *arguments[:-1]), len(groups))
+                rows[name].append((float(world.truth[n]), float(values[n]), group))
         return {name: _scored(of) for name, of in rows.items() if of}
 
     @property

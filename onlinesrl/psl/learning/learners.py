@@ -6,6 +6,8 @@ from typing import Annotated, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
+from onlinesrl.core.search.bayesian import Bayesian
+from onlinesrl.core.search.learners import Hyperband, RandomGrid, RandomSearch
 from onlinesrl.core.section import standard
 from onlinesrl.psl.learning.lme import Lme
 from onlinesrl.psl.learning.mle import Mle
@@ -14,7 +16,11 @@ from onlinesrl.psl.learning.mple import Mple
 AnyPslLearner: TypeAlias = Annotated[
     Mle  # one line per learner
     | Mple
-    | Lme,
+    | Lme
+    | RandomGrid
+    | RandomSearch
+    | Hyperband
+    | Bayesian,
     Field(discriminator="kind"),
     BeforeValidator(standard("kind", "mle")),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import ceil
 from pathlib import Path
 from typing import Self
 
@@ -24,6 +25,9 @@ from onlinesrl.psl.lang.data import Database, first_rows
 from onlinesrl.psl.lang.model import Functions
 from onlinesrl.psl.lang.text import show_program, show_psl_atom, show_unweighted
 from onlinesrl.psl.learning.planes import PLANES, Minimum
+
+TRIED, TRIED_ROUNDS = 1e-3, 1000
+"""The tolerance of the energy where weights are only tried, and after how many rounds it may be missed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +116,21 @@ class PslProblem:
         """Return the values of least energy, by predicate, of the targets whose truth is known."""
         data = test or self
         return data.scored(data.solve(weights).y)
+
+    signed = False
+    """Weights are not negative."""
+
+    @cached_property
+    def first(self) -> HingeSolution:
+        """The values of least energy where all weights are equal: where trials of weights begin."""
+        return Admm().solve(self.model, np.ones(len(self.start)))
+
+    def tried(self, weights: Floats, share: float) -> dict[str, Scored]:
+        """Predict with a share of the rounds that ``first`` took; 1: until the answer is certified."""
+        least, of_first = (TRIED_ROUNDS, 10.0) if share >= 1 else (10, share)
+        rounds = max(least, ceil(of_first * self.first.iterations))
+        engine = Admm(tolerance=TRIED, rounds=rounds)
+        return self.scored(engine.solve(self.model, weights, start=self.first).y)
 
     def scored(self, y: Floats) -> dict[str, Scored]:
         """Return values of all variables by predicate, of the targets whose truth is known."""

@@ -1,0 +1,171 @@
+"""What a configuration of weights is worth: evaluated once, on every core, and remembered through kills."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from threading import Thread
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.batch import LearningError, Problem
+from onlinesrl.core.scores import METRICS, Scored
+
+JOURNAL = "explored.jsonl"
+LOOK_SECONDS = 0.2
+"""Between two looks at whether the process that started others is there."""
+WORTHWHILE = 0.5
+"""Seconds of evaluations for which processes are started."""
+
+
+class Searchable(Problem, Protocol):
+    """A problem whose weights may be searched."""
+
+    @property
+    def signed(self) -> bool:
+        """Whether weights may be negative."""
+        ...
+
+    @property
+    def soft(self) -> Floats:
+        """Which weights may change, bool[weights]."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Of random numbers."""
+        ...
+
+    @property
+    def folder(self) -> Path | None:
+        """Where a learner may keep what it needs to resume."""
+        ...
+
+    def tried(self, weights: Floats, share: float) -> Mapping[str, Scored]:
+        """Predict the problem's own data with a share of the effort, 1 for all of it."""
+        ...
+
+
+class Trial(NamedTuple):
+    """Weights of the rules that have one, and the share of the effort that goes into predicting."""
+
+    weights: Floats
+    share: float = 1.0
+
+
+@dataclass
+class Evaluations:
+    """Scores of weights by a metric, the greater the better.
+
+    ``predicate`` None: the only one whose truth is known.
+    """
+
+    problem: Searchable
+    metric: str
+    predicate: str | None
+    workers: int
+    known: dict[bytes, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Read what a process that was stopped has evaluated; a torn last line does not count."""
+        journal = self._journal
+        if journal is not None and journal.exists():
+            whole, _, _ = journal.read_text().rpartition("\n")
+            for line in whole.splitlines():
+                key, score = json.loads(line)
+                self.known[bytes.fromhex(key)] = score
+            journal.write_text(f"{whole}\n" if whole else "")
+
+    @property
+    def _journal(self) -> Path | None:
+        return None if self.problem.folder is None else self.problem.folder / JOURNAL
+
+    def scores(self, trials: Sequence[Trial]) -> Iterator[float]:
+        """Yield the scores in the order of the trials."""
+        keys = [_key(trial) for trial in trials]
+        todo = {k: t for k, t in zip(keys, trials, strict=True) if k not in self.known}
+        found = self._found([*todo.values()])
+        for key in keys:
+            while key not in self.known:
+                self._remember(_key((trial := next(found))[0]), trial[1])
+            yield self.known[key]
+
+    def _remember(self, key: bytes, score: float) -> None:
+        self.known[key] = score
+        if self._journal is not None:
+            with self._journal.open("a") as file:
+                file.write(json.dumps([key.hex(), score]) + "\n")
+
+    def _found(self, trials: Sequence[Trial]) -> Iterator[tuple[Trial, float]]:
+        """Evaluate; the first in this process, the others in forks of it if that takes long enough."""
+        began = time.perf_counter()
+        for n, trial in enumerate(trials):
+            yield trial, self.score(trial)
+            left = len(trials) - n - 1
+            took = (time.perf_counter() - began) / (n + 1)
+            if self.workers > 1 and left > 1 and left * took > WORTHWHILE:
+                yield from self._in_forks(trials[n + 1 :])
+                return
+
+    def _in_forks(self, trials: Sequence[Trial]) -> Iterator[tuple[Trial, float]]:
+        _Shared.evaluations = self
+        with get_context("fork").Pool(min(self.workers, len(trials)), _begin) as pool:
+            yield from zip(trials, pool.imap(_score, trials), strict=True)
+
+    def score(self, trial: Trial) -> float:
+        """Return the metric, or its negative where less is better. Raises LearningError."""
+        weights = np.zeros(len(self.problem.start))
+        weights[self.problem.soft] = trial.weights
+        of = self.problem.tried(weights, trial.share)
+        name = self.predicate or next(iter(of), "")
+        if name not in of or (self.predicate is None and len(of) > 1):
+            said = "has no known truth" if self.predicate else "learner.predicate is needed"
+            raise LearningError(
+                f"{self.predicate or 'search'}: {said}; known: {', '.join(of) or 'none'}"
+            )
+        metric = METRICS[self.metric]
+        value = metric.measure(*of[name])
+        if value is None:
+            raise LearningError(
+                f"{self.metric} of {name} is not defined: its truth has no true atom, or no false one"
+            )
+        return value if metric.greater else -value
+
+
+class _Shared:
+    evaluations: Evaluations
+
+
+def _score(trial: Trial) -> float:
+    return _Shared.evaluations.score(trial)
+
+
+def _begin() -> None:
+    """Leave Ctrl-C to the process that started this one, and end when it is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """End this process once it has another parent."""
+    while os.getppid() == parent:
+        time.sleep(LOOK_SECONDS)
+    os._exit(1)
+
+
+def _key(trial: Trial) -> bytes:
+    return trial.weights.tobytes() + np.float64(trial.share).tobytes()
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

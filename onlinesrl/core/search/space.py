@@ -1,0 +1,64 @@
+"""Where weights are searched: rays, since the most probable state does not change with their scale."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator
+
+from onlinesrl.core.arrays import Floats
+
+SMALLEST = 1e-8
+"""What is added to weights of sum 1 before their logarithm is taken."""
+LEAST = 1e-4
+"""The smallest ratio of two weights that are drawn: beyond it inference is slow and hardly another."""
+
+
+@dataclass(frozen=True)
+class Space:
+    """Weights float64[size]; where ``signed``, negative ones too (section 6.6)."""
+
+    size: int
+    signed: bool
+
+    def dirichlet(self, rng: Generator, n: int, a: float) -> Floats:
+        """Draw float64[n, size] from the simplex, in a random orthant where signed (section 6.5.4).
+
+        Weights below ``LEAST`` times the largest are raised to it.
+        """
+        found = rng.dirichlet(np.full(self.size, a), n)
+        found = np.maximum(found, LEAST * found.max(axis=1, keepdims=True))
+        return self._signs(rng, found / found.sum(axis=1, keepdims=True))
+
+    def hypersphere(self, rng: Generator, n: int) -> Floats:
+        """Draw directions uniformly, float64[n, size] whose absolute values have the sum 1."""
+        found = np.abs(rng.normal(size=(n, self.size)))
+        return self._signs(rng, found / found.sum(axis=1, keepdims=True))
+
+    def grid(self, rng: Generator, values: Floats) -> Floats:
+        """Draw one vector of a grid of values, with random signs where signed."""
+        found = self._signs(rng, rng.choice(values, (1, self.size)))[0]
+        weights: Floats = found / np.abs(found).sum()
+        return weights
+
+    def _signs(self, rng: Generator, weights: Floats) -> Floats:
+        return weights * rng.choice((-1.0, 1.0), weights.shape) if self.signed else weights
+
+    def ray(self, w: Floats) -> bytes:
+        """Return what ``w`` has in common with its positive multiples, and with nothing else."""
+        direction: Floats = np.round(w / np.abs(w).sum(), 12) + 0.0
+        return direction.tobytes()
+
+    def scaled(self, w: Floats) -> Floats:
+        """Return the coordinates in which distances are taken, float64[..., size].
+
+        Logarithms less their mean (section 6.5.2; so that no rule is special, the mean is subtracted and not
+        the first); the unit vector where signed.
+        """
+        if self.signed:
+            unit: Floats = w / np.linalg.norm(w, axis=-1, keepdims=True)
+            return unit
+        logs = np.log(w / w.sum(axis=-1, keepdims=True) + SMALLEST)
+        centred: Floats = logs - logs.mean(axis=-1, keepdims=True)
+        return centred
