@@ -68,6 +68,7 @@ class AdmmState:
         check_constants(model)
         n, m = model.n_variables, model.n_rows
         known_bonus = np.zeros(n) if bonus is None else bonus
+        self.model = model
         self._rows = weighted_rows(model, weights)
         low, high, curvature, row_step = np.empty((4, m))
         self.problem = kernel.Problem(
@@ -86,10 +87,7 @@ class AdmmState:
         y = np.full(n, 0.5) if start is None else start.y.copy()
         dual = np.empty(m) if start is None else start.dual.copy()
         self.now = kernel.Iterate(y, dual, -known_bonus, np.empty(n))
-        known = start is not None
-        self._highest = admm_rows.prepare(self._rows, np.zeros(n), self.problem, self.now, known)
-        admm_rows.free_variables(self.problem)
-        self._highest += float(np.maximum(-known_bonus, 0.0).sum())
+        self._prepare(known=start is not None)
         self._control = np.array([1.0, 0.0, admm_solve.PERIOD])
 
     @property
@@ -111,6 +109,31 @@ class AdmmState:
         """Do ``n`` rounds."""
         memory = np.empty_like(self.now.y), np.empty_like(self.now.dual)
         admm_solve.advance(self.problem, self.now, *memory, self._control, n)
+
+    def copies(self) -> Floats:
+        """Do a round, and return the forms at its local copies, float64[n_rows].
+
+        That of row i, by Moreau's identity, is its form at ``now.ahead`` plus (u - u') / sigma.
+        """
+        sigma, before = self.eta * self.problem.row_step, self.now.dual.copy()
+        self.step(1)
+        moved = (self.now.dual - before) / admm_solve.RELAXATION
+        ahead, at = self.model.forms(self.now.ahead), self.model.forms(self.y)
+        local: Floats = np.where(sigma > 0, ahead - moved / np.where(sigma > 0, sigma, 1.0), at)
+        return local
+
+    def reweigh(self, weights: Floats) -> None:
+        """Change the weights; values, duals (as far as they may be kept) and step size stay."""
+        self._rows = weighted_rows(self.model, weights)
+        self.problem.degree[:] = self.problem.ridge[:] = 0.0
+        self.now.gradient[:] = -self.problem.bonus
+        self._prepare(known=True)
+
+    def _prepare(self, known: bool) -> None:
+        zeros = np.zeros(self.model.n_variables)
+        self._highest = admm_rows.prepare(self._rows, zeros, self.problem, self.now, known)
+        admm_rows.free_variables(self.problem)
+        self._highest += float(np.maximum(-self.problem.bonus, 0.0).sum())
 
     def solve(self, tolerance: float, violation: float, rounds: int) -> HingeSolution:
         """Continue as ``Admm`` does up to ``rounds`` in all, at least for ten more; raises Infeasible."""

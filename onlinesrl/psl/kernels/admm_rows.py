@@ -123,8 +123,9 @@ def begin(
 ) -> None:
     """Set the duals to the slopes at ``now.y``, or clip ``given`` ones.
 
-    They are 0 for a ridge and initially for a constraint. ``problem`` is expanded. Adds the duals to the
-    gradient, and the rows' penalties to the degrees of their variables.
+    They are 0 for a ridge and initially for a constraint. Given ones of rows without variables, which no
+    round changes, do not count. ``problem`` is expanded. Adds the duals to the gradient, and the rows'
+    penalties to the degrees of their variables.
     """
     for i in range(len(rows.constant)):
         if _is_ridge(rows, i):
@@ -134,8 +135,9 @@ def begin(
         for e in range(rows.start[i], rows.start[i + 1]):
             at += rows.coefficient[e] * now.y[rows.variable[e]]
             problem.degree[rows.variable[e]] += penalty
-        u = now.dual[i] if given else 0.0
-        if not given and not np.isinf(rows.weight[i]):
+        kept = given and problem.row_step[i] > 0.0
+        u = now.dual[i] if kept else 0.0
+        if not kept and not np.isinf(rows.weight[i]):
             u = slope(rows, i, at)
         u = clip(u, problem.low[i], problem.high[i])
         now.dual[i] = u

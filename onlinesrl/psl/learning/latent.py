@@ -1,0 +1,260 @@
+"""Learning with latent variables: paired duals, EM, and the primal subgradient (Bach et al. 2015).
+
+Minimised is ``F(w) = lambda/2 |w|^2 + min over z of E(w, truth, z) - min over y, z of E(w, y, z)``, where an
+energy E is ``w . Phi - h`` with a surrogate h of the entropy (equation 4; as printed its sign would let
+helpful rules go to 0). The gradient is ``lambda w + Phi(clamped) - Phi(free)``. Either minimisation is a run
+of ADMM that goes on while the weights change.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from onlinesrl.core import interrupt
+from onlinesrl.core.arrays import Bools, Floats
+from onlinesrl.core.batch import Learned, LearningError, Trace, Watch
+from onlinesrl.core.values import Count, Names, Natural, Positive
+from onlinesrl.psl.engines.admm import Admm, AdmmState
+from onlinesrl.psl.engines.engine import HingeSolution
+from onlinesrl.psl.ground.hinges import HINGE, HingeModel
+from onlinesrl.psl.learning.problem import PslLearner, PslProblem
+
+ENGINE = Admm(tolerance=1e-4)
+"""Where a minimisation is solved."""
+
+
+class Update(NamedTuple):
+    """Weights after an update, float64[rules], the rounds of ADMM so far, and F at the present copies."""
+
+    weights: Floats
+    rounds: int
+    objective: float
+
+
+class Latent(PslLearner):
+    """Subgradient steps on F, divided by the number of potentials of each rule; the mean is returned."""
+
+    latent: Names
+    """the predicates whose targets have no truth."""
+    entropy: Literal["squared", "loss", "none"] = "squared"
+    """the surrogate of the entropy: squared hinges that draw values to 1/2, the L1 distance to the truth (as
+    latent support vector machines have), or none."""
+    entropy_weight: Positive = 0.1
+    """the fixed weight of the surrogate."""
+    l2: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.01
+    """lambda, the weight of half the squared weights, for each potential of a rule."""
+    step: Positive = 0.3
+    """the size of steps."""
+    adagrad: bool = True
+    """divide steps by the root of the sum of the squares of all gradients so far."""
+    updates: Count = 100
+    """how many updates of weights there are."""
+
+    def learn(self, problem: PslProblem, watch: Watch) -> Learned:
+        """Return the mean of the weights after each update, and some of the means before.
+
+        Raises LearningError.
+        """
+        trace, mean, path = Trace(watch), np.zeros(len(problem.start)), list[dict[str, Any]]()
+        for n, update in enumerate(self.path(problem), 1):
+            interrupt.check()
+            mean += (update.weights - mean) / n
+            trace.add(update.objective)
+            if n >= 1.25 * len(path) ** 2 / 4 or n == self.updates:
+                path.append({"updates": n, "rounds": update.rounds, "weights": mean.tolist()})
+        return Learned(mean, trace.steps, {"rounds": path[-1]["rounds"], "path": path})
+
+    def path(self, problem: PslProblem) -> Iterator[Update]:
+        """Yield each update. Raises LearningError."""
+        free, clamped = self.sides(problem)
+        weights, squares = problem.start.copy(), np.zeros(len(problem.start))
+        for rounds in self.minimise(free, clamped):
+            phi, truth = free.phi[:-1], clamped.phi[:-1]
+            of_rest = clamped.surrogate - free.surrogate
+            value = (
+                self.l2 / 2 * float(problem.counts @ weights**2) + weights @ (truth - phi) + of_rest
+            )
+            gradient = (truth - phi) / np.maximum(problem.counts, 1.0) + self.l2 * weights
+            squares += gradient**2
+            rate = self.step / np.sqrt(np.maximum(squares, 1e-300)) if self.adagrad else self.step
+            weights = np.where(problem.soft, np.maximum(weights - rate * gradient, 0.0), 0.0)
+            for side in (free, clamped):
+                side.reweigh(weights)
+            yield Update(weights, rounds, float(value))
+
+    @abstractmethod
+    def minimise(self, free: Side, clamped: Side) -> Iterator[int]:
+        """Advance both minimisations before each update; yield the rounds so far."""
+
+    def sides(self, problem: PslProblem) -> tuple[Side, Side]:
+        """Return the minimisations over all variables, and over the latent ones beside the truth."""
+        truth, hidden = problem.truth, self._hidden(problem)
+        model, bonus = problem.model, np.zeros(len(truth))
+        fixed = self.entropy_weight if self.entropy == "squared" else 0.0
+        if self.entropy == "squared":
+            model = with_surrogate(model, len(problem.start))
+        elif self.entropy == "loss":
+            bonus = np.where(hidden, 0.0, self.entropy_weight * (1.0 - 2.0 * truth))
+        weights = np.append(problem.start, fixed)
+        beside = clamp(model, np.where(hidden, 0.0, truth), hidden)
+        loss = float(np.sum(np.where(hidden, 0.0, truth))) if self.entropy == "loss" else 0.0
+        offset = self.entropy_weight * loss
+        return Side(model, weights, bonus, offset), Side(
+            beside, weights, np.zeros(hidden.sum()), 0.0
+        )
+
+    def _hidden(self, problem: PslProblem) -> Bools:
+        """Return which variables are latent, bool[variables]. Raises LearningError."""
+        file, relations = problem.program.file, problem.database.relations
+        for name in self.latent:
+            if name not in relations or not len(relations[name].targets):
+                known = ", ".join(n for n, of in relations.items() if len(of.targets))
+                raise LearningError(
+                    f"{file}: latent: {name} has no targets; those with targets: {known}"
+                )
+        parts = [np.full(len(of.targets), name in self.latent) for name, of in relations.items()]
+        hidden, unknown = np.concatenate(parts), np.isnan(problem.truth)
+        wrong = np.flatnonzero(hidden != unknown)
+        if len(wrong):
+            atom = problem.atom(int(wrong[0]))
+            said = (
+                "has a truth, but is latent"
+                if hidden[wrong[0]]
+                else "has no truth, and is not latent"
+            )
+            raise LearningError(f"{file}: {atom} {said}")
+        return hidden
+
+
+class Side:
+    """One of the two minimisations: ADMM, and the sums of potentials at its copies.
+
+    ``weights`` are those of the rules, then that of the surrogate; ``offset`` is subtracted from the energy
+    beside ``bonus . y``.
+    """
+
+    def __init__(self, model: HingeModel, weights: Floats, bonus: Floats, offset: float) -> None:
+        self.model = model
+        self.weights = weights
+        self.bonus = bonus
+        self.offset = offset
+        self.state = AdmmState(model, weights, bonus)
+        self.solution: HingeSolution | None = None
+        self.rounds = 0
+        self.phi = np.zeros(len(weights))
+        self.y = self.state.y
+
+    def step(self, n: int) -> None:
+        """Do ``n`` rounds; potentials are then those of the local copies."""
+        if n > 1:
+            self.state.step(n - 1)
+        form, self.y = self.state.copies(), self.state.y
+        self.rounds += n
+        form = np.where(self.model.kind == HINGE, np.maximum(form, 0.0), form)
+        weighted = self.model.weight_index >= 0
+        values = form[weighted] ** self.model.power[weighted]
+        index = self.model.weight_index[weighted]
+        self.phi = np.bincount(index, values, len(self.weights)).astype(np.float64)
+
+    def solve(self) -> None:
+        """Solve, from the last solution; potentials are then those of the new one."""
+        found = ENGINE.solve(self.model, self.weights, bonus=self.bonus, start=self.solution)
+        self.solution, self.y = found, found.y
+        self.rounds += found.iterations
+        self.phi = self.model.totals(found.y, len(self.weights))
+
+    def reweigh(self, weights: Floats) -> None:
+        """Change the weights of the rules, and go on from where ADMM is."""
+        self.weights = np.append(weights, self.weights[-1])
+        self.state.reweigh(self.weights)
+
+    @property
+    def surrogate(self) -> float:
+        """The part of the energy that does not depend on weights of rules."""
+        linear = float(self.bonus @ self.y) + self.offset
+        return float(self.weights[-1] * self.phi[-1]) - linear
+
+
+class PairedDual(Latent):
+    """Paired-dual learning: weights change after every few rounds of ADMM (algorithm 1)."""
+
+    kind: Literal["paired-dual"] = "paired-dual"
+    rounds: Count = 1
+    """N, how many rounds of ADMM there are between updates, in either minimisation."""
+    warm_up: Natural = 0
+    """K, how often there are as many before the first update."""
+
+    def minimise(self, free: Side, clamped: Side) -> Iterator[int]:
+        """See ``Latent.minimise``."""
+        for t in range(self.warm_up + self.updates):
+            free.step(self.rounds)
+            clamped.step(self.rounds)
+            if t >= self.warm_up:
+                yield free.rounds + clamped.rounds
+
+
+class Primal(Latent):
+    """The subgradient where both minimisations are solved before each update."""
+
+    kind: Literal["primal"] = "primal"
+
+    def minimise(self, free: Side, clamped: Side) -> Iterator[int]:
+        """See ``Latent.minimise``."""
+        for _ in range(self.updates):
+            free.solve()
+            clamped.solve()
+            yield free.rounds + clamped.rounds
+
+
+class Em(Latent):
+    """EM with the most probable latent values: they are held for several updates of the weights."""
+
+    kind: Literal["em"] = "em"
+    held: Count = 10
+    """for how many updates the latent values are held."""
+
+    def minimise(self, free: Side, clamped: Side) -> Iterator[int]:
+        """See ``Latent.minimise``."""
+        for t in range(self.updates):
+            if t % self.held == 0:
+                clamped.solve()
+            free.solve()
+            yield free.rounds + clamped.rounds
+
+
+def with_surrogate(model: HingeModel, weight_index: int) -> HingeModel:
+    """Add the potentials max(y, 0)^2 and max(1 - y, 0)^2 of every variable, with one weight."""
+    n, m = model.n_variables, 2 * model.n_variables
+    return HingeModel(
+        n,
+        np.append(model.start, model.start[-1] + 1 + np.arange(m)),
+        np.append(model.variable, np.repeat(np.arange(n, dtype=np.int32), 2)),
+        np.append(model.coefficient, np.tile([1.0, -1.0], n)),
+        np.append(model.constant, np.tile([0.0, 1.0], n)),
+        np.append(model.weight_index, np.full(m, weight_index)),
+        np.append(model.power, np.full(m, 2, np.uint8)),
+        np.append(model.kind, np.full(m, HINGE, np.uint8)),
+    )
+
+
+def clamp(model: HingeModel, y: Floats, free: Bools) -> HingeModel:
+    """Return the model of the free variables, the others having the values ``y``."""
+    open_ = free[model.variable]
+    constant = np.bincount(
+        model.row[~open_], (model.coefficient * y[model.variable])[~open_], model.n_rows
+    )
+    number = (np.cumsum(free) - 1).astype(np.int32)
+    return replace(
+        model,
+        n_variables=int(free.sum()),
+        start=np.append(0, np.cumsum(np.bincount(model.row[open_], minlength=model.n_rows))),
+        variable=number[model.variable[open_]],
+        coefficient=model.coefficient[open_],
+        constant=model.constant + constant,
+    )
