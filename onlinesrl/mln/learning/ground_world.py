@@ -135,15 +135,15 @@ def _codes(problem: Reduced, literals: Ints32) -> tuple[int, ...] | None:
     return None if any(code ^ 1 in codes for code in codes) else (*sorted(codes),)
 
 
-def ground_worlds(problem: MlnProblem) -> list[GroundWorld]:
-    """Ground the worlds of a problem; features are numbered as its weights.
+def ground_worlds(problem: MlnProblem, worlds: Sequence[Sequence[GroundAtom]]) -> list[GroundWorld]:
+    """Ground worlds for the query of a problem; features are numbered as its weights.
 
     A rule of k clauses has a k-th of the sum of their counts as its feature. Raises ExampleError.
     """
     shared = _learner(problem.program, problem.query)
     found: list[GroundWorld] = []
     of_shared = []
-    for number, atoms in enumerate(problem.worlds):
+    for number, atoms in enumerate(worlds):
         example, missing = _example(problem, number, atoms)
         if missing:
             alone = _learner(_declaring(problem.program, missing), problem.query)

@@ -72,8 +72,8 @@ class MlnProblem:
         )
 
     def place(self, rule: int, key: tuple[str, ...]) -> int:
-        """Return the number of the weight of a rule (from 0) and its constants."""
-        return self._places[rule, key]
+        """Return the number of the weight of a rule (from 0) and its constants; the next if unknown."""
+        return self._places.get((rule, key), len(self._places))
 
     @cached_property
     def _places(self) -> dict[tuple[int, tuple[str, ...]], int]:
@@ -84,7 +84,7 @@ class MlnProblem:
     @cached_property
     def ground(self) -> list[GroundWorld]:
         """The worlds, ground for the query. Raises ExampleError."""
-        return ground_worlds(self)
+        return ground_worlds(self, self.worlds)
 
     @cached_property
     def names(self) -> list[str]:
@@ -116,23 +116,8 @@ class MlnProblem:
 
     def predicted(self, weights: Floats, test: Self | None = None) -> dict[str, Scored]:
         """Predict each world of ``test``, or its own, by ``method``: its best state, or probabilities."""
-        from onlinesrl.mln import answers, query
-
-        closed = (*(name for name in self.program.predicates if name not in self.query),)
-        options = query.WorldOptions(closed, (), self.dialect)
-        program, groups = self.with_weights(weights), dict[tuple[Any, ...], int]()
-        rows: dict[str, list[tuple[float, float, int]]] = {name: [] for name in self.query}
-        for number, atoms in enumerate((test or self).worlds):
-            given = [atom for atom in atoms if atom.predicate not in self.query]
-            true = {atom[:2] for atom in atoms if atom.value is True}
-            whole = replace(program, types=world_of(program, atoms).domains)
-            world = query.world_of(whole, given, self.query, options)
-            values, _ = answers.solve(world, self.method, self.seed)
-            for n in world.shown:
-                name, arguments = world.atoms[n][0], (*map(str, world.atoms[n][1]),)
-                group = groups.setdefault((number, name, arguments[:-1]), len(groups))
-                rows[name].append((float((name, arguments) in true), float(values[n]), group))
-        return {name: _scored(of) for name, of in rows.items() if of}
+        worlds = self.ground if test is None else ground_worlds(self, test.worlds)
+        return self._scored(worlds, weights)
 
     signed = True
     """Weights may be negative."""
@@ -144,12 +129,16 @@ class MlnProblem:
 
     def tried(self, weights: Floats, share: float) -> dict[str, Scored]:
         """Predict the first worlds, a share of all, by ``method``; they are ground once."""
+        return self._scored(self.ground[: ceil(share * len(self.ground))], weights)
+
+    def _scored(self, worlds: Sequence[GroundWorld], weights: Floats) -> dict[str, Scored]:
+        """Predict ground worlds; constants that the weights do not know have the weight 0."""
         from onlinesrl.mln.answers import values_of
 
-        groups = dict[tuple[Any, ...], int]()
+        known, groups = np.append(weights, 0.0), dict[tuple[Any, ...], int]()
         rows: dict[str, list[tuple[float, float, int]]] = {name: [] for name in self.query}
-        for number, world in enumerate(self.ground[: ceil(share * len(self.ground))]):
-            values = values_of(world.model, world.weigh(weights), self.method, self.seed)
+        for number, world in enumerate(worlds):
+            values = values_of(world.model, world.weigh(known), self.method, self.seed)
             for n in np.flatnonzero(world.predicted).tolist():
                 name, arguments = world.atoms[n]
                 group = groups.setdefault((number, name, *arguments[:-1]), len(groups))
