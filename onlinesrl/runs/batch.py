@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -11,7 +12,7 @@ from pydantic import model_validator
 
 from onlinesrl.core.batch import BatchLearner, Problem
 from onlinesrl.core.language import language_of
-from onlinesrl.core.values import AnyPath, File, Names, Natural
+from onlinesrl.core.values import AnyPath, Count, File, Names, Natural
 from onlinesrl.mln.learning.learners import AnyMlnLearner
 from onlinesrl.mln.learning.mple import Mple
 from onlinesrl.psl.learning.learners import AnyPslLearner
@@ -113,6 +114,10 @@ class MlnBatch(Batch):
     learner: AnyMlnLearner = Mple()
     method: Literal["mpe", "lp", "walksat", "exact", "mcsat", "gibbs"] = "mpe"
     """how the query is predicted for scores: as one state (mpe, lp, walksat) or by probabilities."""
+    max_atoms: Count = 1_000_000
+    """the most open atoms of a world."""
+    max_groundings: Count = 10_000_000
+    """the most ground clauses of a world, and the longest intermediate result of a join."""
 
     @property
     def batch_learner(self) -> BatchLearner[Any]:
@@ -130,14 +135,14 @@ class MlnBatch(Batch):
     def _problem(self, source: SourceSection, folder: Path | None) -> Problem:
         from onlinesrl.core.language import check_query
         from onlinesrl.logic.dialect import dialect_of
-        from onlinesrl.mln.learning.problem import MlnProblem, checked
+        from onlinesrl.mln.learning.problem import LIMITS, MlnProblem, checked
 
         program, dialect = self.language.load(self.model, self.dialect), dialect_of(self.dialect)
         check_query(program, self)
         worlds = [*worlds_of(source, program, self.query, dialect)]
-        return checked(
-            MlnProblem(program, worlds, self.query, dialect, self.method, self.seed, folder)
-        )
+        limits = replace(LIMITS, atoms=self.max_atoms, groundings=self.max_groundings)
+        fixed = (self.method, self.seed, folder, limits)
+        return checked(MlnProblem(program, worlds, self.query, dialect, *fixed))
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Batch:

@@ -27,6 +27,9 @@ from onlinesrl.mln.kernels.clauses import generator
 from onlinesrl.mln.learning.ground_world import GroundWorld
 from onlinesrl.mln.learning.problem import MlnLearner, MlnProblem
 
+LONGEST = 1.0
+"""By how much a Newton step changes a weight at most: early samples may hardly vary."""
+
 Drawer: TypeAlias = Callable[[Floats], Floats]
 
 
@@ -103,6 +106,7 @@ class Newton:
         curvature = float(np.var(drawn @ direction) + direction @ (precision * direction))
         slope = float(direction @ gradient)
         size = slope / (curvature + self.trust * float(direction @ direction) + 1e-300)
+        size = min(size, LONGEST / max(float(np.abs(direction).max(initial=0.0)), 1e-300))
         self.before = size * direction, size * slope - 0.5 * size**2 * curvature
         return self.before[0]
 

@@ -140,13 +140,13 @@ def ground_worlds(problem: MlnProblem, worlds: Sequence[Sequence[GroundAtom]]) -
 
     A rule of k clauses has a k-th of the sum of their counts as its feature. Raises ExampleError.
     """
-    shared = _learner(problem.program, problem.query)
+    shared = _learner(problem, problem.program)
     found: list[GroundWorld] = []
     of_shared = []
     for number, atoms in enumerate(worlds):
         example, missing = _example(problem, number, atoms)
         if missing:
-            alone = _learner(_declaring(problem.program, missing), problem.query)
+            alone = _learner(problem, _declaring(problem.program, missing))
             found += _numbered(problem, alone, [_ground(alone, example)])
         else:
             of_shared.append(len(found))
@@ -157,8 +157,9 @@ def ground_worlds(problem: MlnProblem, worlds: Sequence[Sequence[GroundAtom]]) -
     return found
 
 
-def _learner(program: Program, query: Sequence[str]) -> OnlineLearner:
-    return OnlineLearner(compile_program(program, query), Cda2(), MpeSection().make(0, MOST_ATOMS))
+def _learner(problem: MlnProblem, program: Program) -> OnlineLearner:
+    inference = replace(MpeSection().make(0, MOST_ATOMS), limits=problem.limits)
+    return OnlineLearner(compile_program(program, problem.query), Cda2(), inference)
 
 
 def _declaring(program: Program, names: Mapping[str, Sequence[str]]) -> Program:

@@ -31,9 +31,14 @@ from onlinesrl.logic.database import valued_atom
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.logic.text import show
 from onlinesrl.mln.counting.world import world_of
+from onlinesrl.mln.ground.grounder import Limits
+from onlinesrl.mln.ground.pack import LimitKeys
 from onlinesrl.mln.lang.normal import plus_variables
 from onlinesrl.mln.lang.weights import alchemy_text
 from onlinesrl.mln.learning.ground_world import GroundWorld, ground_worlds
+
+LIMITS = Limits(1_000_000, 10_000_000, LimitKeys("max_atoms", "max_groundings", "add"))
+"""The default limits of a world."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +48,7 @@ class MlnProblem:
     The weights are those of the soft rules in their order; a rule with ``+`` variables has one for each of
     their constants, in the order of ``domains``, the last variable varying fastest. ``query`` are the
     predicates that the others predict, for scores by ``method`` (see ``onlinesrl infer``). ``seed`` is of
-    random numbers; in ``folder`` a learner may keep what it needs to resume.
+    random numbers; in ``folder`` a learner may keep what it needs to resume. ``limits`` are those of a world.
     """
 
     program: Program
@@ -53,6 +58,7 @@ class MlnProblem:
     method: str = "mpe"
     seed: int = 0
     folder: Path | None = None
+    limits: Limits = LIMITS
 
     @cached_property
     def domains(self) -> Mapping[str, tuple[str, ...]]:

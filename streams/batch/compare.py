@@ -1,0 +1,109 @@
+"""Compare batch learners of Markov logic: each is tested on every fold, having learned from the others.
+
+usage: python streams/batch/compare.py CONFIG FOLD FOLD... [--learner KEY=VALUE,...]
+
+CONFIG is one of configs/; a FOLD is a .db file. A learner is a kind and other keys, such as
+kind=contrastive-divergence,steps=50; by default several are compared, and the model of the unit clauses.
+Prints the conditional log-likelihood of the query's atoms with its standard error, CPU seconds and memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import onlinesrl as srl
+
+LEARNERS = (
+    "kind=mple,prior_sd=2",
+    "kind=contrastive-divergence,prior_sd=2",
+    "kind=voted-perceptron,prior_sd=2",
+)
+UNIT = "unit clauses"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("config", type=Path)
+    parser.add_argument("folds", type=Path, nargs="+", metavar="FOLD")
+    parser.add_argument("--learner", action="append", metavar="KEY=VALUE,...")
+    given = parser.parse_args()
+    if len(given.folds) < 2:
+        parser.error("expected two folds or more")
+    print(
+        f"{'test':14}{'learner':44}{'CLL':>10}{'se':>8}{'AUROC':>8}{'CPU s':>8}{'all s':>8}{'MB':>7}"
+    )
+    for test in given.folds:
+        for learner in (UNIT, *(given.learner or LEARNERS)):
+            print(line(given.config, given.folds, test, learner), flush=True)
+
+
+def line(path: Path, folds: list[Path], test: Path, learner: str) -> str:
+    """Learn, and return a line of the table."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "config.yaml"
+        config.write_text(json.dumps(settings(path, folds, test, learner, Path(folder))))
+        result, megabytes = run(config)
+    [scores] = result["scores"].values()
+    cll, error, auroc = (scores[key] for key in ("cll", "cll_se", "auroc"))
+    seconds = result["seconds"]
+    figures = f"{cll:10.4f}{error:8.4f}{auroc:8.3f}{seconds['learn_cpu']:8.1f}{seconds['all']:8.1f}"
+    return f"{test.stem:14}{learner:44}{figures}{megabytes:7.0f}"
+
+
+def settings(
+    path: Path, folds: list[Path], test: Path, learner: str, folder: Path
+) -> Mapping[str, Any]:
+    """Return the configuration that learns from all folds but one, and is tested on that."""
+    values: dict[str, Any] = yaml.safe_load(path.read_text())
+    model = path.parent / values["model"]
+    if learner == UNIT:
+        text = "\n".join(units(srl.Model.read(model)))
+        model, learner = folder / "unit.mln", LEARNERS[0]
+        model.write_text(text)
+    keys = (part.partition("=") for part in learner.split(","))
+    return values | {
+        "model": str(model.resolve()),
+        "source": {"path": [str(each.resolve()) for each in folds if each != test]},
+        "test": {"path": str(test.resolve())},
+        "output": str(folder / "out"),
+        "learner": {key: yaml.safe_load(value) for key, _, value in keys},
+    }
+
+
+def units(model: srl.Model) -> Iterator[str]:
+    """Yield the lines of a model without its rules of several literals."""
+    for each in model.text.splitlines():
+        if "=>" not in each and " ^ " not in each:
+            yield each
+
+
+def run(config: Path) -> tuple[dict[str, Any], float]:
+    """Learn in a process of its own; return the result and the peak memory in MB."""
+    command = [Path(sys.executable).with_name("onlinesrl"), "learn", config]
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    said = process.stderr.read() if process.stderr else ""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(said.strip().splitlines()[-1])
+    result: dict[str, Any] = json.loads((config.parent / "out" / "learned.json").read_text())
+    return result, usage.ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    main()
