@@ -93,14 +93,13 @@ def units(model: srl.Model) -> Iterator[str]:
 def run(config: Path) -> tuple[dict[str, Any], float]:
     """Learn in a process of its own; return the result and the peak memory in MB."""
     command = [Path(sys.executable).with_name("onlinesrl"), "learn", config]
-    process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
-    said = process.stderr.read() if process.stderr else ""
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        sys.exit(said.strip().splitlines()[-1])
+    with (config.parent / "said").open("w+") as said:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        if process.returncode:
+            sys.exit(said.read().strip().splitlines()[-1])
     result: dict[str, Any] = json.loads((config.parent / "out" / "learned.json").read_text())
     return result, usage.ru_maxrss / 1024
 
