@@ -75,18 +75,23 @@ class Latent(PslLearner):
         free, clamped = self.sides(problem)
         weights, squares = problem.start.copy(), np.zeros(len(problem.start))
         for rounds in self.minimise(free, clamped):
-            phi, truth = free.phi[:-1], clamped.phi[:-1]
-            of_rest = clamped.surrogate - free.surrogate
-            value = (
-                self.l2 / 2 * float(problem.counts @ weights**2) + weights @ (truth - phi) + of_rest
-            )
-            gradient = (truth - phi) / np.maximum(problem.counts, 1.0) + self.l2 * weights
+            value = self.objective(problem, weights, free, clamped)
+            excess = clamped.phi[:-1] - free.phi[:-1]
+            gradient = excess / np.maximum(problem.counts, 1.0) + self.l2 * weights
             squares += gradient**2
             rate = self.step / np.sqrt(np.maximum(squares, 1e-300)) if self.adagrad else self.step
             weights = np.where(problem.soft, np.maximum(weights - rate * gradient, 0.0), 0.0)
             for side in (free, clamped):
                 side.reweigh(weights)
-            yield Update(weights, rounds, float(value))
+            yield Update(weights, rounds, value)
+
+    def objective(
+        self, problem: PslProblem, weights: Floats, free: Side, clamped: Side
+    ) -> float:
+        """Return F at the present copies of both minimisations."""
+        excess = weights @ (clamped.phi[:-1] - free.phi[:-1])
+        prior = self.l2 / 2 * float(problem.counts @ weights**2)
+        return float(prior + excess + clamped.surrogate - free.surrogate)
 
     @abstractmethod
     def minimise(self, free: Side, clamped: Side) -> Iterator[int]:
