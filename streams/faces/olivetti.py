@@ -32,8 +32,8 @@ FORMS = ("{a} -> {b}", "{b} -> {a}", "{a} -> !{b}", "Face(F) & !{a} -> {b}")
 """What a pixel and a state may have to do with each other: likeness by the first two, contrast by the others."""
 OPTIONS: dict[str, Any] = {"latent": STATES, "entropy_weight": 0.1, "l2": 0.001, "step": 0.1}
 LEARNERS: dict[str, Latent] = {
-    "PDL, N=1": PairedDual(warm_up=10, updates=400, **OPTIONS),
-    "PDL, N=10": PairedDual(rounds=10, warm_up=1, updates=80, **OPTIONS),
+    "PDL, N=1": PairedDual(warm_up=10, updates=300, eta=3.0, **OPTIONS),
+    "PDL, N=10": PairedDual(rounds=10, warm_up=1, updates=80, eta=3.0, **OPTIONS),
     "EM": Em(updates=100, **OPTIONS),
     "Primal": Primal(updates=80, **OPTIONS),
 }
@@ -171,7 +171,9 @@ def mse(found: Floats, truth: Floats) -> float:
 
 def table(baseline: float, curves: dict[str, list[dict[str, float]]]) -> None:
     """Print what each learner ends with, and after how many rounds it beats the mean face."""
-    print(f"{'':12}{'MSE':>8}{'least':>8}{'objective':>12}{'rounds':>10}{'below the mean face':>22}")
+    print(
+        f"{'':12}{'MSE':>8}{'least':>8}{'objective':>12}{'rounds':>10}{'below the mean face':>22}"
+    )
     print(f"{'mean face':12}{baseline:8.0f}")
     for name, points in curves.items():
         last, least = points[-1], min(point["mse"] for point in points)
@@ -211,9 +213,7 @@ def pictures(test: Floats, train: Floats, shown: dict[str, Answer], folder: Path
         folder / "reconstructions.png",
     )
     grid(
-        {
-            name: archetypes(answer.weights, test.shape[1]) for name, answer in shown.items()
-        },
+        {name: archetypes(answer.weights, test.shape[1]) for name, answer in shown.items()},
         folder / "states.png",
     )
 

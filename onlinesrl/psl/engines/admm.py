@@ -110,6 +110,10 @@ class AdmmState:
         memory = np.empty_like(self.now.y), np.empty_like(self.now.dual)
         admm_solve.advance(self.problem, self.now, *memory, self._control, n)
 
+    def keep(self, eta: float) -> None:
+        """Use the step size ``eta`` in all rounds."""
+        self._control[[admm_solve.ETA, admm_solve.NEXT]] = eta, np.inf
+
     def copies(self) -> Floats:
         """Do a round, and return the forms at its local copies, float64[n_rows].
 

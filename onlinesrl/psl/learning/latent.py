@@ -85,9 +85,7 @@ class Latent(PslLearner):
                 side.reweigh(weights)
             yield Update(weights, rounds, value)
 
-    def objective(
-        self, problem: PslProblem, weights: Floats, free: Side, clamped: Side
-    ) -> float:
+    def objective(self, problem: PslProblem, weights: Floats, free: Side, clamped: Side) -> float:
         """Return F at the present copies of both minimisations."""
         excess = weights @ (clamped.phi[:-1] - free.phi[:-1])
         prior = self.l2 / 2 * float(problem.counts @ weights**2)
@@ -194,9 +192,14 @@ class PairedDual(Latent):
     """N, how many rounds of ADMM there are between updates, in either minimisation."""
     warm_up: Natural = 0
     """K, how often there are as many before the first update."""
+    eta: Positive | None = None
+    """the step size of ADMM; without one it is changed now and then, as when weights stay."""
 
     def minimise(self, free: Side, clamped: Side) -> Iterator[int]:
         """See ``Latent.minimise``."""
+        for side in (free, clamped):
+            if self.eta is not None:
+                side.state.keep(self.eta)
         for t in range(self.warm_up + self.updates):
             free.step(self.rounds)
             clamped.step(self.rounds)
