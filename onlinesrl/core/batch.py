@@ -18,6 +18,17 @@ class LearningError(OnlinesrlError):
     exit_code = 65
 
 
+class UnfitError(LearningError):
+    """What a ``key`` of a learner says does not fit the model or its data, for a ``reason``."""
+
+    exit_code = 78
+
+    def __init__(self, key: str, reason: str):
+        super().__init__(f"{key}: {reason}")
+        self.key = key
+        self.reason = reason
+
+
 class Step(NamedTuple):
     """The objective, which is minimised, after a step of a learner; ``number`` counts from 0."""
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from onlinesrl.core.batch import Learned, Problem, Step
+from onlinesrl.core.batch import Learned, Problem, Step, UnfitError
 from onlinesrl.core.errors import FolderError
 from onlinesrl.core.scores import measured
 from onlinesrl.core.storage import storage_errors, sync_folder, write_atomic
@@ -29,7 +29,7 @@ def learn(config: Batch, fresh: bool, say: Callable[[str], object]) -> dict[str,
     """Learn weights, write them with scores and figures to ``output``, and return ``learned.json``.
 
     The folder appears whole or not at all. ``say`` is told what is being done. Raises FolderError where
-    there is a result already, unless ``fresh``; the located errors of the input; LearningError.
+    there is a result already, unless ``fresh``; the located errors of the input; ConfigError; LearningError.
     """
     began, output = time.perf_counter(), config.output
     _check_free(output, fresh)
@@ -38,7 +38,7 @@ def learn(config: Batch, fresh: bool, say: Callable[[str], object]) -> dict[str,
         problem, test = config.problem(folder), config.held_out()
         say("learning")
         clock = _cpu_seconds()
-        learned = config.batch_learner.learn(problem, _watch(say))
+        learned = _learned(config, problem, say)
         cpu = _cpu_seconds() - clock
         say("scoring")
         predicted = {} if test is None else problem.predicted(learned.weights, test)
@@ -51,6 +51,13 @@ def learn(config: Batch, fresh: bool, say: Callable[[str], object]) -> dict[str,
         write_atomic(folder / RESULT, json.dumps(result, indent=2).encode(), b"\n")
         _replace(folder, output)
     return result
+
+
+def _learned(config: Batch, problem: Problem, say: Callable[[str], object]) -> Learned:
+    try:
+        return config.batch_learner.learn(problem, _watch(say))
+    except UnfitError as error:
+        raise config.error(f"learner.{error.key}", error.reason) from None
 
 
 def _cpu_seconds() -> float:

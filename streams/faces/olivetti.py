@@ -1,4 +1,4 @@
-"""Bottom halves of the Olivetti faces from their top halves, through six latent states: learners by rounds of ADMM.
+"""Bottom halves of the Olivetti faces from the top ones, by six latent states: learners by rounds of ADMM.
 
 usage: python streams/faces/olivetti.py FACES [--size PIXELS] [--output FOLDER]
 
@@ -29,7 +29,7 @@ from onlinesrl.psl.learning.problem import PslProblem, grounded
 Floats = NDArray[np.float64]
 STATES = [f"State{n}" for n in range(6)]
 FORMS = ("{a} -> {b}", "{b} -> {a}", "{a} -> !{b}", "Face(F) & !{a} -> {b}")
-"""What a pixel and a state may have to do with each other: likeness by the first two, contrast by the others."""
+"""What a pixel and a state may have in common: likeness by the first two, contrast by the others."""
 OPTIONS: dict[str, Any] = {"latent": STATES, "entropy_weight": 0.1, "l2": 0.001, "step": 0.1}
 LEARNERS: dict[str, Latent] = {
     "PDL, N=1": PairedDual(warm_up=10, updates=300, eta=3.0, **OPTIONS),

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Bools, Floats
-from onlinesrl.core.batch import Learned, LearningError, Trace, Watch
+from onlinesrl.core.batch import Learned, Trace, UnfitError, Watch
 from onlinesrl.core.values import Count, Names, Natural, Positive
 from onlinesrl.psl.engines.admm import Admm, AdmmState
 from onlinesrl.psl.engines.engine import HingeSolution
@@ -113,14 +113,12 @@ class Latent(PslLearner):
         )
 
     def _hidden(self, problem: PslProblem) -> Bools:
-        """Return which variables are latent, bool[variables]. Raises LearningError."""
-        file, relations = problem.program.file, problem.database.relations
+        """Return which variables are latent, bool[variables]. Raises UnfitError."""
+        relations = problem.database.relations
         for name in self.latent:
             if name not in relations or not len(relations[name].targets):
                 known = ", ".join(n for n, of in relations.items() if len(of.targets))
-                raise LearningError(
-                    f"{file}: latent: {name} has no targets; those with targets: {known}"
-                )
+                raise UnfitError("latent", f"{name} has no targets; those with targets: {known}")
         parts = [np.full(len(of.targets), name in self.latent) for name, of in relations.items()]
         hidden, unknown = np.concatenate(parts), np.isnan(problem.truth)
         wrong = np.flatnonzero(hidden != unknown)
@@ -131,7 +129,7 @@ class Latent(PslLearner):
                 if hidden[wrong[0]]
                 else "has no truth, and is not latent"
             )
-            raise LearningError(f"{file}: {atom} {said}")
+            raise UnfitError("latent", f"{atom} {said}")
         return hidden
 
 
