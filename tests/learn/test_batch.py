@@ -92,6 +92,12 @@ def test_the_result_is_a_model_that_loads_again(
             78,
             "learn.yaml:4:9: learner.kind: expected",
         ),
+        (
+            "learn.yaml",
+            "model: m.psl\ndata: m.data\nlearner:\n  kind: em\n  latent: [Knows]\n",
+            78,
+            "learn.yaml:5:11: learner.latent: Knows has no targets; those with targets: Likes",
+        ),
     ],
 )
 def test_mistakes_are_told_and_nothing_is_written(  # noqa: PLR0917

@@ -154,6 +154,13 @@ def test_paired_duals_with_many_rounds_are_the_primal_subgradient():
     assert many.trace[-1].objective == pytest.approx(primal.trace[-1].objective, abs=0.05)
 
 
+def test_a_step_size_that_is_kept_ends_at_the_same_weights():
+    options = {"updates": 3, "step": 0.5, "adagrad": False, "rounds": 3000, **GOOD}
+    kept = PairedDual(eta=2.0, **options).learn(problem(), quiet)
+    changed = PairedDual(**options).learn(problem(), quiet)
+    np.testing.assert_allclose(kept.weights, changed.weights, atol=2e-3)
+
+
 def test_em_that_holds_values_for_one_update_is_the_primal_subgradient():
     options = {"latent": ("Good",), "updates": 6}
     held = Em(held=1, **options).learn(problem(), quiet)
