@@ -152,7 +152,7 @@ batch: 0
         "(No such file or directory), found 'missing.jsonl'",
         "run.yaml:8:7: source.only: expected text (quote what reads as a number), found 2024",
         "run.yaml:9:14: source.max_bytes: expected a whole number, found 'ten'",
-        "run.yaml:11:11: learner.update: expected 'cda1', 'cda2', 'mira', 'subgradient', "
+        "run.yaml:11:11: learner.update: expected 'cda1', 'cda2', 'simple', 'mira', 'subgradient', "
         "'perceptron' or 'adagrad', found 'cda3'",
         "run.yaml:12:3: learner.update: duplicate key (first on line 11)",
         "run.yaml:13:10: learner.sigma: expected more than 0, found -0.001",

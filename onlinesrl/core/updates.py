@@ -39,6 +39,17 @@ class Cda2(Update):
         return t * step, self.sigma * t * step
 
 
+class Simple(Update):
+    """Dual ascent that sets the new multiplier to a subgradient: steps of 1 / sigma."""
+
+    update: Literal["simple"] = "simple"
+    loss: Literal["ml", "pl"] = "ml"
+
+    def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
+        """See ``Update.step``."""
+        return (1.0 / self.sigma, 1.0) if margin > dot else (0.0, 0.0)
+
+
 class Mira(Update):
     """The 1-best margin infused relaxed algorithm (Crammer et al. 2005)."""
 
@@ -80,6 +91,7 @@ class Perceptron(Update):
 AnyUpdate: TypeAlias = Annotated[
     Cda1  # one line per update
     | Cda2
+    | Simple
     | Mira
     | Subgradient
     | Perceptron

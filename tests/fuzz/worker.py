@@ -38,6 +38,9 @@ PSL_LIMITS = ("--max-groundings", "3000", "--targets", "skip")
 QUERY = {
     "segmentation": "InField",
     "meetings": "HoldsAt",
+    "webkb": "Faculty",
+    "yeast": "function",
+    "cora": "Samebib",
     "scores": "Fake",
     "numbers": "Fake",
     "absent": "Reads",

@@ -9,6 +9,7 @@ from onlinesrl.core.batch import LearningError, Trace
 from onlinesrl.core.scores import measured
 from onlinesrl.psl.lang.columns import Columns, database_of
 from onlinesrl.psl.lang.psl import parse
+from onlinesrl.psl.learning.energy import Energy
 from onlinesrl.psl.learning.lme import HalfNorm, Lme
 from onlinesrl.psl.learning.mle import LogEntropy, Mle
 from onlinesrl.psl.learning.mple import Mple, conditionals_of
@@ -180,6 +181,17 @@ def test_planted_weights_are_found_in_what_they_predict(learner):
 def test_planted_weights_are_found_by_large_margins_where_states_are_of_0_and_1():
     wrong, before = mean_errors(Lme(c=10.0), np.array([0.3, 1.0, 1.0, 0.5]), linear=True)
     assert wrong < 1e-3 * before
+
+
+def test_the_least_energy_of_the_truth_is_where_all_slopes_are_the_same():
+    """Karush, Kuhn and Tucker on the simplex."""
+    of = problem(np.ones(4), likely(PLANTED, seed=1), seed=1)
+    learned = Energy(log=0.5, entropy=2.0).learn(of, quiet)
+    w = learned.weights
+    assert w.sum() == pytest.approx(1.0)
+    slopes = of.observed + LogEntropy(0.5, 2.0).gradient(w)
+    np.testing.assert_allclose(slopes, slopes.mean(), rtol=1e-2)
+    assert learned.trace[-1].objective - learned.stats["bound"] < 1e-4
 
 
 @pytest.mark.parametrize("learner", [Mle(), Lme()])

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
-RULES = ("cda1", "cda2", "mira", "subgradient", "perceptron", "adagrad")
-CERTIFIED = ("cda1", "cda2", "subgradient", "adagrad")
+RULES = ("cda1", "cda2", "simple", "mira", "subgradient", "perceptron", "adagrad")
+CERTIFIED = ("cda1", "cda2", "simple", "subgradient", "adagrad")
 SHRINKING = ("cda2", "subgradient")
 ASCENDING = ("cda1", "cda2", "adagrad")
 CLOSE_CALL = 1e-9
@@ -128,6 +128,8 @@ def length(
         return step, sigma * t * step
     if rule == "subgradient":
         return 1 / (sigma * t), 1.0
+    if rule == "simple":
+        return (loss > 0) / sigma, float(loss > 0)
     return (loss / square if rule == "mira" else eta), 0.0
 
 

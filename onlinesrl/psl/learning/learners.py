@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field
 from onlinesrl.core.search.bayesian import Bayesian
 from onlinesrl.core.search.learners import Hyperband, RandomGrid, RandomSearch
 from onlinesrl.core.section import standard
+from onlinesrl.psl.learning.energy import Energy
 from onlinesrl.psl.learning.latent import Em, PairedDual, Primal
 from onlinesrl.psl.learning.lme import Lme
 from onlinesrl.psl.learning.mle import Mle
@@ -16,6 +17,7 @@ from onlinesrl.psl.learning.mple import Mple
 
 AnyPslLearner: TypeAlias = Annotated[
     Mle  # one line per learner
+    | Energy
     | Mple
     | Lme
     | PairedDual
