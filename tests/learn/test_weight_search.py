@@ -183,9 +183,9 @@ def test_a_predicate_is_needed_where_there_are_several():
     problem = Bowl()
     two = {"P": Scored(TARGET, TARGET, np.arange(3)), "Q": Scored(TARGET, TARGET, np.arange(3))}
     problem.tried = lambda weights, share: two
-    with pytest.raises(LearningError, match=r"learner.predicate is needed; known: P, Q"):
+    with pytest.raises(LearningError, match=r"needed where there are several: P, Q"):
         RandomSearch(metric="mse").learn(problem, lambda step: None)
-    with pytest.raises(LearningError, match=r"R: has no known truth; known: P, Q"):
+    with pytest.raises(LearningError, match=r"R has no known truth; known: P, Q"):
         RandomSearch(metric="mse", predicate="R").learn(problem, lambda step: None)
     with pytest.raises(LearningError, match="auroc of P is not defined"):
         problem.tried = lambda weights, share: {"P": Scored(np.ones(2), np.ones(2), np.arange(2))}
@@ -265,8 +265,8 @@ def test_what_does_not_fit_is_told_with_its_place(tmp_path, capfd):
         ("metric=aucc", "learner.metric: aucc is no metric; known are auroc, aupr"),
         ("grid=[1]", "learner.grid: not for kind random, but for kind random-grid"),
         ("a=0", "learner.a: expected more than 0, found 0"),
-        ("predicate=Likez", "Likez: has no known truth; known: Likes"),
+        ("predicate=Likez", "Likez has no known truth; known: Likes"),
     ):
-        assert command("learn", str(config), "--set", f"learner.{setting}") in {65, 78}
+        assert command("learn", str(config), "--set", f"learner.{setting}") == 78
         assert said in capfd.readouterr().err
         assert not (tmp_path / "out").exists()

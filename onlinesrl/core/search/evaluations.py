@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.batch import LearningError, Problem
+from onlinesrl.core.batch import LearningError, Problem, UnfitError
 from onlinesrl.core.scores import METRICS, Scored
 
 JOURNAL = "explored.jsonl"
@@ -126,11 +126,12 @@ class Evaluations:
         weights[self.problem.soft] = trial.weights
         of = self.problem.tried(weights, trial.share)
         name = self.predicate or next(iter(of), "")
-        if name not in of or (self.predicate is None and len(of) > 1):
-            said = "has no known truth" if self.predicate else "learner.predicate is needed"
-            raise LearningError(
-                f"{self.predicate or 'search'}: {said}; known: {', '.join(of) or 'none'}"
+        if name not in of:
+            raise UnfitError(
+                "predicate", f"{name} has no known truth; known: {', '.join(of) or 'none'}"
             )
+        if self.predicate is None and len(of) > 1:
+            raise UnfitError("predicate", f"needed where there are several: {', '.join(of)}")
         metric = METRICS[self.metric]
         value = metric.measure(*of[name])
         if value is None:
