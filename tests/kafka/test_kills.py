@@ -146,12 +146,26 @@ def test_predictions_behind_an_open_transaction_are_not_written_again(
     tally["kills"] += 1
 
 
-def test_a_second_process_shuts_the_first_out(broker, topic, job, citations, tally):
+def slow_sends() -> None:
+    """Let the broker answer between the records of a transaction; called in a fork."""
+    real = KafkaProducer.send
+
+    def send(self: Any, *arguments: Any, **options: Any) -> Any:
+        time.sleep(0.1)
+        return real(self, *arguments, **options)
+
+    KafkaProducer.send = send
+
+
+@pytest.mark.parametrize("begin", [None, slow_sends], ids=["at once", "by and by"])
+def test_a_second_process_shuts_the_first_out(  # noqa: PLR0917
+    broker, topic, job, citations, tally, begin
+):
     """The lock is the folder's; with a copy of it only the broker can tell."""
     fill(broker, topic, citations[:30])
     values = keys(broker, topic)
     first = job([], "first", **values)
-    zombie = first.start()
+    zombie = first.start(first=begin)
     until(lambda: len(broker.read_all(values["sink"]["topic"])) == 30)
     second = job([], "second", **values)
     shutil.copytree(first.output, second.output)

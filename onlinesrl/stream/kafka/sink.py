@@ -260,17 +260,17 @@ class KafkaSink(Sink):
         while self._waiting or offsets:
             try:
                 ends = self.broker.attended(self._transaction(offsets, member))
-            except (ProducerFencedError, InvalidProducerEpochError) as error:
-                raise FencedError(
-                    f"another process has resumed run {self.run}, or this one was unreachable for too "
-                    "long; run it again to resume from the last checkpoint"
-                ) from error
             except (AuthorizationError, MessageSizeTooLargeError) as error:
                 raise UnavailableError(
                     f"{self.topic} does not accept predictions: {error}; sink.max_bytes limits their "
                     "length"
                 ) from error
             except (KafkaError, AwayError) as error:
+                if _fenced(error):
+                    raise FencedError(
+                        f"another process has resumed run {self.run}, or this one was unreachable for "
+                        "too long; run it again to resume from the last checkpoint"
+                    ) from error
                 if offsets or time.monotonic() - started > self.patience:
                     raise UnavailableError(
                         f"predictions cannot be written to {self.topic}: {error}"
@@ -335,6 +335,14 @@ class KafkaSink(Sink):
     def close(self) -> None:
         """Disconnect, without flushing. Closing twice is allowed."""
         self._disconnect()
+
+
+def _fenced(error: Exception) -> bool:
+    """Tell whether another process has taken over: what follows the first error has that as its argument."""
+    return any(
+        isinstance(each, ProducerFencedError | InvalidProducerEpochError)
+        for each in (error, *error.args)
+    )
 
 
 def _limited(call: Callable[[], object]) -> None:
