@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from onlinesrl.core.errors import FolderError, StorageError
-from onlinesrl.core.learner import Prediction
+from onlinesrl.core.example import Atoms, Constant, ValuedAtom, arguments, show_ground_atom
 from onlinesrl.dashboard.tail import Tail
 from onlinesrl.stream.checkpoint import numbered
 from onlinesrl.stream.folder import is_run
@@ -50,6 +50,16 @@ class Point(msgspec.Struct):
     certified: int = 0
     audited: int = 0
     unsolved: int = 0
+
+
+class Prediction(msgspec.Struct):
+    """What is shown of a prediction."""
+
+    id: Constant
+    predicted: Atoms
+    certified: bool
+    group: str | None = None
+    hamming: int | None = None
 
 
 class Letter(msgspec.Struct):
@@ -97,7 +107,7 @@ class Watched:
         self._metrics = Tail(path / "metrics.jsonl")
         self._predictions = Tail(path / "predictions.jsonl")
         self._letters = Tail(path / "deadletter.jsonl")
-        self._saved: list[tuple[Path, int, float]] = []
+        self._saved: list[Saved] = []
         self._newest: deque[Prediction] = deque(maxlen=PREDICTIONS)
         self._dead: deque[Letter] = deque(maxlen=LETTERS)
         self._starts = 0
@@ -161,7 +171,9 @@ class Watched:
             self.held = {**self.held, **held}
             return
         self.held = held
-        self._add([msgspec.convert(held["line"], Point)])
+        point = msgspec.convert(held["line"], Point)
+        if point.examples not in self._points:  # the run's own line has the whole window
+            self._add([point])
         for example in held["examples"]:
             name = example["row"]["id"]
             self.examples.pop(name, None)
@@ -260,10 +272,10 @@ def _each(total: float | None, count: int) -> float | None:
 def _listed(prediction: Prediction) -> dict[str, Any]:
     """Return a prediction for the list of the newest: its first true atoms, and how many more there are."""
     atoms = [
-        f"{name}({', '.join(map(str, row if isinstance(row, list) else row.args))})"
+        show_ground_atom(name, arguments(row))
         for name, rows in prediction.predicted.items()
         for row in rows
-        if isinstance(row, list) or row.value > 0.5
+        if not isinstance(row, ValuedAtom) or row.value > 0.5
     ]
     return {
         "id": str(prediction.id),

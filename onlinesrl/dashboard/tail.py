@@ -46,7 +46,7 @@ class Tail:
         with self.path.open("rb") as file:
             size = file.seek(0, 2)
             file.seek(self._offset - len(self._known))
-            if file.read(len(self._known)) != self._known:
+            if size < self._offset or file.read(len(self._known)) != self._known:
                 self._restart()
             if size - self._offset > self.most:
                 self._offset, self._known, self._midway = size - self.most, b"", True

@@ -8,6 +8,7 @@ const CHARTS = [
   { name: "Wrong atoms of the newest predictions", columns: ["wrong"], x: null },
 ];
 const HEIGHT = 240;
+const MARKED = 40; // with more points than these their marks would hide the line
 let shown = [];
 let current = [];
 
@@ -23,13 +24,13 @@ function options(chart, runs, width) {
   const series = runs.flatMap((run) => chart.columns.map((column, n) => ({
     label: n ? `${run.name}, since the point before` : run.name,
     stroke: colour(`--run${run.number % 6}`), width: n ? 1.5 : 2, dash: n ? [5, 4] : [], spanGaps: true,
-    points: { show: chart.x !== null, size: 4 },
+    points: { show: (u) => chart.x !== null && u.data[0].length < MARKED, size: 5 },
     value: (u, value) => (value == null ? "–" : fixed(value)),
   })));
   return {
     width, height: HEIGHT,
     scales: { x, y: { range: (u, low, high) => bounds(chart, low, high) } },
-    axes: [{ ...axis, values: few, space: 50 }, { ...axis, size: 56 }],
+    axes: [{ ...axis, values: few, space: 50, size: 32 }, { ...axis, size: 56 }],
     series: [{ label: chart.x ?? "of the newest", value: (u, value) => (value == null ? "–" : number(value)) }, ...series],
     legend: { show: false },
     cursor: { y: false },

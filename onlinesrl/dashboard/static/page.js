@@ -3,6 +3,7 @@ import { charts } from "./charts.js";
 import { examples } from "./examples.js";
 import { card, el, figures, fixed, number, table, when } from "./markup.js";
 
+const FIRST = 10;
 const runs = [];
 const link = document.getElementById("link");
 
@@ -20,7 +21,7 @@ function begin(paths) {
   }
   document.getElementById("keys").replaceChildren(
     ...runs.map((run) => el("span", {}, el("i", { style: `--colour:var(--run${run.number % 6})` }), run.name)),
-    el("span", {}, el("i", { class: "dashed" }), "dashed: F1 since the point before"),
+    el("span", {}, el("i", { class: "dashed" }), "dashed: F1 in the window since the point before"),
   );
   charts.begin(document.querySelector("#curves .charts"), runs);
 }
@@ -34,10 +35,10 @@ const show = {
       state,
       examples: number(last.examples),
       F1: fixed(last.f1),
-      "F1 since the last line": fixed(last.window?.f1),
+      "F1, last window": fixed(last.window?.f1),
       "mean absolute error": last.mae == null ? undefined : fixed(last.mae),
       loss: fixed(last.loss),
-      "regret bound per example": fixed(each),
+      "regret bound, per example": fixed(each),
       weights: number(last.weights),
       updates: number(last.updates),
       bad: number(last.bad),
@@ -49,7 +50,9 @@ const show = {
     const parts = [];
     if (value.error) parts.push(el("p", { class: "error" }, `The last checkpoint could not be read: ${value.error}`));
     if (!value.heaviest) return [...parts, el("p", { class: "soft" }, "Waiting for a checkpoint.")];
-    parts.push(el("h4", {}, "Most influential, by rule"), weights(value.heaviest, "updates", number));
+    parts.push(el("h4", {}, "Most influential, by rule"), weights(value.heaviest.slice(0, FIRST), "updates", number));
+    const rest = value.heaviest.slice(FIRST);
+    if (rest.length) parts.push(el("details", {}, el("summary", {}, `${number(rest.length)} more`), weights(rest, "updates", number)));
     parts.push(el("h4", {}, "Moved most since the checkpoint before"));
     if (!value.moved) parts.push(el("p", { class: "soft" }, "There is no checkpoint before."));
     else if (!value.moved.length) parts.push(el("p", { class: "soft" }, "None has moved."));
@@ -65,12 +68,12 @@ const show = {
     const routes = Object.entries(last.routes ?? {});
     return [
       figures({
-        "time per example": latency == null ? "–" : duration(latency),
-        "time in all": value.seconds == null ? "–" : duration(value.seconds),
+        "wall time per example": latency == null ? "–" : duration(latency),
+        "wall time": value.seconds == null ? "–" : duration(value.seconds),
         certified: number(last.certified),
         unsolved: number(last.unsolved),
         audited: number(last.audited),
-        "lag at the last checkpoint": lag(value.lag),
+        "not yet read": lag(value.lag),
       }),
       el("h4", {}, "Solver routes"),
       routes.length ? table(["route", "examples"], routes.map(([route, count]) => [route, number(count)])) : none(),
@@ -143,10 +146,15 @@ function part({ run: number, name, value }) {
   if (name === "curves") return charts.update(runs);
   const section = name === "head" ? "runs" : name;
   const place = document.querySelector(`#${section}-${number} .body`);
-  const open = [...place.querySelectorAll("details")].map((each) => each.open);
+  const before = [...place.querySelectorAll("details")];
+  const focused = before.findIndex((each) => each.contains(document.activeElement));
   const shown = show[name](run, value, place);
-  if (shown) place.replaceChildren(...shown);
-  if (name === "operation") [...place.querySelectorAll("details")].forEach((each, n) => { each.open = open[n] ?? false; });
+  if (!shown) return;
+  place.replaceChildren(...shown);
+  [...place.querySelectorAll("details")].forEach((each, n) => {
+    each.open = before[n]?.open ?? false;
+    if (n === focused) each.querySelector("summary").focus({ preventScroll: true });
+  });
 }
 
 const events = new EventSource("/events");
