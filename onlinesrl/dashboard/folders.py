@@ -17,7 +17,7 @@ from onlinesrl.stream.checkpoint import numbered
 from onlinesrl.stream.folder import is_run
 
 POINTS = 400
-"""The most points of a curve that are shown; of more, every other one is left out."""
+"""Of twice as many points of a curve every other one is left out."""
 PREDICTIONS, LISTED, LETTERS, EXAMPLES = 300, 12, 10, 24
 ATOMS = 200
 """The most atoms of a prediction that are listed."""
@@ -139,7 +139,7 @@ class Watched:
         """Add points of the curves; a resumed run writes some again."""
         for point in points:
             self._points[point.examples] = point
-        if len(self._points) > 2 * POINTS:
+        while len(self._points) > 2 * POINTS:
             first, *rest = sorted(self._points)
             kept = [first, *rest[-1::-2]]
             self._points = {examples: self._points[examples] for examples in sorted(kept)}
