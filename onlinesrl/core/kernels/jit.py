@@ -62,6 +62,11 @@ def kernel(function: F) -> F:
     return _kernel(function, "", None)
 
 
+def threaded(function: F) -> F:
+    """Compile a kernel that other threads may run beside: it does not hold Python's lock."""
+    return _kernel(function, "", None, nogil=True)
+
+
 def kernel_of(what: str, otherwise: Any) -> Callable[[F], F]:
     """Compile a function for frames that have the feature ``what``.
 
@@ -71,7 +76,7 @@ def kernel_of(what: str, otherwise: Any) -> Callable[[F], F]:
     return lambda function: _kernel(function, what, otherwise)
 
 
-def _kernel(function: F, what: str, otherwise: Any) -> F:
+def _kernel(function: F, what: str, otherwise: Any, **options: Any) -> F:
     @cache
     def part(needed: bool) -> Any:
         wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -82,7 +87,7 @@ def _kernel(function: F, what: str, otherwise: Any) -> F:
     def of(kinds: Any) -> Any:
         return part(not any(what in getattr(kind, "without", ()) for kind in kinds))
 
-    compiled = _compiled(function, "KernelCompiler", cache=True)
+    compiled = _compiled(function, "KernelCompiler", cache=True, **options)
     stored, file = compiled._cache, compiled._cache._cache_file
     file._source_stamp = file._source_stamp, _sources()
     if hasattr(

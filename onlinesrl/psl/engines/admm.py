@@ -8,11 +8,16 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
+from onlinesrl.core.threads import Team
+from onlinesrl.psl.engines.admm_team import Rounds, TeamRounds
 from onlinesrl.psl.engines.dual import check_constants, weighted_rows
 from onlinesrl.psl.engines.engine import HingeSolution, Round, Watch
 from onlinesrl.psl.ground.hinges import HingeModel
 from onlinesrl.psl.kernels import admm as kernel
 from onlinesrl.psl.kernels import admm_rows, admm_solve
+
+FEWEST = 20_000
+"""The fewest rows of a model on which several threads work."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,7 @@ class Admm:
     violation: float = 1e-4
     rounds: int = 25_000
     watch: Watch | None = field(default=None, compare=False)
+    threads: int = field(default=1, compare=False)
 
     def solve(
         self,
@@ -39,7 +45,12 @@ class Admm:
         start: HingeSolution | None = None,
     ) -> HingeSolution:
         """See ``HingeEngine.solve``."""
-        state = AdmmState(model, weights, bonus, start)
+        if self.threads == 1 or model.n_rows < FEWEST:
+            return self._solve(AdmmState(model, weights, bonus, start))
+        with Team(self.threads) as team:
+            return self._solve(AdmmState(model, weights, bonus, start, team))
+
+    def _solve(self, state: AdmmState) -> HingeSolution:
         found = state.solve(
             self.tolerance, self.violation, self.rounds if self.watch is None else 0
         )
@@ -55,7 +66,7 @@ class AdmmState:
     """The state of ADMM between two rounds, for algorithms that interleave it with others.
 
     The copies of row i have the penalty ``eta m_i``, m as in ``psl.kernels.admm_rows``. The step size ``eta``
-    starts at 1 and changes after 10, 20, 30, 45, ... rounds.
+    starts at 1 and changes after 10, 20, 30, 45, ... rounds. A ``team`` does the rounds together.
     """
 
     def __init__(
@@ -64,11 +75,12 @@ class AdmmState:
         weights: Floats,
         bonus: Floats | None = None,
         start: HingeSolution | None = None,
+        team: Team | None = None,
     ):
         check_constants(model)
         n, m = model.n_variables, model.n_rows
         known_bonus = np.zeros(n) if bonus is None else bonus
-        self.model = model
+        self.model, self._team = model, team
         self._rows = weighted_rows(model, weights)
         low, high, curvature, row_step = np.empty((4, m))
         self.problem = kernel.Problem(
@@ -108,7 +120,7 @@ class AdmmState:
     def step(self, n: int) -> None:
         """Do ``n`` rounds."""
         memory = np.empty_like(self.now.y), np.empty_like(self.now.dual)
-        admm_solve.advance(self.problem, self.now, *memory, self._control, n)
+        self._rounds.advance(*memory, self._control, n)
 
     def keep(self, eta: float) -> None:
         """Use the step size ``eta`` in all rounds."""
@@ -138,22 +150,15 @@ class AdmmState:
         self._highest = admm_rows.prepare(self._rows, zeros, self.problem, self.now, known)
         admm_rows.free_variables(self.problem)
         self._highest += float(np.maximum(-self.problem.bonus, 0.0).sum())
+        of = self._rows, self.problem, self.now
+        self._rounds = Rounds(*of) if self._team is None else TeamRounds(*of, self._team)
 
     def solve(self, tolerance: float, violation: float, rounds: int) -> HingeSolution:
         """Continue as ``Admm`` does up to ``rounds`` in all, at least for ten more; raises Infeasible."""
         dual = np.empty_like(self.now.dual)
-        ended, energy, bound, worst = admm_solve.solve(
-            self._rows,
-            self.problem,
-            self.now,
-            np.empty_like(self.now.y),
-            dual,
-            self._control,
-            self._highest,
-            tolerance,
-            violation,
-            float(rounds),
-        )
+        until = self._highest, tolerance, violation, float(rounds)
+        memory = np.empty_like(self.now.y)
+        ended, energy, bound, worst = self._rounds.solve(memory, dual, self._control, until)
         if ended == admm_solve.INFEASIBLE:
             raise Infeasible("no values satisfy the constraints")
         certified = ended == admm_solve.CERTIFIED

@@ -59,14 +59,22 @@ def add_gradient(problem: Problem, i: int, u: float, gradient: Floats) -> None:
 
 
 @kernel
+def x_step(
+    problem: Problem, now: Iterate, j: int, gradient: float, eta: float, relaxation: float
+) -> None:
+    """Update y_j."""
+    weight = eta * problem.degree[j]
+    moved = (weight * now.y[j] - gradient) / (weight + 2.0 * problem.ridge[j])
+    step = clip(moved, 0.0, 1.0) - now.y[j]
+    now.ahead[j] = now.y[j] + 2.0 * step
+    now.y[j] += relaxation * step
+
+
+@kernel
 def x_update(problem: Problem, now: Iterate, eta: float, relaxation: float) -> None:
     """Update y, the first half of a round; resets the gradient to -bonus for the dual update."""
     for j in range(len(now.y)):
-        weight = eta * problem.degree[j]
-        moved = (weight * now.y[j] - now.gradient[j]) / (weight + 2.0 * problem.ridge[j])
-        step = clip(moved, 0.0, 1.0) - now.y[j]
-        now.ahead[j] = now.y[j] + 2.0 * step
-        now.y[j] += relaxation * step
+        x_step(problem, now, j, now.gradient[j], eta, relaxation)
         now.gradient[j] = -problem.bonus[j]
 
 
@@ -123,24 +131,31 @@ def of_variables(problem: Problem, now: Iterate, gradient: Floats) -> tuple[floa
 
 
 @kernel
+def of_row(problem: Problem, now: Iterate, i: int) -> tuple[float, float, float, float, float]:
+    """Return row i's energy, bound, violation and complementarity, and its clipped dual."""
+    form = problem.constant[i]
+    for e in range(problem.start[i], problem.start[i + 1]):
+        form += problem.coefficient[e] * clip(now.y[problem.variable[e]], 0.0, 1.0)
+    curvature = problem.curvature[i]
+    slope = problem.high[i] if form > 0.0 else problem.low[i]
+    if curvature > 0.0:
+        slope = clip(form / curvature, problem.low[i], problem.high[i])
+    u = clip(now.dual[i], problem.low[i], problem.high[i])
+    bound = u * problem.constant[i] - 0.5 * curvature * u * u
+    if curvature == 0.0 and np.isinf(problem.high[i]):
+        return 0.0, bound, abs(form) if np.isinf(slope) else 0.0, abs(u * form), u
+    return slope * form - 0.5 * curvature * slope * slope, bound, 0.0, 0.0, u
+
+
+@kernel
 def of_rows(problem: Problem, now: Iterate, gradient: Floats) -> tuple[float, float, float, float]:
     """Return the certificate's terms of all rows or of a page, and add to the gradient."""
     energy, bound, violation, complementarity = 0.0, 0.0, 0.0, 0.0
     for i in range(len(problem.constant)):
-        form = problem.constant[i]
-        for e in range(problem.start[i], problem.start[i + 1]):
-            form += problem.coefficient[e] * clip(now.y[problem.variable[e]], 0.0, 1.0)
-        curvature = problem.curvature[i]
-        slope = problem.high[i] if form > 0.0 else problem.low[i]
-        if curvature > 0.0:
-            slope = clip(form / curvature, problem.low[i], problem.high[i])
-        u = clip(now.dual[i], problem.low[i], problem.high[i])
-        if curvature == 0.0 and np.isinf(problem.high[i]):
-            excess = abs(form) if np.isinf(slope) else 0.0
-            violation = max(violation, excess)
-            complementarity += abs(u * form)
-        else:
-            energy += slope * form - 0.5 * curvature * slope * slope
-        bound += u * problem.constant[i] - 0.5 * curvature * u * u
+        added, least, excess, apart, u = of_row(problem, now, i)
+        energy += added
+        bound += least
+        violation = max(violation, excess)
+        complementarity += apart
         add_gradient(problem, i, u, gradient)
     return energy, bound, violation, complementarity

@@ -40,6 +40,19 @@ def balanced(values: float, duals: float, eta: float) -> float:
 
 
 @kernel
+def balance(problem: Problem, now: Iterate, y: Floats, dual: Floats, control: Floats) -> None:
+    """Change the step size, given the values and duals before these rounds."""
+    control[NEXT] = np.floor(GROWTH * control[ROUNDS])
+    primal, moved = 0.0, 0.0
+    for j in range(len(y)):
+        primal += (now.y[j] - y[j]) ** 2 * problem.degree[j]
+    for i in range(len(dual)):
+        if now.dual[i] != dual[i]:  # a row without variables has row_step 0
+            moved += (now.dual[i] - dual[i]) ** 2 / problem.row_step[i]
+    control[ETA] = balanced(primal, moved, control[ETA])
+
+
+@kernel
 def advance(
     problem: Problem, now: Iterate, y: Floats, dual: Floats, control: Floats, n: int
 ) -> None:
@@ -53,14 +66,7 @@ def advance(
             dual[i] = now.dual[i]
     rounds(problem, now, control[ETA], RELAXATION, n)
     if due:
-        control[NEXT] = np.floor(GROWTH * control[ROUNDS])
-        primal, moved = 0.0, 0.0
-        for j in range(len(y)):
-            primal += (now.y[j] - y[j]) ** 2 * problem.degree[j]
-        for i in range(len(dual)):
-            if now.dual[i] != dual[i]:  # a row without variables has row_step 0
-                moved += (now.dual[i] - dual[i]) ** 2 / problem.row_step[i]
-        control[ETA] = balanced(primal, moved, control[ETA])
+        balance(problem, now, y, dual, control)
 
 
 @kernel
