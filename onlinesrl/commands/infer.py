@@ -98,6 +98,14 @@ Error = Annotated[
         "chains agree (R-hat below 1.05), at most a million samples.",
     ),
 ]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        show_default="1",
+        help="PSL: the threads that admm and lifted-admm use for large models; the answer is the same.",
+    ),
+]
 Stats = Annotated[bool, typer.Option("--stats", help="Print statistics as JSON.")]
 
 
@@ -134,6 +142,7 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
     max_atoms: MaxAtoms = 1_000_000,
     max_groundings: MaxGroundings = None,
     targets: OnTargets = None,
+    threads: Threads = None,
     stats: Stats = False,
 ) -> None:
     """Infer the most probable world, marginal probabilities, or PSL's truth values."""
@@ -147,11 +156,12 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
             )
         method = method or "admm"
         found = _infer_psl(
-            model, data, method, output, tables, seed, max_groundings, skip, to_stdout
+            model, data, method, output, tables, seed, max_groundings, skip, threads or 1, to_stdout
         )
-    elif query is None or data is not None or targets is not None:
+    elif query is None or data is not None or targets is not None or threads is not None:
         raise UsageError(
-            f"{model} is Markov logic, which needs --query, and takes --evidence, not --data, --targets"
+            f"{model} is Markov logic, which needs --query, and takes --evidence, not --data, "
+            "--targets, --threads"
         )
     else:
         options = _world_options(closed, open_, dialect)
@@ -272,6 +282,7 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
     seed: int,
     max_groundings: int | None,
     skip: bool,
+    threads: int,
     to_stdout: bool,
 ) -> dict[str, Any]:
     from onlinesrl.psl import query as inference
@@ -281,7 +292,7 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
     most = max_groundings or MOST
     with interruptible(), closing(Status(sys.stderr)) as status:
         inferred = inference.infer(
-            model, data, method, seed, output, status, most, skip, status.tell
+            model, data, method, seed, output, status, most, skip, status.tell, threads
         )
     if tables is not None:
         _write_tables(tables, inference.columns(inferred))

@@ -83,11 +83,12 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
     max_groundings: int = MOST,
     skip: bool = False,
     tell: Say = lambda _: None,
+    threads: int = 1,
 ) -> Inferred:
     """Infer the values of least energy; ``say`` gets progress messages, ``tell`` messages that stay.
 
     ``max_groundings`` limits the rows of joins when grounding in memory. ``skip`` leaves out ground rules
-    with an atom that is neither observed nor a target.
+    with an atom that is neither observed nor a target. ``threads`` does not change the answer.
 
     ``folder`` is for data that do not fit in memory; by default the system's temporary folder. Raises
     UsageError for a method that cannot solve such a model, Infeasible, StorageError, and LocatedError
@@ -99,7 +100,7 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
     psl = load(model, data)
     found = psl.program, psl.functions, psl.database()
     clock.lap("load")
-    return solve(*found, method, seed, folder, say, max_groundings, skip, tell, clock)
+    return solve(*found, method, seed, folder, say, max_groundings, skip, tell, clock, threads)
 
 
 def check_method(method: str) -> None:
@@ -120,16 +121,18 @@ def solve(  # noqa: PLR0913, PLR0917 - as ``infer``
     skip: bool,
     tell: Say,
     clock: Clock,
+    threads: int = 1,
 ) -> Inferred:
     """Infer the values of least energy of a program on its data; see ``infer``."""
     place = folder or Path(tempfile.gettempdir())
     say("loading the kernels")
     with told_of_compiling(tell):
-        _method(method, seed, place, lambda _: None, Grounder)(*_smallest(), lambda _: None)
+        loading = _method(method, seed, place, lambda _: None, Grounder, threads, fewest=0)
+        loading(*_smallest(), lambda _: None)
     advice = "--max-groundings sets how many, and --method tandem takes any number"
     most = np.iinfo(np.int64).max if method == "tandem" else max_groundings
     grounder = partial(Grounder, most=most, advice=advice, skip=skip)
-    solver = _method(method, seed, place, say, grounder)
+    solver = _method(method, seed, place, say, grounder, threads)
     clock.lap("compile")
     say("grounding")
     found, counts = solver(program, functions, database, clock.lap)
@@ -151,10 +154,19 @@ def _smallest() -> tuple[PslProgram, Functions, Database]:
     return parse("1: !P(X) ^2"), {}, Database(("a",), {"P": target})
 
 
-def _method(method: str, seed: int, folder: Path, say: Say, grounder: MakeGrounder) -> Solve:
+def _method(  # noqa: PLR0913, PLR0917 - as ``infer``
+    method: str,
+    seed: int,
+    folder: Path,
+    say: Say,
+    grounder: MakeGrounder,
+    threads: int,
+    fewest: int = Admm.fewest,
+) -> Solve:
     if method == "tandem":
         return partial(_solved_while_ground, seed, folder, say, grounder)
-    return partial(_solved_in_memory, _engine(method, seed, say), say, grounder)
+    engine = _engine(method, seed, say, threads, fewest)
+    return partial(_solved_in_memory, engine, say, grounder)
 
 
 def _solved_in_memory(  # noqa: PLR0913, PLR0917 - a method and its problem
@@ -244,7 +256,7 @@ def _energy(energy: float, bound: float) -> str:
     return f"energy {energy:.8g}{gap}"
 
 
-def _engine(method: str, seed: int, say: Say) -> HingeEngine:
+def _engine(method: str, seed: int, say: Say, threads: int, fewest: int) -> HingeEngine:
     def watch(at: Round) -> None:
         excess = f", violation {at.violation:.2g}" if at.violation > 0 else ""
         say(f"round {at.number}: {_energy(at.energy, at.bound)}{excess}")
@@ -256,9 +268,10 @@ def _engine(method: str, seed: int, say: Say) -> HingeEngine:
             message = f"qp needs {error.name}, which comes with the extra qp: pip install '.[qp]'"
             raise UsageError(message) from None
         return Qp()
+    admm = Admm(watch=watch, threads=threads, fewest=fewest)
     engines: Mapping[str, HingeEngine] = {
-        "admm": Admm(watch=watch),
-        "lifted-admm": Lifted(Admm(watch=watch)),
+        "admm": admm,
+        "lifted-admm": Lifted(admm),
         "sgd": Sgd(seed=seed, watch=watch),
         "tron": Tron(),
     }

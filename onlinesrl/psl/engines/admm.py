@@ -16,9 +16,6 @@ from onlinesrl.psl.ground.hinges import HingeModel
 from onlinesrl.psl.kernels import admm as kernel
 from onlinesrl.psl.kernels import admm_rows, admm_solve
 
-FEWEST = 20_000
-"""The fewest rows of a model on which several threads work."""
-
 
 @dataclass(frozen=True)
 class Admm:
@@ -27,7 +24,8 @@ class Admm:
     It ends when the duality gap, which includes what violations may have gained, is at most
     ``tolerance`` relative to the energy (absolute below 1) and no constraint is violated by more than
     ``violation``; or, uncertified, after ``rounds``. ``watch`` is called every ten rounds. A variable
-    that is in no row and has no bonus keeps its starting value, by default 1/2.
+    that is in no row and has no bonus keeps its starting value, by default 1/2. ``threads`` threads
+    work on a model of at least ``fewest`` rows; the answer is the same to the bit.
     """
 
     tolerance: float = 1e-6
@@ -35,6 +33,7 @@ class Admm:
     rounds: int = 25_000
     watch: Watch | None = field(default=None, compare=False)
     threads: int = field(default=1, compare=False)
+    fewest: int = field(default=50_000, compare=False)
 
     def solve(
         self,
@@ -45,7 +44,7 @@ class Admm:
         start: HingeSolution | None = None,
     ) -> HingeSolution:
         """See ``HingeEngine.solve``."""
-        if self.threads == 1 or model.n_rows < FEWEST:
+        if self.threads == 1 or model.n_rows < self.fewest:
             return self._solve(AdmmState(model, weights, bonus, start))
         with Team(self.threads) as team:
             return self._solve(AdmmState(model, weights, bonus, start, team))

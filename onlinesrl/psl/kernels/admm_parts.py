@@ -2,8 +2,8 @@
 
 A thread updates some blocks of variables, then, when all have, some blocks of rows. The gradient of a
 variable is the sum over its column in the order of the rows, as in ``kernels.admm``, so it does not
-depend on the threads. Rows that differ only in variables, coefficients and constant form runs, within
-which the rest is not read again.
+depend on the threads. Adjacent rows that differ only in variables and constant form runs, within which
+the rest is not read again.
 """
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32
@@ -49,9 +49,14 @@ def transpose(problem: Problem, columns: Columns) -> None:
 def _alike(problem: Problem, i: int, k: int) -> bool:
     """Return whether rows i and k may be in one run."""
     a, b = problem.start[i], problem.start[k]
-    return (
-        problem.start[i + 1] - a == problem.start[k + 1] - b
-        and problem.low[i] == problem.low[k]
+    size = problem.start[i + 1] - a
+    if problem.start[k + 1] - b != size:
+        return False
+    for d in range(size):
+        if problem.coefficient[a + d] != problem.coefficient[b + d]:
+            return False
+    return bool(
+        problem.low[i] == problem.low[k]
         and problem.high[i] == problem.high[k]
         and problem.curvature[i] == problem.curvature[k]
         and problem.row_step[i] == problem.row_step[k]
@@ -120,17 +125,19 @@ def _update_run(
 ) -> None:
     """Update the duals of some rows of a run."""
     sigma = eta * problem.row_step[first]
-    low, high, divisor = (
-        problem.low[first],
-        problem.high[first],
-        1.0 + sigma * problem.curvature[first],
-    )
-    at = problem.start[first]
+    divisor = 1.0 + sigma * problem.curvature[first]
+    low, high = problem.low[first], problem.high[first]
+    like = at = problem.start[first]
     size = problem.start[first + 1] - at
     for i in range(first, end):
         form = problem.constant[i]
-        for e in range(at, at + size):
-            form += problem.coefficient[e] * now.ahead[problem.variable[e]]
+        if size == 3:  # the loop is compiled apart for these sizes
+            form += problem.coefficient[like] * now.ahead[problem.variable[at]]
+            form += problem.coefficient[like + 1] * now.ahead[problem.variable[at + 1]]
+            form += problem.coefficient[like + 2] * now.ahead[problem.variable[at + 2]]
+        else:
+            for d in range(size):
+                form += problem.coefficient[like + d] * now.ahead[problem.variable[at + d]]
         u = clip((now.dual[i] + sigma * form) / divisor, low, high)
         now.dual[i] += relaxation * (u - now.dual[i])
         at += size
