@@ -64,6 +64,12 @@ def test_the_values_of_targets(model, method):
     assert found == pytest.approx({f"Likes\t{each}": v for each, v in ANSWER.items()}, abs=5e-3)
 
 
+@pytest.mark.parametrize("method", ["admm", "lifted-admm", "tandem"])
+def test_the_same_for_any_threads(model, method):
+    one, two = (infer(model, "--method", method, "--threads", n) for n in "12")
+    assert one == two
+
+
 def test_sgd_comes_near(model):
     found = answers(infer(model, "--method", "sgd", "--seed", "1"))
     assert found == pytest.approx({f"Likes\t{each}": v for each, v in ANSWER.items()}, abs=0.02)

@@ -67,6 +67,7 @@ def infer(  # noqa: PLR0913 - what may be asked
     opened: Sequence[str] = (),
     seed: int = 0,
     error: float | None = None,
+    threads: int = 1,
 ) -> Answer:
     """Return the most probable world, marginals, or PSL's truth values, as ``onlinesrl infer`` does.
 
@@ -74,7 +75,8 @@ def infer(  # noqa: PLR0913 - what may be asked
     asked for; ``method`` is ``mpe`` (the default), ``lp`` or ``walksat``, or for marginals ``exact``,
     ``mcsat`` or ``gibbs``, whose standard ``error`` may be set. Predicates without evidence are open unless
     they are ``closed``. For PSL ``evidence`` has the observed atoms and ``query`` the targets, by
-    predicate; ``method`` is ``admm`` (the default), ``lifted-admm``, ``tandem``, ``sgd``, ``tron`` or ``qp``.
+    predicate; ``method`` is ``admm`` (the default), ``lifted-admm``, ``tandem``, ``sgd``, ``tron`` or ``qp``;
+    ``threads`` of ``admm`` do not change its answer.
 
     Raises ModelError, DatabaseError, DataError, ExampleError, UsageError, Infeasible.
 
@@ -89,7 +91,7 @@ def infer(  # noqa: PLR0913 - what may be asked
     if model.language is language_of(".psl"):
         if not isinstance(evidence, Mapping) or not isinstance(query, Mapping):
             raise UsageError("PSL: evidence and query are mappings from predicates to atoms")
-        return _infer_psl(model, evidence, query, truth or {}, method or "admm", seed)
+        return _infer_psl(model, evidence, query, truth or {}, method or "admm", seed, threads)
     from onlinesrl.mln import answers
 
     world = _world(model, evidence, query, closed, opened)
@@ -152,7 +154,7 @@ def _answer(columns: Mapping[str, Mapping[str, Sequence[Any]]], stats: Mapping[s
 
 
 def _infer_psl(  # noqa: PLR0913, PLR0917 - as ``infer``
-    model: Model, evidence: Given, query: Given, truth: Given, method: str, seed: int
+    model: Model, evidence: Given, query: Given, truth: Given, method: str, seed: int, threads: int
 ) -> Answer:
     from onlinesrl.psl import query as psl
     from onlinesrl.psl.ground.grounder import MOST
@@ -161,7 +163,7 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - as ``infer``
     database, clock = psl_database(model, evidence, query, truth), Clock()
     quiet = _nothing
     found = psl.solve(
-        model.program, {}, database, method, seed, None, quiet, MOST, False, quiet, clock
+        model.program, {}, database, method, seed, None, quiet, MOST, False, quiet, clock, threads
     )
     return _answer(psl.columns(found), found.stats)
 

@@ -1,0 +1,145 @@
+"""ADMM by several threads: to the bit what one thread finds; errors and signals come through."""
+
+import signal
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.core.threads import Team
+from onlinesrl.psl.engines import admm_team
+from onlinesrl.psl.engines.admm import Admm, AdmmState
+from onlinesrl.psl.engines.lifting import Lifted
+from onlinesrl.psl.ground.hinges import EQUAL, HARD
+from onlinesrl.psl.kernels import admm_parts
+from tests.infer.hinge_models import Rows, friendship, hinge_problems
+
+
+def of_people(people, seed=0):
+    rng = np.random.default_rng(seed)
+    return friendship(rng.integers(4, size=people), rng.random((people, people)))
+
+
+def assert_same(one, other):
+    for name in ("y", "dual"):
+        assert getattr(one, name).tobytes() == getattr(other, name).tobytes()
+    for name in ("energy", "bound", "violation", "iterations", "certified"):
+        assert getattr(one, name) == getattr(other, name)
+
+
+@settings(max_examples=40)
+@given(hinge_problems(), st.sampled_from([2, 3]))
+def test_the_same_bits_for_any_threads(problem, threads):
+    model, weights, bonus = problem
+    try:
+        one = Admm().solve(model, weights, bonus=bonus)
+    except Infeasible:
+        with pytest.raises(Infeasible):
+            Admm(threads=threads, fewest=0).solve(model, weights, bonus=bonus)
+        return
+    assert_same(one, Admm(threads=threads, fewest=0).solve(model, weights, bonus=bonus))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_the_same_bits_of_many_blocks(threads):
+    model, weights = of_people(100)
+    one, watched = Admm().solve(model, weights), []
+    several = Admm(threads=threads, fewest=0, watch=watched.append).solve(model, weights)
+
+    assert model.n_rows > 3 * admm_parts.BLOCK
+    assert model.n_variables > 2 * admm_parts.BLOCK
+    assert_same(one, several)
+    assert [each.number for each in watched] == list(range(10, one.iterations + 1, 10))
+
+
+def test_rounds_and_new_weights():
+    model, weights = of_people(20)
+    with Team(2) as team:
+        states = AdmmState(model, weights), AdmmState(model, weights, team=team)
+        for state in states:
+            state.step(25)
+            state.reweigh(weights[::-1] + 0.5)
+            state.step(7)
+        copies = [state.copies() for state in states]
+
+    assert np.array_equal(states[0].now.y, states[1].now.y)
+    assert np.array_equal(*copies)
+
+
+def test_lifted_by_threads():
+    model, weights = of_people(20)
+
+    one, two = (Lifted(Admm(threads=n, fewest=0)).solve(model, weights) for n in (1, 2))
+    assert_same(one, two)
+
+
+def test_constraints_that_have_no_solution():
+    rows = Rows()
+    rows.add(HARD, [[0, 1]], [1, 1], -3.0, 1, EQUAL)
+    with pytest.raises(Infeasible):
+        Admm(threads=2, fewest=0).solve(rows.model(2), np.ones(1))
+
+
+def test_columns_and_runs():
+    rows = Rows()
+    rows.add(0, [[0, 2], [1, 2], [2, 0]], [[1, -1], [1, -1], [2, -1]], [0.0, 0.5, 0.0])
+    rows.add(1, [[1], [0]], 1)
+    state = AdmmState(rows.model(3), np.array([1.0, 1.0]), team=Team(1))
+    columns = state._rounds._columns
+
+    assert columns.start.tolist() == [0, 3, 5, 8]
+    assert columns.row.tolist() == [0, 2, 4, 1, 3, 0, 1, 2]
+    assert columns.coefficient.tolist() == [1, -1, 1, 1, 1, -1, -1, 2]
+    assert columns.run_end.tolist() == [2, 2, 3, 5, 5]
+
+
+class Odd(Exception):
+    pass
+
+
+def test_a_team_does_all_parts_at_once():
+    both, met = threading.Barrier(2, timeout=30), []
+
+    def part(word, rank, threads):
+        both.wait()
+        met.append((word, rank, threads))
+
+    with Team(2) as team:
+        team.run(part, "a")
+    assert sorted(met) == [("a", 0, 2), ("a", 1, 2)]
+
+
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_an_error_in_a_thread_arrives_as_itself(where):
+    def part(rank, threads):
+        if rank == where:
+            raise Odd(rank)
+
+    with pytest.raises(Odd, match=str(where)), Team(3) as team:
+        team.run(part)
+
+
+def test_an_error_in_a_thread_of_the_engine(monkeypatch):
+    def broken(*arguments):
+        raise Odd
+
+    model, weights = of_people(10)
+    monkeypatch.setattr(admm_team.admm_parts, "dual_update", broken)
+    with pytest.raises(Odd):
+        Admm(threads=2, fewest=0).solve(model, weights)
+
+
+def test_ctrl_c_ends_the_rounds_and_the_threads():
+    model, weights = of_people(30)
+    before = threading.active_count()
+
+    def interrupt(at):
+        if at.number == 20:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        Admm(threads=2, fewest=0, watch=interrupt).solve(model, weights)
+    assert threading.active_count() == before
