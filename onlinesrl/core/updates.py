@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
 from onlinesrl.core.adagrad import AdaGradCda
 from onlinesrl.core.section import kind_of, sections_of, standard
-from onlinesrl.core.update import Update
+from onlinesrl.core.update import CoordinateAscent, Update
 from onlinesrl.core.values import Positive
 
 
-class Cda1(Update):
+class Cda1(CoordinateAscent):
     """Coordinate dual ascent, regularised once."""
 
     update: Literal["cda1"] = "cda1"
     loss: Literal["ml", "pl"] = "ml"
 
-    def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
-        """See ``Update.step``."""
-        loss = max(0.0, margin - dot)
-        step = min(1.0 / self.sigma, loss / norm)
-        return step, self.sigma * step
+
+class PassiveAggressive(CoordinateAscent):
+    """PA-I: CDA1 that asks for a margin of the square root of the label loss (Crammer et al. 2006)."""
+
+    update: Literal["pa1"] = "pa1"
+    loss: Literal["pl"] = "pl"
+
+    def required(self, rho: float) -> float:
+        """See ``Update.required``."""
+        return math.sqrt(rho)
 
 
 class Cda2(Update):
@@ -91,6 +97,7 @@ class Perceptron(Update):
 AnyUpdate: TypeAlias = Annotated[
     Cda1  # one line per update
     | Cda2
+    | PassiveAggressive
     | Simple
     | Mira
     | Subgradient

@@ -10,6 +10,7 @@ import numpy as np
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.costs import Costs
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.example import ValuedAtom
 from onlinesrl.core.interrupt import leavable
@@ -56,6 +57,9 @@ class Worlds:
         self.inference = inference
         self.by = by
         self.margins = margins
+        given, names = weights.update.costs, grounder.layout.plan.query
+        arities = {name: len(grounder.layout.radix_order(name)) for name in names}
+        self.costs = Costs(given, arities) if given else None
         self.slowest = Slowest()
         self.routes = [*ROUTES]
         self.allocate()
@@ -69,7 +73,8 @@ class Worlds:
         """Make states and tables of a world, as large as the grounder's memory."""
         truth, room, tables = self.grounder.truth, self.grounder.room, self.room["tables"]
         predicted, rival = np.zeros_like(truth), np.zeros_like(truth)
-        self.state = outcome.State(truth, predicted, rival, np.zeros(len(truth)))
+        cost, bonus = np.ones(len(truth)), np.zeros(len(truth))
+        self.state = outcome.State(truth, predicted, rival, cost, bonus)
         self.tables = structure_memory(
             room["atoms"],
             room["rows"],
@@ -180,6 +185,7 @@ class Worlds:
             elif audit and status in {OK, INFEASIBLE}:
                 self._audit(results, w)
             if status == OK and learning:
+                self._price(results.batch, w)
                 cu = self.weights.update.scale(self.weights.updates + 1)
                 n, rho = narrow.find_gap(self.memory, cu, self.weights.update.loss == "ml")
                 interrupt.check()
@@ -224,6 +230,16 @@ class Worlds:
             code, results.batch, w, net, state, self.by, route, score, results.out
         ):
             self._grow(narrow.GROW_OUTPUT, results)
+
+    def _price(self, batch: plans.Batch, w: int) -> None:
+        """Write the label loss of each atom of a world to the state."""
+        if self.costs is None:
+            return
+        state = self.state
+        for name, first, rows in self.grounder.atoms(batch, w):
+            truth = state.truth[first : first + len(rows)]
+            of = self.costs.of(name, rows)
+            state.cost[first : first + len(rows)] = of[np.arange(len(rows)), truth]
 
     def _learn(self, results: Results, w: int, n: int, rho: float) -> None:
         """Update the weights along a gap; the status is OVERFLOW where that is out of range."""
@@ -282,13 +298,15 @@ class Worlds:
         Raises Unsolved, Infeasible.
         """
         net, state, update = self.grounder.net, self.state, self.weights.update
-        elimination.set_bonus(net, state.truth, update.loss == "ml", state.bonus)
+        self._price(results.batch, w)
+        elimination.set_bonus(net, state.truth, update.loss == "ml", state.cost, state.bonus)
         weight = clause_weights(model, place, self.weights.of(net, averaged=False))
         bonus = state.bonus[: model.n_atoms].copy()
         rival = self._solve(results, w, model, weight, bonus)
         if rival.certified or not self.inference.proven:
             state.rival[: model.n_atoms] = rival.state
-            self._learn(results, w, *gap(net, self.weights.arrays, state.truth, state.rival))
+            arrays = self.weights.arrays
+            self._learn(results, w, *gap(net, arrays, state.truth, state.rival, state.cost))
 
     def _solve(
         self,

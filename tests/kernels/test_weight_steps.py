@@ -113,15 +113,16 @@ def gaps(draw: st.DrawFn):
     state = st.lists(st.integers(0, 1), min_size=atoms, max_size=atoms)
     truth = draw(state)
     rival = draw(st.just(truth) | state)
-    return net, np.array(truth, np.uint8), np.array(rival, np.uint8)
+    cost = np.array(draw(st.lists(st.integers(0, 8), min_size=atoms, max_size=atoms))) / 4
+    return net, np.array(truth, np.uint8), np.array(rival, np.uint8), cost
 
 
 def taken(case, weights: k.Weights):
     """Take a gap; what it comes to in plain numpy, and what the kernel returns."""
-    net, truth, rival = case
+    net, truth, rival, cost = case
     delta = features(net, truth) - features(net, rival)
-    rho = float(np.sum((truth != rival) & (net.fixed[: len(truth)] != DEFINED)))
-    return delta, rho, k.gap(net, weights, truth, rival)
+    rho = float(np.sum(cost * ((truth != rival) & (net.fixed[: len(truth)] != DEFINED))))
+    return delta, rho, k.gap(net, weights, truth, rival, cost)
 
 
 @given(gaps())

@@ -118,11 +118,14 @@ def effective(net: Network, value: Floats, cu: float, cv: float, weight: Floats)
 
 
 @kernel
-def gap(net: Network, weights: Weights, truth: Bytes, rival: Bytes) -> tuple[int, float]:
+def gap(
+    net: Network, weights: Weights, truth: Bytes, rival: Bytes, cost: Floats
+) -> tuple[int, float]:
     """Accumulate Delta = f(truth) - f(rival) in ``delta``; returns how many weights it touched, and rho."""
     n, rho, terms, total = 0, 0.0, 0, 0.0
     for a in range(net.size[ATOMS]):
-        rho += net.fixed[a] != DEFINED and truth[a] != rival[a]
+        if net.fixed[a] != DEFINED and truth[a] != rival[a]:
+            rho += cost[a]
     for r in range(net.size[ROWS]):
         first = net.row_weight[r]
         if first < 0:
