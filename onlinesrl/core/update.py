@@ -68,6 +68,10 @@ class Update(Section, ABC):
         """Return by how much the truth's score is to exceed that of a rival whose label loss is ``rho``."""
         return rho
 
+    def drawn(self) -> int:
+        """Return how many sampled states stand for the rival; 0: it is the best state."""
+        return 0
+
     @abstractmethod
     def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
         """Return (c, alpha): the step on u, and the multiplier of the dual (0 where there is none).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
@@ -10,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from onlinesrl.core.adagrad import AdaGradCda
 from onlinesrl.core.section import kind_of, sections_of, standard
 from onlinesrl.core.update import CoordinateAscent, Update
-from onlinesrl.core.values import Positive
+from onlinesrl.core.values import Count, Positive
 
 
 class Cda1(CoordinateAscent):
@@ -80,11 +81,9 @@ class Subgradient(Update):
         return 1.0 / self.sigma, 1.0
 
 
-class Perceptron(Update):
-    """The structured perceptron (Collins 2002)."""
+class ConstantStep(Update, ABC):
+    """An update of the same step for every example."""
 
-    update: Literal["perceptron"] = "perceptron"
-    loss: Literal["pl"] = "pl"
     eta: Positive = 1.0
     """the size of a step."""
     dual = False
@@ -92,6 +91,26 @@ class Perceptron(Update):
     def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
         """See ``Update.step``."""
         return self.eta, 0.0
+
+
+class Perceptron(ConstantStep):
+    """The structured perceptron (Collins 2002)."""
+
+    update: Literal["perceptron"] = "perceptron"
+    loss: Literal["pl"] = "pl"
+
+
+class ContrastiveDivergence(ConstantStep):
+    """The perceptron on the mean counts of samples by MC-SAT, from the truth on (Lowd & Domingos 2007)."""
+
+    update: Literal["cd"] = "cd"
+    loss: Literal["pl"] = "pl"
+    samples: Count = 10
+    """how many sampled states of an example are its rival."""
+
+    def drawn(self) -> int:
+        """See ``Update.drawn``."""
+        return self.samples
 
 
 AnyUpdate: TypeAlias = Annotated[
@@ -102,6 +121,7 @@ AnyUpdate: TypeAlias = Annotated[
     | Mira
     | Subgradient
     | Perceptron
+    | ContrastiveDivergence
     | AdaGradCda,
     Field(discriminator="update"),
     BeforeValidator(standard("update", "cda2")),

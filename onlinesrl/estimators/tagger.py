@@ -76,6 +76,8 @@ class SequenceTagger(Estimator):
         for key in ("max_weights", "start", "costs"):
             if getattr(chosen, key) is not None:
                 raise UsageError(f"learner.{key} does not apply to a tagger")
+        if chosen.drawn():
+            raise UsageError(f"learner.update: {chosen.update} does not apply to a tagger")
         return Learned(chosen)
 
 

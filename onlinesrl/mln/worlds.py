@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
@@ -19,13 +19,13 @@ from onlinesrl.core.slowest import Slowest
 from onlinesrl.mln.engines.engine import MarginalEngine, Solution
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.grounder import ROOM, Grounder
-from onlinesrl.mln.ground.model import ClauseModel, State
+from onlinesrl.mln.ground.model import ClauseModel
 from onlinesrl.mln.inference import Inference
 from onlinesrl.mln.kernels import elimination, narrow, network, outcome, plans
 from onlinesrl.mln.kernels.plans import INFEASIBLE, OK
 from onlinesrl.mln.kernels.structure import structure_memory
-from onlinesrl.mln.kernels.weights import gap
-from onlinesrl.mln.outcomes import ILP, OVERFLOW, ROUTES, UNSOLVED, Results
+from onlinesrl.mln.kernels.weights import expected_gap, gap
+from onlinesrl.mln.outcomes import ILP, OVERFLOW, ROUTES, UNSOLVED, Results, with_room
 from onlinesrl.mln.weights import WeightTable
 
 GROWING = {
@@ -140,23 +140,13 @@ class Worlds:
             self.room["tables"] *= 2
             self._make_states()
         elif status == narrow.GROW_OUTPUT:
-            results.out = self.out = self._with_room(self.out)
+            self.room["output"] *= 2
+            results.out = self.out = with_room(self.out)
         elif status == narrow.GROW_CLAUSES:
             self.weights.room(self.grounder.net)
         else:
             self.weights.grow()
         self._set_pass()
-
-    def _with_room(self, out: outcome.Output) -> outcome.Output:
-        """Return a copy with twice the room for atoms."""
-        pad = np.zeros(len(out.true_key), np.int64)
-        self.room["output"] = 2 * len(pad)
-        return replace(
-            out,
-            true_query=np.concatenate([out.true_query, pad.astype(np.int32)]),
-            true_key=np.concatenate([out.true_key, pad]),
-            true_mark=np.concatenate([out.true_mark, pad.astype(np.uint8)]),
-        )
 
     def compile(self) -> None:
         """Compile the kernels, or load them from the cache."""
@@ -185,11 +175,7 @@ class Worlds:
             elif audit and status in {OK, INFEASIBLE}:
                 self._audit(results, w)
             if status == OK and learning:
-                self._price(results.batch, w)
-                cu = self.weights.update.scale(self.weights.updates + 1)
-                n, rho = narrow.find_gap(self.memory, cu, self.weights.update.loss == "ml")
-                interrupt.check()
-                self._learn(results, w, n, rho)
+                self._learn_narrow(results, w)
             elif status != narrow.TOO_WIDE:
                 results.out.status[w], results.out.detail[w] = status, detail
         except Infeasible:
@@ -231,6 +217,29 @@ class Worlds:
         ):
             self._grow(narrow.GROW_OUTPUT, results)
 
+    def _learn_narrow(self, results: Results, w: int) -> None:
+        """Learn from a world that elimination has predicted."""
+        update = self.weights.update
+        if update.drawn():
+            with leavable():
+                self._contrast(results, w, *clause_model(self.grounder.net))
+            return
+        self._price(results.batch, w)
+        cu = update.scale(self.weights.updates + 1)
+        n, rho = narrow.find_gap(self.memory, cu, update.loss == "ml")
+        interrupt.check()
+        self._learn(results, w, n, rho)
+
+    def _contrast(self, results: Results, w: int, model: ClauseModel, place: Ints) -> None:
+        """Learn from the truth of a world and states sampled from there on. Raises Infeasible."""
+        from onlinesrl.mln.engines.mcsat import from_on
+
+        net, truth, weights = self.grounder.net, self.state.truth, self.weights
+        weight = clause_weights(model, place, weights.of(net, averaged=False))
+        chain = from_on(truth[: model.n_atoms], model, weight, self.inference.seed, weights.updates)
+        samples = np.stack([*islice(chain, weights.update.drawn())])
+        self._learn(results, w, expected_gap(net, weights.arrays, truth, samples), 0.0)
+
     def _price(self, batch: plans.Batch, w: int) -> None:
         """Write the label loss of each atom of a world to the state."""
         if self.costs is None:
@@ -268,7 +277,9 @@ class Worlds:
             else:
                 self.state.predicted[: model.n_atoms] = 0
                 self._record(results, w, ILP, 0.0)
-            if learning:
+            if learning and self.weights.update.drawn():
+                self._contrast(results, w, model, place)
+            elif learning:
                 self._find_rival(results, w, model, place)
 
     def _predict_wide(self, results: Results, w: int, model: ClauseModel, place: Ints) -> None:
@@ -339,6 +350,8 @@ class Worlds:
 
         Raises Unsolved where no feasible state to start from was found.
         """
+        from onlinesrl.mln.engines.marginals import likeliest
+
         try:
             with leavable():
                 marginals = engine.marginals(model, weight)
@@ -346,7 +359,7 @@ class Worlds:
             results.unsolved.add(w)
             raise
         net = self.grounder.net
-        state = _values(model, marginals.probability)
+        state = likeliest(model, marginals.probability)
         network.define(net, state)
         values = np.round(marginals.probability, 6).tolist()
         if marginals.diagnostics is not None:
@@ -382,15 +395,3 @@ class Worlds:
         else:
             if whole.certified:
                 results.audits[w] = whole.score + constant
-
-
-def _values(model: ClauseModel, probability: Floats) -> State:
-    """Return the most probable value of each group (which may be no atom of it) and other atom."""
-    state = (probability > 0.5).astype(np.uint8)
-    for group, exactly in enumerate(model.exactly.tolist()):
-        members = np.flatnonzero(model.group == group)
-        best = members[np.argmax(probability[members])]
-        none = 0.0 if exactly else 1.0 - float(probability[members].sum())
-        state[members] = 0
-        state[best] = exactly or probability[best] > none
-    return state

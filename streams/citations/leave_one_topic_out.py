@@ -45,6 +45,7 @@ LEARNERS = (
     Learner("AdaGrad-CDA-ML", "adagrad", "ml", ADAGRAD_SIGMAS, None),
     Learner("PA-I", "pa1", "pl", CDA1_SIGMAS, None),
     Learner("Perceptron", "perceptron", "pl", NO_SIGMA, None),
+    Learner("CD, 10 samples", "cd", "pl", NO_SIGMA, None),
 )
 
 

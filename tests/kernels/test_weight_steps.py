@@ -125,6 +125,17 @@ def taken(case, weights: k.Weights):
     return delta, rho, k.gap(net, weights, truth, rival, cost)
 
 
+@given(gaps(), st.data())
+def test_a_gap_to_samples_is_the_features_of_the_truth_less_their_mean(case, data):
+    net, truth, rival, _ = case
+    weights = table(N_WEIGHTS, 8)
+    chosen = data.draw(st.lists(st.sampled_from([truth, rival]), min_size=1, max_size=5))
+    expected = features(net, truth) - np.mean([features(net, each) for each in chosen], axis=0)
+    n = k.expected_gap(net, weights, truth, np.stack(chosen))
+    np.testing.assert_allclose(weights.delta, expected, rtol=0, atol=1e-12)
+    assert {*np.flatnonzero(weights.delta).tolist()} <= {*weights.touched[:n].tolist()}
+
+
 @given(gaps())
 def test_a_gap_is_the_features_of_the_truth_less_the_rivals(case):
     weights = table(N_WEIGHTS, 8)

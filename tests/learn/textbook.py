@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
-RULES = ("cda1", "cda2", "pa1", "simple", "mira", "subgradient", "perceptron", "adagrad")
+RULES = ("cda1", "cda2", "pa1", "simple", "mira", "subgradient", "perceptron", "cd", "adagrad")
 CERTIFIED = ("cda1", "cda2", "pa1", "simple", "subgradient", "adagrad")
 SHRINKING = ("cda2", "subgradient")
 ASCENDING = ("cda1", "cda2", "pa1", "adagrad")
