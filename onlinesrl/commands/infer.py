@@ -104,7 +104,7 @@ Threads = Annotated[
     typer.Option(
         min=1,
         show_default="1",
-        help="PSL: the threads that admm and lifted-admm use for large models; the answer is the same.",
+        help="PSL: how many threads admm, lifted-admm and tandem may use; the answer is the same.",
     ),
 ]
 Stats = Annotated[bool, typer.Option("--stats", help="Print statistics as JSON.")]

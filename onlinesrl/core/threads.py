@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class Team:
@@ -27,3 +29,16 @@ class Team:
         part(*arguments, 0, self.threads)
         for each in asked:
             each.result()
+
+
+def ahead(items: Iterator[T]) -> Iterator[T]:
+    """Yield items, each next one made by another thread while the caller is busy with one.
+
+    An error comes where its item would have. Closing waits for the item that is being made.
+    """
+    end = object()
+    with ThreadPoolExecutor(1, "ahead") as other:
+        coming = other.submit(next, items, end)
+        while (item := coming.result()) is not end:
+            coming = other.submit(next, items, end)
+            yield item  # type: ignore[misc]

@@ -76,7 +76,7 @@ def infer(  # noqa: PLR0913 - what may be asked
     ``mcsat`` or ``gibbs``, whose standard ``error`` may be set. Predicates without evidence are open unless
     they are ``closed``. For PSL ``evidence`` has the observed atoms and ``query`` the targets, by
     predicate; ``method`` is ``admm`` (the default), ``lifted-admm``, ``tandem``, ``sgd``, ``tron`` or ``qp``;
-    ``threads`` of ``admm`` do not change its answer.
+    ``threads`` do not change its answer.
 
     Raises ModelError, DatabaseError, DataError, ExampleError, UsageError, Infeasible.
 

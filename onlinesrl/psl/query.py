@@ -164,7 +164,7 @@ def _method(  # noqa: PLR0913, PLR0917 - as ``infer``
     fewest: int = Admm.fewest,
 ) -> Solve:
     if method == "tandem":
-        return partial(_solved_while_ground, seed, folder, say, grounder)
+        return partial(_solved_while_ground, seed, threads, folder, say, grounder)
     engine = _engine(method, seed, say, threads, fewest)
     return partial(_solved_in_memory, engine, say, grounder)
 
@@ -198,6 +198,7 @@ def _solved_in_memory(  # noqa: PLR0913, PLR0917 - a method and its problem
 
 def _solved_while_ground(  # noqa: PLR0913, PLR0917 - a method and its problem
     seed: int,
+    threads: int,
     folder: Path,
     say: Say,
     grounder: MakeGrounder,
@@ -223,7 +224,7 @@ def _solved_while_ground(  # noqa: PLR0913, PLR0917 - a method and its problem
         folder.mkdir(parents=True, exist_ok=True)
     with DuckDb(folder, DUCKDB_BYTES) as engine:
         models = grounder(program, functions).models(listing, inactive, engine, skipped)
-        tandem = Tandem(folder, seed=seed)
+        tandem = Tandem(folder, seed=seed, threads=threads)
         found = tandem.solve(models, listing.n_variables, _weights(program), report)
     lap("solve")
     counts = found.potentials, found.constraints, inactive

@@ -100,28 +100,6 @@ class Odd(Exception):
     pass
 
 
-def test_a_team_does_all_parts_at_once():
-    both, met = threading.Barrier(2, timeout=30), []
-
-    def part(word, rank, threads):
-        both.wait()
-        met.append((word, rank, threads))
-
-    with Team(2) as team:
-        team.run(part, "a")
-    assert sorted(met) == [("a", 0, 2), ("a", 1, 2)]
-
-
-@pytest.mark.parametrize("where", [0, 1, 2])
-def test_an_error_in_a_thread_arrives_as_itself(where):
-    def part(rank, threads):
-        if rank == where:
-            raise Odd(rank)
-
-    with pytest.raises(Odd, match=str(where)), Team(3) as team:
-        team.run(part)
-
-
 def test_an_error_in_a_thread_of_the_engine(monkeypatch):
     def broken(*arguments):
         raise Odd

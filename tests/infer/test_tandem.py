@@ -1,7 +1,9 @@
 """Tandem inference: the optimum as in memory, whatever the chunks and pages, in constant memory."""
 
+import os
 import subprocess
 import sys
+import threading
 import tracemalloc
 from pathlib import Path
 
@@ -147,6 +149,44 @@ def test_the_rounds_of_admm_are_those_in_memory(folder, problem):
         assert rounds.eta == pytest.approx(state.eta)
 
 
+@pytest.mark.parametrize("threads", [2, 3])
+def test_the_same_bits_for_any_threads(tmp_path, threads):
+    model, weights = friends()
+    reports = [], []
+    one, several = (
+        Tandem(tmp_path, page_bytes=4096, threads=n).solve(
+            chunks(model, 77), model.n_variables, weights, reports[n > 1].append
+        )
+        for n in (1, threads)
+    )
+
+    assert one.y.tobytes() == several.y.tobytes()
+    assert (one.energy, one.bound, one.iterations) == (
+        several.energy,
+        several.bound,
+        several.iterations,
+    )
+    assert str(reports[0]) == str(reports[1])
+
+
+def test_a_fault_while_reading_ahead(tmp_path, monkeypatch):
+    model, weights = friends()
+    read, count = os.preadv, []
+
+    def preadv(*arguments):
+        count.append(1)
+        if len(count) == 30:
+            raise OSError(5, "Input/output error")
+        return read(*arguments)
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    before = threading.active_count()
+    with pytest.raises(StorageError, match="Input/output error"):
+        Tandem(tmp_path, page_bytes=4096, threads=2).solve([model], model.n_variables, weights)
+    assert threading.active_count() == before
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_squared_priors_are_no_rows_of_admm(folder):
     """Towards 0 from 1/2: the bound meets the energy at once, and it is exact."""
     rows = Rows()
@@ -248,7 +288,7 @@ def test_what_comes_back_from_a_page(tmp_path):
     with Pages(tmp_path, 130) as pages:
         for page in pages.fill([model], weights):
             page.dual[:] = np.arange(len(page.dual)) + 0.5
-            pages.keep(len(pages) - 1, with_mark=False)
+            pages.keep(len(pages) - 1, page, with_mark=False)
         dual = [pages.read(k).dual.copy() for k in range(len(pages))]
         weight = np.concatenate([pages.read(k).rows.weight.copy() for k in range(len(pages))])
         constant = np.concatenate([pages.read(k).rows.constant.copy() for k in range(len(pages))])

@@ -1,8 +1,10 @@
-"""Rows of hinge-loss models on disk, in pages of fixed size; one page at a time is in memory."""
+"""Rows of hinge-loss models on disk, in pages of fixed size, of which few are in memory."""
 
 from __future__ import annotations
 
+import os
 import tempfile
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.arrays import Bytes, Floats, Ints
 from onlinesrl.core.errors import StorageError, UsageError
 from onlinesrl.psl.engines.dual import check_constants, weighted_rows
 from onlinesrl.psl.ground.hinges import HingeModel
@@ -22,7 +24,7 @@ _ROW, _ENTRY, _END = 4 * 8 + 4 + 2, 8 + 4, 4
 
 
 class Page(NamedTuple):
-    """Some rows, in memory until the next page is read; a constraint has infinite weight.
+    """Some rows, in ``memory`` until it is needed for another page; a constraint has infinite weight.
 
     ``rows`` has no bonus and no ridge; ``dual`` and ``mark``, an earlier one, are float64[rows], for the
     engine's own use.
@@ -31,19 +33,21 @@ class Page(NamedTuple):
     rows: Potentials
     dual: Floats
     mark: Floats
+    memory: Bytes
 
 
 class Pages:
     """An anonymous file of pages in a folder; closing it deletes it.
 
     A page of ``n_bytes`` has the counts of its rows and entries, then their arrays: 38 bytes for each
-    row and 12 for each of its variables. Use as a context manager. All methods raise StorageError.
+    row and 12 for each of its variables. The last ``in_memory`` pages that were filled or read are in
+    memory. Use as a context manager. All methods raise StorageError.
     """
 
-    def __init__(self, folder: Path, n_bytes: int) -> None:
-        self.n_bytes = n_bytes
+    def __init__(self, folder: Path, n_bytes: int, in_memory: int = 1) -> None:
+        self.n_bytes, self.in_memory = n_bytes, in_memory
         self._folder = folder
-        self._buffer = np.zeros(n_bytes, np.uint8)
+        self._memory = deque(np.zeros(n_bytes, np.uint8) for _ in range(in_memory))
         self._count = 0
         self._used = 0
         with self._stored():
@@ -91,23 +95,22 @@ class Pages:
             yield self._append(pieces)
 
     def read(self, index: int) -> Page:
-        """Return a page, in the memory of the one before."""
+        """Return a page."""
         last = index == self._count - 1
         size = self._used if last else self.n_bytes
+        memory = self._oldest()
         with self._stored():
-            self._file.seek(index * self.n_bytes)
-            view, read = self._buffer.data[:size], 0
+            view, read = memory.data[:size], 0
             while read < size:
-                n = self._file.readinto(view[read:])
+                n = os.preadv(self._file.fileno(), [view[read:]], index * self.n_bytes + read)
                 if not n:
                     raise StorageError(f"a page of ground rows in {self._folder} ends early")
                 read += n
-        return self._page()
+        return self._page(memory)
 
-    def keep(self, index: int, *, with_mark: bool) -> None:
-        """Write the dual, and perhaps the mark, of the page in memory, which is page ``index``."""
-        rows = int(self._buffer[:8].view(np.int64)[0])
-        self._write(index, _HEAD + 8 * rows * (1 + with_mark))
+    def keep(self, index: int, page: Page, *, with_mark: bool) -> None:
+        """Write the dual, and perhaps the mark, of page ``index``."""
+        self._write(index, page.memory, _HEAD + 8 * len(page.dual) * (1 + with_mark))
 
     @property
     def most_rows(self) -> int:
@@ -118,16 +121,22 @@ class Pages:
     def _room(self) -> int:
         return self.n_bytes - _HEAD - _END
 
-    def _page(self) -> Page:
-        """Return the page that the memory holds."""
-        rows, entries = map(int, self._buffer[:_HEAD].view(np.int64))
+    def _oldest(self) -> Bytes:
+        """Return the memory of the page that was read or filled first of those in memory."""
+        self._memory.rotate()
+        return self._memory[0]
+
+    @staticmethod
+    def _page(memory: Bytes) -> Page:
+        """Return the page that some memory holds."""
+        rows, entries = map(int, memory[:_HEAD].view(np.int64))
         at = _HEAD
 
         def array(kind: type[np.generic], n: int) -> NDArray[np.generic]:
             nonlocal at
             size = n * np.dtype(kind).itemsize
             at += size
-            return self._buffer[at - size : at].view(kind)
+            return memory[at - size : at].view(kind)
 
         dual, mark, constant, weight = (array(np.float64, rows) for _ in range(4))
         coefficient = array(np.float64, entries)
@@ -138,13 +147,15 @@ class Pages:
             Potentials(start, variable, coefficient, constant, weight, hinge, square, none, 0.0),  # type: ignore[arg-type]
             dual,  # type: ignore[arg-type]
             mark,  # type: ignore[arg-type]
+            memory,
         )
 
     def _append(self, pieces: list[_Piece]) -> Page:
         """Write a page of these rows, and return it."""
         lengths = np.concatenate([each.lengths for each in pieces])
-        self._buffer[:_HEAD].view(np.int64)[:] = len(lengths), lengths.sum()
-        page = self._page()
+        memory = self._oldest()
+        memory[:_HEAD].view(np.int64)[:] = len(lengths), lengths.sum()
+        page = self._page(memory)
         page.dual[:] = page.mark[:] = 0.0
         page.rows.start[0] = 0
         np.cumsum(lengths, out=page.rows.start[1:])
@@ -162,15 +173,15 @@ class Pages:
             row, entry = here.stop, there.stop
         self._used = _HEAD + _END + _ROW * row + _ENTRY * entry
         self._count += 1
-        self._write(self._count - 1, self._used)
+        self._write(self._count - 1, memory, self._used)
         return page
 
-    def _write(self, index: int, size: int) -> None:
+    def _write(self, index: int, memory: Bytes, size: int) -> None:
         with self._stored():
-            self._file.seek(index * self.n_bytes)
-            view = self._buffer.data[:size]
+            view, at = memory.data[:size], index * self.n_bytes
             while view:
-                view = view[self._file.write(view) or 0 :]
+                written = os.pwrite(self._file.fileno(), view, at)
+                view, at = view[written:], at + written
 
     def _too_long(self, variables: int) -> UsageError:
         most = (self._room - _ROW) // _ENTRY

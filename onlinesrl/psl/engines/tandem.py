@@ -9,15 +9,17 @@ per row in them, and ends with a certificate as in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
+from onlinesrl.core.threads import ahead
 from onlinesrl.psl.engines.pages import Page, Pages
 from onlinesrl.psl.ground.hinges import HingeModel
 from onlinesrl.psl.kernels import admm, sgd
@@ -31,6 +33,8 @@ from onlinesrl.psl.kernels.admm_solve import (
     balanced,
     verdict,
 )
+
+T = TypeVar("T")
 
 
 class TandemProgress(NamedTuple):
@@ -97,7 +101,8 @@ class Tandem:
     rows within a page, depends on ``seed`` only.
 
     ADMM ends as ``Admm`` does, ``tolerance`` and ``violation`` as there, or after ``rounds`` of it; with
-    none the answer is that of SGD. ``folder`` takes the pages, of ``page_bytes`` each.
+    none the answer is that of SGD. ``folder`` takes the pages, of ``page_bytes`` each. With more than one
+    of ``threads`` another thread reads the next page while one is processed; the answer is the same.
     """
 
     folder: Path
@@ -108,6 +113,7 @@ class Tandem:
     violation: float = 1e-4
     page_bytes: int = 1 << 23
     seed: int = 0
+    threads: int = 1
 
     def solve(
         self,
@@ -122,7 +128,7 @@ class Tandem:
         the folder cannot take the pages, UsageError where a row is larger than a page, Infeasible
         and ValueError as the other engines.
         """
-        with Pages(self.folder, self.page_bytes) as pages:
+        with Pages(self.folder, self.page_bytes, min(self.threads, 2)) as pages:
             descent = _Descent(self, n_variables)
             highest, n_rows, constraints, energy = 0.0, 0, 0, 0.0
             for page in pages.fill(chunks, weights):
@@ -173,6 +179,10 @@ class Tandem:
             found = rounds.look()
             report(TandemProgress("admm", rounds.count, n_rows, *found[:3]))
 
+    def ahead(self, pages: Iterator[T]) -> Iterator[T]:
+        """Return pages in turn, the next one read by another thread, where there may be one."""
+        return pages if self.threads == 1 else ahead(pages)
+
     def _merit(self, found: _Certificate) -> tuple[float, float]:
         """Return a key that is smaller for better values: less violation first, then less energy."""
         excess = found.violation if found.violation > self.violation else 0.0
@@ -189,6 +199,7 @@ class _Descent:
         self._squares = np.zeros(n_variables)
         self._rate = options.rate
         self._random = np.random.default_rng(options.seed)
+        self.ahead = options.ahead
 
     def weigh(self, page: Page) -> float:
         """Add a page's weights to ``weight_sums`` and ``ridge``; return an upper bound of its energy."""
@@ -201,7 +212,8 @@ class _Descent:
 
     def round(self, pages: Pages) -> float:
         """Do a pass over the pages, in random order."""
-        return sum(self.step(pages.read(k)) for k in self._random.permutation(len(pages)))
+        order = self._random.permutation(len(pages))
+        return sum(map(self.step, self.ahead(map(pages.read, order))))
 
 
 class _PagedAdmm:
@@ -232,18 +244,18 @@ class _PagedAdmm:
         )
         self._gradient = np.empty(n)
         self._marked = descent.y.copy()
-        self._memory = np.empty((4, pages.most_rows))
+        self._memory = deque(np.empty((pages.in_memory, 4, pages.most_rows)))
+        self._ahead = descent.ahead
 
     def start(self) -> _Certificate:
         """Set the duals to the slopes at the values; return the certificate of both."""
         self._gradient[:] = 0.0
         found = _Certificate()
-        for k in range(len(self._pages)):
-            page = self._pages.read(k)
-            now, problem = replace(self.now, dual=page.dual), self._problem(page)
+        for k, (page, problem) in enumerate(self._ahead(self._read())):
+            now = replace(self.now, dual=page.dual)
             kernel.begin(page.rows, self._weight_sums, problem, now, False)
             page.mark[:] = page.dual
-            self._pages.keep(k, with_mark=True)
+            self._pages.keep(k, page, with_mark=True)
             found = found.add(admm.of_rows(problem, now, self._gradient))
         kernel.free_variables(self._variables)
         return self._certificate(found, self.now)
@@ -264,9 +276,7 @@ class _PagedAdmm:
         self.count += 1
         mark = self.count % PERIOD == 0
         admm.x_update(self._variables, self.now, self.eta, RELAXATION)
-        for k in range(len(self._pages)):
-            page = self._pages.read(k)
-            problem = self._problem(page)
+        for k, (page, problem) in enumerate(self._ahead(self._read())):
             if look:
                 found = found.add(
                     admm.of_rows(problem, replace(before, dual=page.dual), self._gradient)
@@ -277,7 +287,7 @@ class _PagedAdmm:
                 moving = change != 0  # not in a row without variables, whose row_step is 0
                 moved += float(np.sum(change[moving] ** 2 / problem.row_step[moving]))
                 page.mark[:] = page.dual
-            self._pages.keep(k, with_mark=mark)
+            self._pages.keep(k, page, with_mark=mark)
         if mark:
             self._balance(moved)
             self._marked[:] = self.now.y
@@ -297,9 +307,15 @@ class _PagedAdmm:
         primal = float(np.sum(change**2 * self._variables.degree))
         self.eta = balanced(primal, dual, self.eta)
 
+    def _read(self) -> Iterator[tuple[Page, admm.Problem]]:
+        """Yield the pages in their order, also as ADMM's kernels read them."""
+        for k in range(len(self._pages)):
+            page = self._pages.read(k)
+            yield page, self._problem(page)
+
     def _problem(self, page: Page) -> admm.Problem:
-        """Return a page as ADMM's kernels read it."""
-        low, high, curvature, row_step = self._memory[:, : len(page.dual)]
+        self._memory.rotate()
+        low, high, curvature, row_step = self._memory[0][:, : len(page.dual)]
         problem = replace(
             self._variables,
             start=page.rows.start,

@@ -19,7 +19,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.kernels.jit import kernel, threaded
 from onlinesrl.psl.kernels.potentials import clip
 
 
@@ -78,7 +78,7 @@ def x_update(problem: Problem, now: Iterate, eta: float, relaxation: float) -> N
         now.gradient[j] = -problem.bonus[j]
 
 
-@kernel
+@threaded
 def dual_update(problem: Problem, now: Iterate, eta: float, relaxation: float) -> None:
     """Update the duals of all rows or of a page, the second half of a round, and add to the gradient."""
     for i in range(len(problem.constant)):
@@ -147,7 +147,7 @@ def of_row(problem: Problem, now: Iterate, i: int) -> tuple[float, float, float,
     return slope * form - 0.5 * curvature * slope * slope, bound, 0.0, 0.0, u
 
 
-@kernel
+@threaded
 def of_rows(problem: Problem, now: Iterate, gradient: Floats) -> tuple[float, float, float, float]:
     """Return the certificate's terms of all rows or of a page, and add to the gradient."""
     energy, bound, violation, complementarity = 0.0, 0.0, 0.0, 0.0

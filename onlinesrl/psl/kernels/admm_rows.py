@@ -9,7 +9,7 @@ instead of a row, which halves the number of rounds.
 import numpy as np
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.kernels.jit import kernel, threaded
 from onlinesrl.psl.kernels import admm
 from onlinesrl.psl.kernels.potentials import AT_MOST, HINGE, Potentials, clip, potential, slope
 
@@ -103,7 +103,7 @@ def _penalty(rows: Potentials, i: int, weight_sums: Floats) -> float:
     return mean if mean > 0.0 else 1.0
 
 
-@kernel
+@threaded
 def expand(rows: Potentials, weight_sums: Floats, to: admm.Problem) -> None:
     """Set the conjugates and steps of ``to``; 0 for a ridge, whose row is unused."""
     for i in range(len(rows.constant)):
@@ -117,7 +117,7 @@ def expand(rows: Potentials, weight_sums: Floats, to: admm.Problem) -> None:
         to.row_step[i] = _penalty(rows, i, weight_sums) / norm if norm > 0.0 else 0.0
 
 
-@kernel
+@threaded
 def begin(
     rows: Potentials, weight_sums: Floats, problem: admm.Problem, now: admm.Iterate, given: bool
 ) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.kernels.jit import kernel, threaded
 from onlinesrl.psl.kernels.potentials import Potentials, clip, form, slope
 
 FIRST_DECAY, SECOND_DECAY, SMALL = 0.9, 0.999, 1e-8
@@ -49,7 +49,7 @@ def descend_adam(rows: Potentials, order: Ints, y: Floats, rate: float, m: Momen
             y[j] = clip(y[j] - rate * first / (np.sqrt(second) + SMALL), 0.0, 1.0)
 
 
-@kernel
+@threaded
 def descend_adagrad(
     rows: Potentials, order: Ints, y: Floats, rate: float, squares: Floats
 ) -> float:
