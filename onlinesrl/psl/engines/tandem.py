@@ -2,9 +2,9 @@
 
 Rows come in chunks, are written to pages on disk and optimised page by page in the same pass. Later
 rounds read the pages back. Memory holds one page (two for several threads), one chunk and some vectors
-over the variables, however many rows there are. Srinivasan uses stochastic gradient descent in all rounds; here some rounds
-of it, with AdaGrad's rates, give the start for ADMM, which reads the pages in order, stores one number
-per row in them, and ends with a certificate as in memory.
+over the variables, however many rows there are. Srinivasan uses stochastic gradient descent in all
+rounds; here some rounds of it, with AdaGrad's rates, give the start for ADMM, which reads the pages in
+order, stores one number per row in them, and ends with a certificate as in memory.
 """
 
 from __future__ import annotations
