@@ -45,7 +45,9 @@ def test_counts_for_each_constant(formula, world, data):
 @given(plain.CLAUSES, plain.worlds(), st.sampled_from(sorted(plain.PLACES)))
 def test_flips(clause, world, predicate):
     count = counter(clause, plain.TYPES)
-    changes = flips(count, predicate, plain.PLACES[predicate]).change(world)
+    found = flips(count, predicate, plain.PLACES[predicate]).change(world).of
+    changes = np.zeros([*map(world.size, plain.PLACES[predicate])], np.int64)
+    changes[tuple(found.rows.T)] = found.values if predicate != "Q" else sum(found.values)
     before, true = count.count(world), {*map(tuple, world.tables[predicate].rows.tolist())}
     for atom in np.ndindex(changes.shape):
         rows = [*(true - {atom}), *([] if atom in true else [atom])]

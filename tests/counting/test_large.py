@@ -123,7 +123,7 @@ def test_an_existential_that_may_hold_of_too_many(monkeypatch):
     tables = {
         n: Table(np.zeros((0, k), np.int64), ("person",) * k) for n, k in (("F", 2), ("P", 1))
     }
-    with pytest.raises(ModelError, match="an existential may hold of more than 8 values of person"):
+    with pytest.raises(ModelError, match="a part of it may hold of more than 8 values of person"):
         Counters(program).counts(World(domains, tables))
 
 

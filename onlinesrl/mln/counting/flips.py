@@ -15,7 +15,8 @@ import numpy as np
 
 from onlinesrl.logic.ast import Atom, Equal, Variable
 from onlinesrl.mln.counting.conjunctions import Monomial, Part, Uncountable, free_variables, unify
-from onlinesrl.mln.counting.exact import Counter, Counts, Sum, Term
+from onlinesrl.mln.counting.exact import Counter, Sum, Term
+from onlinesrl.mln.counting.factors import Factor, Sparse, join, nonzero, summed
 from onlinesrl.mln.counting.order import elimination
 from onlinesrl.mln.counting.world import World
 
@@ -32,15 +33,17 @@ class Flips:
     odd: Sum
     even: Sum
 
-    def change(self, world: World) -> Counts:
-        """Return the count after the flip of each atom minus the count before it. Raises TooLarge."""
+    def change(self, world: World) -> Factor:
+        """Return the count after the flip of each atom minus the count before it, where it is not 0.
+
+        Raises TooLarge.
+        """
         self.counter.prepare(world)
-        true = world.tables[self.predicate]
-        kept = (1,) * len(self.counter.keep)
-        sign: Counts = np.ones((*map(world.size, true.types), *kept), np.int64)
-        if len(true.rows):
-            sign[tuple(true.rows.T)] = -1
-        return sign * self.odd.dense(world) + self.even.dense(world)
+        odd, even = self.odd.sparse(world), self.even.sparse(world)
+        true = world.tables[self.predicate].rows
+        minus = Factor(self.odd.keep[: true.shape[1]], Sparse(true, np.full(len(true), -2)))
+        turned = join(odd, minus, world.base)  # of true atoms: the sign is 1 - 2 R
+        return nonzero(summed([odd, even, *turned], self.odd.keep, world.base))
 
 
 def flips(counter: Counter, predicate: str, types: Sequence[str]) -> Flips:
