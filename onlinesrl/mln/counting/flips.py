@@ -51,12 +51,8 @@ def flips(counter: Counter, predicate: str, types: Sequence[str]) -> Flips:
 
     Raises Uncountable where the predicate stands in an existential.
     """
-    if any(predicate in _predicates(each) for each in counter.existentials.values()):
-        raise Uncountable(
-            f"{predicate} stands in an existential, which is no polynomial in its atoms",
-            "count before and after a flip",
-        )
-    flipped = tuple(f"{predicate}.{k}" for k in range(len(types)))
+    check_polynomial(counter, predicate)
+    flipped = arguments_of(predicate, types)
     known = {**dict(zip(flipped, types, strict=True)), **counter.types}
     keep = (*flipped, *counter.keep)
     odd, even = (
@@ -69,6 +65,20 @@ def flips(counter: Counter, predicate: str, types: Sequence[str]) -> Flips:
     )
     of = tuple(known[v] for v in keep)
     return Flips(predicate, counter, Sum(keep, of, odd), Sum(keep, of, even))
+
+
+def check_polynomial(counter: Counter, predicate: str) -> None:
+    """Raise Uncountable where the predicate stands in an existential."""
+    if any(predicate in _predicates(each) for each in counter.existentials.values()):
+        raise Uncountable(
+            f"{predicate} stands in an existential, which is no polynomial in its atoms",
+            "count before and after a flip",
+        )
+
+
+def arguments_of(predicate: str, types: Sequence[str]) -> tuple[str, ...]:
+    """Return variables for the arguments of the atom that flips."""
+    return tuple(f"{predicate}.{k}" for k in range(len(types)))
 
 
 def _flipped(  # noqa: PLR0913, PLR0917 - one use
@@ -86,14 +96,15 @@ def _flipped(  # noqa: PLR0913, PLR0917 - one use
     for some in chain.from_iterable(combinations(own, n) for n in range(1, len(own) + 1)):
         if len(some) % 2 == parity:
             parts: list[Part] = [atom for atom in term.atoms if atom not in some]
-            parts += [e for atom in some for e in _equations(atom, flipped)]
+            parts += [e for atom in some for e in equations(atom, flipped)]
             unified = unify(parts, known, (*flipped, *kept))
             if unified is not None:
                 atoms = (*sorted(unified[0], key=repr),)
                 yield Monomial(term.coefficient, atoms, (*term.free, *unified[1]))
 
 
-def _equations(atom: Atom, flipped: Sequence[str]) -> list[Part]:
+def equations(atom: Atom, flipped: Sequence[str]) -> list[Part]:
+    """Return what makes an atom the one that flips."""
     return [Equal(Variable(v), t) for v, t in zip(flipped, atom.terms, strict=True)]
 
 
