@@ -19,8 +19,10 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import ModelError, UsageError
 from onlinesrl.logic.ast import Program
 from onlinesrl.mln.count import Counters, numbered
+from onlinesrl.mln.counting.estimated_flips import EstimatedFlips
 from onlinesrl.mln.counting.exact import Counter
-from onlinesrl.mln.counting.flips import flips
+from onlinesrl.mln.counting.flips import Flips, flips
+from onlinesrl.mln.counting.ijgp import Estimator
 from onlinesrl.mln.counting.world import World
 
 
@@ -48,10 +50,13 @@ class Changes:
         return np.flatnonzero(((low >= 0) | (high <= 0)) & (low != high)).tolist()
 
 
-def changes(program: Program, world: World, predicates: Sequence[str]) -> Changes:
+def changes(
+    program: Program, world: World, predicates: Sequence[str], i_bound: int | None = None
+) -> Changes:
     """Return how the features change where atoms of some predicates flip, all others as they are.
 
-    A rule of k clauses has a k-th of the sum of their counts as its feature. Raises ModelError for a hard
+    With ``i_bound`` those of formulas that are too wide for it are IJGP's estimates. A rule of k clauses has
+    a k-th of the sum of their counts as its feature. Raises ModelError for a hard
     rule, or one that cannot be counted, and UsageError where SciPy is not installed.
     """
     _check_soft(program)
@@ -64,7 +69,7 @@ def changes(program: Program, world: World, predicates: Sequence[str]) -> Change
         for clause, each, place in zip(counters.clauses, counters.compiled, places, strict=True):
             assert isinstance(each, Counter)
             with counters.located(clause):
-                change = flips(each, name, types).change(world).of
+                change = _flips(each, name, types, i_bound).change(world).of
             rows, k = change.rows, len(types)
             atom, weight = numbered(rows[:, :k], sizes), numbered(rows[:, k:], place.sizes)
             value = change.values.astype(np.float64) / place.share
@@ -73,6 +78,17 @@ def changes(program: Program, world: World, predicates: Sequence[str]) -> Change
     row, column, value = np.concatenate(found, axis=1)
     shape = atoms, weights
     return distinct(scipy().sparse.csr_matrix((value, (row, column)), shape))
+
+
+def _flips(
+    counter: Counter, predicate: str, types: tuple[str, ...], i_bound: int | None
+) -> Flips | EstimatedFlips:
+    """Return the changes of a count, estimated where clusters of ``i_bound`` variables are not exact."""
+    if i_bound is not None:
+        estimated = EstimatedFlips(Estimator(counter, i_bound), predicate, types)
+        if estimated.width() >= i_bound:
+            return estimated
+    return flips(counter, predicate, types)
 
 
 def _check_soft(program: Program) -> None:

@@ -1,8 +1,8 @@
 """How counts by IJGP(i) change where one atom flips, for all atoms of a predicate at once.
 
 As `counting.flips`, but in the ways of a formula, whose factors are R or 1 - R: with d = 1 - 2 R at the
-flipped atom, the factor of a true atom changes by d there and that of a false one by -d. The number of solutions of
-what remains where some of the atoms are the flipped one is the estimate for each of its constants. The paper
+flipped atom, the factor of a true atom changes by d there and that of a false one by -d. Where some of the
+atoms are the flipped one, the solutions of what remains are estimated for each of its constants. The paper
 (Sarkhel et al. 2016) estimates the counts before and after each flip; this is one propagation for all.
 """
 

@@ -8,10 +8,11 @@ import numpy as np
 
 from onlinesrl.core.batch import Learned, Trace, Watch
 from onlinesrl.core.values import Positive
-from onlinesrl.mln.learning.problem import MlnLearner, MlnProblem
+from onlinesrl.mln.learning.estimates import CountingLearner
+from onlinesrl.mln.learning.problem import MlnProblem
 
 
-class Mple(MlnLearner):
+class Mple(CountingLearner):
     """Maximum pseudo-likelihood of the query atoms, from counts: nothing is grounded."""
 
     kind: Literal["mple"] = "mple"
@@ -27,7 +28,7 @@ class Mple(MlnLearner):
         worlds = [world_of(problem.program, atoms) for atoms in problem.worlds]
         rows, number = [], []
         for world in worlds:
-            of = changes(problem.program, world, problem.query)
+            of = changes(problem.program, world, problem.query, self.bound)
             column = problem.places(world.domains)[of.rows.indices]
             shape = len(of.number), len(problem.start)
             rows.append(sparse.csr_matrix((of.rows.data, column, of.rows.indptr), shape))
