@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from dataclasses import replace
+from math import prod
 from typing import Literal
 
 import numpy as np
@@ -71,15 +72,15 @@ class EstimatedWorld:
         total = self.ground.features(state, size)
         rows = {name: rows[state[atoms] != 0] for name, (atoms, rows) in self.atoms.items()}
         world = self.world.changed(rows)
-        counts = [
-            (self.weight[place.first + np.arange(int(np.prod(place.sizes, dtype=np.int64)))], each)
+        estimated = [
+            (self.weight[place.first + np.arange(prod(place.sizes))], each, place.share)
             for place, each in zip(self.places, self.compiled, strict=True)
+            if each is not None
         ]
-        for weights, each in counts:
-            total[weights] = 0.0 if each is not None else total[weights]
-        for (weights, each), place in zip(counts, self.places, strict=True):
-            if each is not None:
-                total[weights] += each.count(world).ravel() / place.share
+        for weights, _, _ in estimated:
+            total[weights] = 0.0
+        for weights, each, share in estimated:
+            total[weights] += each.count(world).ravel() / share
         return total
 
 
