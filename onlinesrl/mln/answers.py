@@ -137,11 +137,14 @@ def columns(world: GroundWorld, values: Floats) -> dict[str, dict[str, Sequence[
     }
 
 
-def values_of(model: ClauseModel, weight: Floats, method: str, seed: int) -> Floats:
+def values_of(
+    model: ClauseModel, weight: Floats, method: str, seed: int, samples: int | None = None
+) -> Floats:
     """Return the value of every atom of a ground model, float64[atoms]. Raises Infeasible, Unsolved."""
     if method in MAP_METHODS:
         return _engine(method, seed).solve(model, weight).state.astype(np.float64)
-    return marginals(model, weight, method, seed=seed).probability  # type: ignore[arg-type]
+    found = marginals(model, weight, method, seed=seed, samples=samples)  # type: ignore[arg-type]
+    return found.probability
 
 
 def _engine(method: str, seed: int) -> MapEngine:

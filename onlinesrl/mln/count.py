@@ -6,11 +6,17 @@ with ``+`` variables for each of their constants. The sum of weights times count
 
 from __future__ import annotations
 
+from collections import Counter as Multiset
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
+from math import prod
+from typing import NamedTuple
 
+import numpy as np
+
+from onlinesrl.core.arrays import Ints
 from onlinesrl.core.errors import DataError, ModelError, UsageError
 from onlinesrl.core.example import GroundAtom, Number, show_ground_atom
 from onlinesrl.logic.ast import (
@@ -30,7 +36,7 @@ from onlinesrl.mln.counting.factors import TooLarge
 from onlinesrl.mln.counting.ijgp import Estimator
 from onlinesrl.mln.counting.world import World, world_of
 from onlinesrl.mln.lang.given import with_weights
-from onlinesrl.mln.lang.normal import Clause, Existential, clauses
+from onlinesrl.mln.lang.normal import Clause, Existential, clauses, plus_variables
 
 METHODS = ("exact", "ijgp")
 I_BOUND = 2
@@ -72,6 +78,24 @@ def check_method(method: str, i_bound: int | None) -> None:
         raise UsageError(f"--i-bound is {i_bound}; expected at least 1")
 
 
+class Place(NamedTuple):
+    """Where a clause's counts stand among the weights: from ``first`` on, by constants of its template.
+
+    ``share`` is the number of its rule's clauses, which share a weight.
+    """
+
+    first: int
+    sizes: Sequence[int]
+    share: int
+
+
+def numbered(rows: Ints, sizes: Sequence[int]) -> Ints:
+    """Return the number of each row, int64[rows, arguments], where the last argument varies fastest."""
+    strides = [prod(sizes[k + 1 :]) for k in range(len(sizes))]
+    numbers: Ints = rows @ np.array(strides, np.int64)
+    return numbers
+
+
 class Counters:
     """The counts of a program's clauses, compiled once, for any number of worlds.
 
@@ -105,6 +129,21 @@ class Counters:
             with self.located(clause):
                 found.append(each.count(world))
         return found
+
+    def places(self, world: World) -> tuple[list[Place], int]:
+        """Return the place of each clause among the weights, and the number of all weights.
+
+        They are those of the rules in their order, of which one with ``+`` variables has a weight for each of
+        their constants, the last variable varying fastest.
+        """
+        of, shares = self.program.rules, Multiset(clause.rule for clause in self.clauses)
+        sizes = []
+        for rule in of:
+            types = dict(rule.types)
+            sizes.append([world.size(types[v]) for v in plus_variables(rule.formula)])
+        first = np.cumsum([0, *map(prod, sizes)]).tolist()
+        found = [Place(first[c.rule], sizes[c.rule], shares[c.rule]) for c in self.clauses]
+        return found, first[-1]
 
     def listed(self, world: World) -> Iterator[Count]:
         """Yield the counts of all clauses, and of all constants of their templates. Raises ModelError."""

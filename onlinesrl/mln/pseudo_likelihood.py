@@ -7,18 +7,22 @@ together, and atoms with the same changes are one. What remains is a small, conc
 
 from __future__ import annotations
 
-from collections import Counter as Multiset
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from typing import Any
 
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import ModelError, UsageError
 from onlinesrl.logic.ast import Program
-from onlinesrl.mln.count import Counters
+from onlinesrl.mln.count import Counters, numbered
+from onlinesrl.mln.counting.estimated_flips import EstimatedFlips
 from onlinesrl.mln.counting.exact import Counter
-from onlinesrl.mln.counting.flips import flips
+from onlinesrl.mln.counting.flips import Flips, flips
+from onlinesrl.mln.counting.ijgp import Estimator
 from onlinesrl.mln.counting.world import World
 
 
@@ -26,31 +30,68 @@ from onlinesrl.mln.counting.world import World
 class Changes:
     """How the features of a world change by flips.
 
-    ``rows`` (float64[kinds, weights]) are the distinct changes, ``number`` (float64[kinds]) says how many
-    atoms have each. A weight is a rule's, or one of its constants of ``+`` variables, in their order.
+    ``rows`` (a sparse matrix, float64[kinds, weights]) are the distinct changes, ``number``
+    (float64[kinds]) says how many atoms have each. A weight is a rule's, or one of its constants of ``+``
+    variables, in their order.
     """
 
-    rows: Floats
+    rows: Any
     number: Floats
 
     def value(self, weights: Floats) -> tuple[float, Floats]:
         """Return the logarithm of the pseudo-likelihood of weights, and its gradient."""
         odds = self.rows @ weights
-        gradient = -(self.number * np.exp(-np.logaddexp(0.0, -odds))) @ self.rows
+        gradient = -(self.rows.T @ (self.number * np.exp(-np.logaddexp(0.0, -odds))))
         return -float(self.number @ np.logaddexp(0.0, odds)), gradient
 
     def unbounded(self) -> list[int]:
         """Return the weights that no flip ever holds back: without a prior their optimum is infinite."""
-        low, high = self.rows.min(axis=0), self.rows.max(axis=0)
+        low, high = (each.toarray()[0] for each in (self.rows.min(axis=0), self.rows.max(axis=0)))
         return np.flatnonzero(((low >= 0) | (high <= 0)) & (low != high)).tolist()
 
 
-def changes(program: Program, world: World, predicates: Sequence[str]) -> Changes:
+def changes(
+    program: Program, world: World, predicates: Sequence[str], i_bound: int | None = None
+) -> Changes:
     """Return how the features change where atoms of some predicates flip, all others as they are.
 
-    A rule of k clauses has a k-th of the sum of their counts as its feature. Raises ModelError for a hard
-    rule, or one that cannot be counted.
+    With ``i_bound`` those of formulas that are too wide for it are IJGP's estimates. A rule of k clauses has
+    a k-th of the sum of their counts as its feature. Raises ModelError for a hard
+    rule, or one that cannot be counted, and UsageError where SciPy is not installed.
     """
+    _check_soft(program)
+    counters = Counters(program)
+    places, weights = counters.places(world)
+    atoms, found = 0, [np.zeros((3, 0))]
+    for name in predicates:
+        types = program.predicates[name].types
+        sizes = [*map(world.size, types)]
+        for clause, each, place in zip(counters.clauses, counters.compiled, places, strict=True):
+            assert isinstance(each, Counter)
+            with counters.located(clause):
+                change = _flips(each, name, types, i_bound).change(world).of
+            rows, k = change.rows, len(types)
+            atom, weight = numbered(rows[:, :k], sizes), numbered(rows[:, k:], place.sizes)
+            value = change.values.astype(np.float64) / place.share
+            found.append(np.stack([atoms + atom, place.first + weight, value]))
+        atoms += prod(sizes)
+    row, column, value = np.concatenate(found, axis=1)
+    shape = atoms, weights
+    return distinct(scipy().sparse.csr_matrix((value, (row, column)), shape))
+
+
+def _flips(
+    counter: Counter, predicate: str, types: tuple[str, ...], i_bound: int | None
+) -> Flips | EstimatedFlips:
+    """Return the changes of a count, estimated where clusters of ``i_bound`` variables are not exact."""
+    if i_bound is not None:
+        estimated = EstimatedFlips(Estimator(counter, i_bound), predicate, types)
+        if estimated.width() >= i_bound:
+            return estimated
+    return flips(counter, predicate, types)
+
+
+def _check_soft(program: Program) -> None:
     for rule in program.rules:
         if rule.hard:
             raise ModelError(
@@ -60,22 +101,29 @@ def changes(program: Program, world: World, predicates: Sequence[str]) -> Change
                 column=rule.position.column,
                 hint="give it a weight, or leave it out",
             )
-    counters = Counters(program)
-    shares = Multiset(clause.rule for clause in counters.clauses)
-    found = []
-    for name in predicates:
-        atoms = int(np.prod([world.size(t) for t in program.predicates[name].types]))
-        columns = [np.zeros((atoms, 0))] * len(program.rules)
-        for clause, each in zip(counters.clauses, counters.compiled, strict=True):
-            assert isinstance(each, Counter)
-            with counters.located(clause):
-                flipped = flips(each, name, program.predicates[name].types).change(world)
-            column = flipped.reshape(atoms, -1).astype(np.float64) / shares[clause.rule]
-            before = columns[clause.rule]
-            columns[clause.rule] = before + column if before.size else column
-        found.append(np.concatenate(columns, axis=1))
-    rows, number = np.unique(np.concatenate(found), axis=0, return_counts=True)
-    return Changes(rows, number.astype(np.float64))
+
+
+def distinct(rows: Any) -> Changes:
+    """Return the distinct rows of a sparse matrix, float64[atoms, weights], and how often each occurs."""
+    rows.eliminate_zeros()
+    rows.sort_indices()
+    column, value = rows.indices, rows.data
+    ends = rows.indptr.tolist()
+    number: dict[tuple[bytes, bytes], list[int]] = {}
+    for k, (i, j) in enumerate(pairwise(ends)):
+        number.setdefault((column[i:j].tobytes(), value[i:j].tobytes()), []).append(k)
+    first = [of[0] for of in number.values()]
+    return Changes(rows[first], np.array([*map(len, number.values())], np.float64))
+
+
+def scipy() -> Any:
+    """Return SciPy's sparse matrices and optimisers. Raises UsageError where it is not installed."""
+    try:
+        import scipy.optimize
+        import scipy.sparse
+    except ImportError:
+        raise UsageError("L-BFGS needs SciPy: pip install 'onlinesrl[qp]'") from None
+    return scipy
 
 
 @dataclass(frozen=True)
@@ -92,10 +140,7 @@ def maximise(changes: Changes, prior_sd: float | None = None) -> Learned:
 
     Raises UsageError where SciPy is not installed.
     """
-    try:
-        from scipy.optimize import minimize
-    except ImportError:
-        raise UsageError("L-BFGS needs SciPy: pip install 'onlinesrl[qp]'") from None
+    minimize = scipy().optimize.minimize
     precision = 0.0 if prior_sd is None else prior_sd**-2
 
     def loss(weights: Floats) -> tuple[float, Floats]:

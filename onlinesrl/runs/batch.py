@@ -114,6 +114,9 @@ class MlnBatch(Batch):
     learner: AnyMlnLearner = Mple()
     method: Literal["mpe", "lp", "walksat", "exact", "mcsat", "gibbs"] = "mpe"
     """how the query is predicted for scores: as one state (mpe, lp, walksat) or by probabilities."""
+    samples: Count | None = None
+    """from how many samples gibbs and mcsat estimate probabilities, after a tenth as many in each of four
+    chains; null: 20,000 of gibbs, 1,000 of mcsat."""
     max_atoms: Count = 1_000_000
     """the most open atoms of a world."""
     max_groundings: Count = 10_000_000
@@ -141,7 +144,7 @@ class MlnBatch(Batch):
         check_query(program, self)
         worlds = [*worlds_of(source, program, self.query, dialect)]
         limits = replace(LIMITS, atoms=self.max_atoms, groundings=self.max_groundings)
-        fixed = (self.method, self.seed, folder, limits)
+        fixed = (self.method, self.seed, folder, limits, self.samples)
         return checked(MlnProblem(program, worlds, self.query, dialect, *fixed))
 
 

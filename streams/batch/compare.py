@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import yaml
@@ -28,6 +29,8 @@ LEARNERS = (
     "kind=contrastive-divergence,prior_sd=2",
     "kind=voted-perceptron,prior_sd=2",
 )
+WIDE = 84
+"""Of the column of learners."""
 UNIT = "unit clauses"
 
 
@@ -43,7 +46,7 @@ def main() -> None:
     if len(given.folds) < 2:
         parser.error("expected two folds or more")
     print(
-        f"{'test':14}{'learner':44}{'CLL':>10}{'se':>8}{'AUROC':>8}{'CPU s':>8}{'all s':>8}{'MB':>7}"
+        f"{'test':14}{'learner':{WIDE}}{'CLL':>10}{'se':>8}{'AUROC':>8}{'CPU s':>8}{'all s':>8}{'MB':>7}"
     )
     for test in given.folds:
         for learner in (UNIT, *(given.learner or LEARNERS)):
@@ -56,11 +59,11 @@ def line(path: Path, folds: list[Path], test: Path, learner: str) -> str:
         config = Path(folder) / "config.yaml"
         config.write_text(json.dumps(settings(path, folds, test, learner, Path(folder))))
         result, megabytes = run(config)
-    [scores] = result["scores"].values()
-    cll, error, auroc = (scores[key] for key in ("cll", "cll_se", "auroc"))
+    scores = result["scores"].values()  # of each predicate
+    cll, error, auroc = (fmean(of[key] for of in scores) for key in ("cll", "cll_se", "auroc"))
     seconds = result["seconds"]
     figures = f"{cll:10.4f}{error:8.4f}{auroc:8.3f}{seconds['learn_cpu']:8.1f}{seconds['all']:8.1f}"
-    return f"{test.stem:14}{learner:44}{figures}{megabytes:7.0f}"
+    return f"{test.stem:14}{learner:{WIDE}}{figures}{megabytes:7.0f}"
 
 
 def settings(

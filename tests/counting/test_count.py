@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from onlinesrl.logic.ast import Not
 from onlinesrl.mln.counting.conjunctions import free_variables
+from onlinesrl.mln.counting.estimated_flips import EstimatedFlips
 from onlinesrl.mln.counting.exact import counter
 from onlinesrl.mln.counting.flips import flips
 from onlinesrl.mln.counting.ijgp import Estimator
@@ -41,16 +42,44 @@ def test_counts_for_each_constant(formula, world, data):
     assert np.array_equal(found, plain.brute(formula, world, keep))
 
 
+def dense(found, predicate, world):
+    """Changes at all atoms of a predicate."""
+    changes = np.zeros([*map(world.size, plain.PLACES[predicate])])
+    for row, value in zip(found.of.rows.tolist(), found.of.values, strict=True):
+        changes[(*row,)] += value
+    return changes
+
+
 @MANY
 @given(plain.CLAUSES, plain.worlds(), st.sampled_from(sorted(plain.PLACES)))
 def test_flips(clause, world, predicate):
     count = counter(clause, plain.TYPES)
-    changes = flips(count, predicate, plain.PLACES[predicate]).change(world)
+    changes = dense(
+        flips(count, predicate, plain.PLACES[predicate]).change(world), predicate, world
+    )
     before, true = count.count(world), {*map(tuple, world.tables[predicate].rows.tolist())}
     for atom in np.ndindex(changes.shape):
         rows = [*(true - {atom}), *([] if atom in true else [atom])]
         after = world.changed({predicate: np.array(rows, np.int64).reshape(len(rows), len(atom))})
         assert count.count(after) - before == changes[atom]
+
+
+@MANY
+@given(plain.formulas(), plain.worlds(), st.sampled_from(sorted(plain.PLACES)), st.data())
+def test_estimated_flips_are_exact_where_clusters_may_be_as_wide(formula, world, predicate, data):
+    names, types = free_variables(formula), plain.PLACES[predicate]
+    keep = tuple(data.draw(st.lists(st.sampled_from(names or ["x"]), max_size=len(names[:1]))))
+    count = counter(formula, plain.typed(formula), keep)
+    assume(predicate not in repr(count.existentials))
+    bound = EstimatedFlips(Estimator(count, 1), predicate, types).width() + 1
+    found = EstimatedFlips(Estimator(count, bound), predicate, types).change(world)
+    exact = flips(count, predicate, types).change(world)
+    assert found.scope == exact.scope
+
+    def at(factor):
+        return {(*r,): v for r, v in zip(factor.of.rows.tolist(), factor.of.values, strict=True)}
+
+    assert at(found) == pytest.approx(at(exact), rel=1e-9, abs=1e-9)
 
 
 @MANY

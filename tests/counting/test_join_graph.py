@@ -14,7 +14,7 @@ SCOPES = st.lists(
 @settings(settings.get_profile("few"))
 @given(SCOPES, st.integers(1, 8))
 def test_a_join_graph(scopes, bound):
-    graph = join_graph(scopes, bound)
+    graph = join_graph((*scopes,), bound)
     assert sorted(k for inside in graph.factors for k in inside) == [*range(len(scopes))]
     for scope, inside in zip(graph.scopes, graph.factors, strict=True):
         assert all({*scopes[k]} <= {*scope} for k in inside)

@@ -95,10 +95,10 @@ def test_an_i_bound_that_does_not_fit_is_refused_before_anything_is_counted(monk
     with pytest.raises(ModelError) as refused:
         Counters(ENTITIES, "ijgp", 3).counts(entities(1000))
     assert str(refused.value).startswith(
-        "er.mln:4:1: this rule cannot be counted: with --i-bound 3"
+        "er.mln:4:1: this rule cannot be counted: with an i-bound of 3"
     )
     assert "1e+09 cells" in str(refused.value)
-    assert refused.value.hint == "take --i-bound 2, or --method exact"
+    assert refused.value.hint == "take an i-bound of 2, or exact counts"
 
 
 def test_a_join_that_does_not_fit_is_refused(monkeypatch):
@@ -123,7 +123,7 @@ def test_an_existential_that_may_hold_of_too_many(monkeypatch):
     tables = {
         n: Table(np.zeros((0, k), np.int64), ("person",) * k) for n, k in (("F", 2), ("P", 1))
     }
-    with pytest.raises(ModelError, match="an existential may hold of more than 8 values of person"):
+    with pytest.raises(ModelError, match="a part of it may hold of more than 8 values of person"):
         Counters(program).counts(World(domains, tables))
 
 

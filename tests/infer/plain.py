@@ -63,10 +63,15 @@ def states(cl: Clauses) -> list[State]:
     return [s for s in every if in_groups(cl, s) and as_defined(cl, s)]
 
 
+def check_true(cl: Clauses, s: walksat.Search) -> None:
+    """The counts of true literals are what counting from nothing gives; samplers keep no more."""
+    assert s.n_true.tolist() == true_counts(cl, s.state).tolist()
+
+
 def check_counts(cl: Clauses, s: walksat.Search) -> None:
     """What the search memory holds is what counting from nothing gives."""
     lists = [*s.broken[: s.size[0]], *s.broken[cl.hard : cl.hard + s.size[1]]]
-    assert s.n_true.tolist() == true_counts(cl, s.state).tolist()
+    check_true(cl, s)
     assert len(lists) == len(set(lists))
     assert set(lists) == broken(cl, s.state, s.weight)
     assert all(c < cl.hard for c in s.broken[: s.size[0]])

@@ -13,6 +13,7 @@ from tests.conftest import REPO
 sys.path += [str(REPO / "streams" / "batch"), str(REPO / "streams" / "trust")]
 import compare
 import epinions
+import smokers
 
 
 def fold(path: Path, seed: int) -> Path:
@@ -57,6 +58,18 @@ def test_learners_are_compared_on_folds(tmp_path: Path) -> None:
     assert given["source"] == {"path": [str(folds[0])]}
     (rule,) = srl.Model.read(given["model"]).rules
     assert rule.text == "Faculty(p)"
+
+
+def test_friends_and_smokers_grow(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(smokers, "COUNTS", ("ijgp,i_bound=2",))
+    monkeypatch.setattr(sys, "argv", ["smokers", "--people", "16", "--kind", "mple"])
+    smokers.main()
+    (row,) = capsys.readouterr().out.splitlines()[1:]
+    assert row.split()[:2] == ["16-1", "kind=mple,prior_sd=2,counting=ijgp,i_bound=2"]
+    steps = smokers.learners("contrastive-divergence", "exact", ["5", "10"])
+    assert [each.rpartition("=")[2] for each in steps] == ["5", "10"]
 
 
 def test_learners_of_latent_variables_are_compared(

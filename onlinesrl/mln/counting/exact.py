@@ -31,6 +31,7 @@ from onlinesrl.mln.counting.factors import (
     eliminated,
     join,
     largest,
+    nonzero,
     summed,
 )
 from onlinesrl.mln.counting.order import Step, elimination
@@ -111,7 +112,7 @@ class Sum:
             if prod(world.size(t) for _, t in rest) > MAX_ROWS:
                 types = ", ".join(t for _, t in rest)
                 raise TooLarge(
-                    f"an existential may hold of more than {MAX_ROWS:,} values of {types}",
+                    f"a part of it may hold of more than {MAX_ROWS:,} values of {types}",
                     "let a true atom inside it have these variables",
                 )
             found += [Factor((v,), Sparse(np.arange(world.size(t))[:, None])) for v, t in rest]
@@ -120,8 +121,7 @@ class Sum:
                 joined = [*join(one, each, world.base)]
                 one = summed(joined, tuple(dict.fromkeys((*one.scope, *each.scope))), world.base)
             parts.append(one)
-        whole = summed(parts, self.keep, world.base)
-        return Factor(self.keep, Sparse(whole.of.rows[whole.of.values != 0]))
+        return nonzero(summed(parts, self.keep, world.base))
 
 
 def _array(number: int) -> Counts:

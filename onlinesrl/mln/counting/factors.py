@@ -52,6 +52,12 @@ class Factor(NamedTuple):
     of: Sparse
 
 
+def nonzero(factor: Factor) -> Factor:
+    """Return a factor without rows of the value 0."""
+    some = factor.of.values != 0
+    return Factor(factor.scope, Sparse(factor.of.rows[some], factor.of.values[some]))
+
+
 def times(a: Values, b: Values) -> Values:
     """Return the products."""
     return _wide(a) * b if largest(a) * largest(b) >= _FITS else a * b

@@ -15,7 +15,8 @@ import numpy as np
 
 from onlinesrl.logic.ast import Atom, Equal, Variable
 from onlinesrl.mln.counting.conjunctions import Monomial, Part, Uncountable, free_variables, unify
-from onlinesrl.mln.counting.exact import Counter, Counts, Sum, Term
+from onlinesrl.mln.counting.exact import Counter, Sum, Term
+from onlinesrl.mln.counting.factors import Factor, Sparse, join, nonzero, summed
 from onlinesrl.mln.counting.order import elimination
 from onlinesrl.mln.counting.world import World
 
@@ -32,15 +33,17 @@ class Flips:
     odd: Sum
     even: Sum
 
-    def change(self, world: World) -> Counts:
-        """Return the count after the flip of each atom minus the count before it. Raises TooLarge."""
+    def change(self, world: World) -> Factor:
+        """Return the count after the flip of each atom minus the count before it, where it is not 0.
+
+        Raises TooLarge.
+        """
         self.counter.prepare(world)
-        true = world.tables[self.predicate]
-        kept = (1,) * len(self.counter.keep)
-        sign: Counts = np.ones((*map(world.size, true.types), *kept), np.int64)
-        if len(true.rows):
-            sign[tuple(true.rows.T)] = -1
-        return sign * self.odd.dense(world) + self.even.dense(world)
+        odd, even = self.odd.sparse(world), self.even.sparse(world)
+        true = world.tables[self.predicate].rows
+        minus = Factor(self.odd.keep[: true.shape[1]], Sparse(true, np.full(len(true), -2)))
+        turned = join(odd, minus, world.base)  # of true atoms: the sign is 1 - 2 R
+        return nonzero(summed([odd, even, *turned], self.odd.keep, world.base))
 
 
 def flips(counter: Counter, predicate: str, types: Sequence[str]) -> Flips:
@@ -48,12 +51,8 @@ def flips(counter: Counter, predicate: str, types: Sequence[str]) -> Flips:
 
     Raises Uncountable where the predicate stands in an existential.
     """
-    if any(predicate in _predicates(each) for each in counter.existentials.values()):
-        raise Uncountable(
-            f"{predicate} stands in an existential, which is no polynomial in its atoms",
-            "count before and after a flip",
-        )
-    flipped = tuple(f"{predicate}.{k}" for k in range(len(types)))
+    check_polynomial(counter, predicate)
+    flipped = arguments_of(predicate, types)
     known = {**dict(zip(flipped, types, strict=True)), **counter.types}
     keep = (*flipped, *counter.keep)
     odd, even = (
@@ -66,6 +65,20 @@ def flips(counter: Counter, predicate: str, types: Sequence[str]) -> Flips:
     )
     of = tuple(known[v] for v in keep)
     return Flips(predicate, counter, Sum(keep, of, odd), Sum(keep, of, even))
+
+
+def check_polynomial(counter: Counter, predicate: str) -> None:
+    """Raise Uncountable where the predicate stands in an existential."""
+    if any(predicate in _predicates(each) for each in counter.existentials.values()):
+        raise Uncountable(
+            f"{predicate} stands in an existential, which is no polynomial in its atoms",
+            "count before and after a flip",
+        )
+
+
+def arguments_of(predicate: str, types: Sequence[str]) -> tuple[str, ...]:
+    """Return variables for the arguments of the atom that flips."""
+    return tuple(f"{predicate}.{k}" for k in range(len(types)))
 
 
 def _flipped(  # noqa: PLR0913, PLR0917 - one use
@@ -83,14 +96,15 @@ def _flipped(  # noqa: PLR0913, PLR0917 - one use
     for some in chain.from_iterable(combinations(own, n) for n in range(1, len(own) + 1)):
         if len(some) % 2 == parity:
             parts: list[Part] = [atom for atom in term.atoms if atom not in some]
-            parts += [e for atom in some for e in _equations(atom, flipped)]
+            parts += [e for atom in some for e in equations(atom, flipped)]
             unified = unify(parts, known, (*flipped, *kept))
             if unified is not None:
                 atoms = (*sorted(unified[0], key=repr),)
                 yield Monomial(term.coefficient, atoms, (*term.free, *unified[1]))
 
 
-def _equations(atom: Atom, flipped: Sequence[str]) -> list[Part]:
+def equations(atom: Atom, flipped: Sequence[str]) -> list[Part]:
+    """Return what makes an atom the one that flips."""
     return [Equal(Variable(v), t) for v, t in zip(flipped, atom.terms, strict=True)]
 
 

@@ -40,54 +40,82 @@ _NOT = "!"
 
 @dataclass(frozen=True)
 class Network:
-    """A conjunction as factors: atoms, false where their predicate has a ``!`` before it."""
+    """A conjunction as factors: atoms, false where their predicate has a ``!`` before it.
+
+    Its solutions are counted for each constant of the variables to ``keep``.
+    """
 
     atoms: tuple[Atom, ...]
     types: Mapping[str, str]
     free: tuple[str, ...]
+    keep: tuple[str, ...]
+
+    @cached_property
+    def scopes(self) -> tuple[tuple[str, ...], ...]:
+        """The variables of the factors that have any; the kept ones are a factor of ones."""
+        return tuple(s for s in (*map(free_variables, self.atoms), self.keep) if s)
 
     def width(self) -> int:
         """Return the width of the min-fill order."""
-        return min_fill([*map(free_variables, self.atoms)])[1]
-
-    def graph(self, bound: int) -> JoinGraph:
-        """Return the join graph of the atoms that have variables, in their order."""
-        return join_graph([s for s in map(free_variables, self.atoms) if s], bound)
+        return min_fill(self.scopes)[1]
 
     def cells(self, world: World, bound: int) -> int:
         """Return the size of the largest cluster."""
-        of = self.graph(bound).scopes
-        return max((prod(world.size(self.types[v]) for v in s) for s in of), default=1)
+        of = join_graph(self.scopes, bound).scopes
+        return max((prod(self._sizes(world, s)) for s in of), default=1)
 
-    def solutions(self, world: World, bound: int) -> float:
-        """Return the estimated number of solutions."""
+    def _sizes(self, world: World, scope: Sequence[str]) -> list[int]:
+        return [world.size(self.types[v]) for v in scope]
+
+    def solutions(self, world: World, bound: int) -> Floats:
+        """Return the estimated numbers of solutions, with an axis for each kept variable."""
+        sizes = self._sizes(world, self.keep)
         factors = [(free_variables(atom), self._dense(atom, world)) for atom in self.atoms]
         constant = prod((float(f) for scope, f in factors if not scope), start=1.0)
         if constant == 0.0:
-            return 0.0
-        found = _propagate(self.graph(bound), [each for each in factors if each[0]])
+            return np.zeros(sizes)
+        inside = [each for each in (*factors, (self.keep, np.ones(sizes))) if each[0]]
+        found = _propagate(join_graph(self.scopes, bound), inside, self.keep)
         return found * prod(map(world.size, self.free))
 
     def _dense(self, atom: Atom, world: World) -> Floats:
         negative = atom.predicate.startswith(_NOT)
         scope, of = world.factor(Atom(atom.predicate.removeprefix(_NOT), atom.terms))
-        dense = np.zeros([world.size(self.types[v]) for v in scope])
+        dense = np.zeros(self._sizes(world, scope))
         if len(of.rows):
             dense[tuple(of.rows.T)] = 1.0
         return 1.0 - dense if negative else dense
 
 
-def network(parts: Conjunction, types: Mapping[str, str]) -> Network | None:
+def network(
+    parts: Conjunction, types: Mapping[str, str], keep: tuple[str, ...] = ()
+) -> Network | None:
     """Return the network of a conjunction whose variables have these types; None if it is false.
 
-    Raises Uncountable.
+    Its solutions are counted for each constant of the variables to ``keep``. Raises Uncountable.
     """
     signed: list[Part] = [
         part if true else _false(part, types) if isinstance(part, Equal) else _negative(part)
         for part, true in parts
     ]
-    unified = unify(signed, types, ())
-    return None if unified is None else Network((*sorted(unified[0], key=repr),), types, unified[1])
+    unified = unify(signed, types, keep)
+    if unified is None:
+        return None
+    return Network((*sorted(unified[0], key=repr),), types, unified[1], keep)
+
+
+def check_memory(networks: Sequence[Network], world: World, bound: int) -> None:
+    """Raise TooLarge, which says the largest bound that fits, if a cluster does not fit memory."""
+
+    def cells(i: int) -> int:
+        return max((each.cells(world, i) for each in networks), default=1)
+
+    if (most := cells(bound)) > MAX_CELLS:
+        fits = [i for i in range(1, bound) if cells(i) <= MAX_CELLS]
+        raise TooLarge(
+            f"with an i-bound of {bound} a cluster has {most:.3g} cells, more than {MAX_CELLS:,}",
+            f"take {f'an i-bound of {fits[-1]}, or ' if fits else ''}exact counts",
+        )
 
 
 def _negative(atom: Atom) -> Atom:
@@ -128,18 +156,13 @@ class Estimator:
         for each in self.counter.existentials.values():
             each.compile()
 
+    def width(self) -> int:
+        """Return the width of the widest network: estimates with a larger bound are exact."""
+        return max((each.width() for each in self.networks), default=0)
+
     def check(self, world: World) -> None:
         """Raise TooLarge, which says the largest bound that fits, if a cluster does not fit memory."""
-        if self._cells(world, self.bound) > MAX_CELLS:
-            cells = self._cells(world, self.bound)
-            fits = [i for i in range(1, self.bound) if self._cells(world, i) <= MAX_CELLS]
-            raise TooLarge(
-                f"with --i-bound {self.bound} a cluster has {cells:.3g} cells, more than {MAX_CELLS:,}",
-                f"take {f'--i-bound {fits[-1]}, or ' if fits else ''}--method exact",
-            )
-
-    def _cells(self, world: World, bound: int) -> int:
-        return max((each.cells(world, bound) for each in self.networks), default=1)
+        check_memory(self.networks, world, self.bound)
 
     def count(self, world: World) -> Floats:
         """Return the estimated numbers of satisfied groundings. Raises TooLarge."""
@@ -158,7 +181,9 @@ class Estimator:
         ways = self.counter.ways
         networks = (network((*p, *fixed), self.types) for p in ways.conjunctions)
         most = float(self.groundings(world))
-        number = sum(each.solutions(world, self.bound) for each in networks if each is not None)
+        number = sum(
+            float(each.solutions(world, self.bound)) for each in networks if each is not None
+        )
         number = min(number, most)
         return number if ways.truth else most - number
 
@@ -202,30 +227,43 @@ class _Messages:
             self.message[u, v] = new
         return change
 
-    def estimate(self) -> float:
-        """Return the estimated sum of the product of all factors."""
+    def estimate(self, label: tuple[str, ...]) -> Floats:
+        """Return the estimated sum of the product of all factors, for each value of a label.
+
+        It is shared out among these by the belief of a cluster that has the label.
+        """
         of = self.message
         clusters = [float(self.belief(u, None, ())) for u in range(len(self.graph.scopes))]
         edges = [float((of[e.a, e.b] * of[e.b, e.a]).sum()) for e in self.graph.edges]
         if not all(clusters) or not all(edges):
-            return 0.0
-        return exp(min(700.0, sum(map(log, clusters)) - sum(map(log, edges))))
+            return np.zeros([self.sizes[v] for v in label])
+        total = exp(min(700.0, sum(map(log, clusters)) - sum(map(log, edges))))
+        u = next(u for u, scope in enumerate(self.graph.scopes) if {*label} <= {*scope})
+        share: Floats = self.belief(u, None, label) / clusters[u]
+        return total * share
 
 
-def _propagate(graph: JoinGraph, factors: Sequence[tuple[tuple[str, ...], Floats]]) -> float:
+def _propagate(
+    graph: JoinGraph,
+    factors: Sequence[tuple[tuple[str, ...], Floats]],
+    label: tuple[str, ...],
+) -> Floats:
     """Return the estimate of the round that changes messages least, the last one if they settle.
 
     Messages on a loop of factors with few ones may turn round without end, and where they happen to be
     almost disjoint an estimate is off by orders of magnitude. A message of zeros proves that there is no
     solution.
     """
-    messages, least, found = _Messages(graph, factors), inf, 0.0
+    if not graph.scopes:
+        return np.ones(())
+    messages, least = _Messages(graph, factors), inf
+    found = nothing = np.zeros([messages.sizes[v] for v in label])
     for _ in range(ITERATIONS):
         change = messages.send()
         if change is None:
-            return 0.0
+            return nothing
         if change <= least:
-            least, found = change, messages.estimate()
+            least, found = change, messages.estimate(label)
         if change < CONVERGED:
             break
     return found

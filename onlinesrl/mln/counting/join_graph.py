@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from onlinesrl.mln.counting.order import Scope, min_fill
@@ -37,7 +38,8 @@ class _Item(NamedTuple):
     cluster: int | None
 
 
-def join_graph(scopes: Sequence[Scope], bound: int) -> JoinGraph:
+@cache
+def join_graph(scopes: tuple[Scope, ...], bound: int) -> JoinGraph:
     """Return the join graph of factors with at least one variable.
 
     A cluster has at most ``bound`` variables, or those of one factor if that has more. If the bound is the

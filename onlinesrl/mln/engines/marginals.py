@@ -108,23 +108,25 @@ class Narrow:
 Method = Literal["exact", "mcsat", "gibbs"]
 
 
-def marginals(
+def marginals(  # noqa: PLR0913 - what may be asked
     model: ClauseModel,
     weight: Floats,
     method: Method = "exact",
     *,
     seed: int = 0,
     error: float | None = None,
+    samples: int | None = None,
 ) -> Marginals:
     """Return marginals by one of the methods; ``exact`` samples by MC-SAT where it is too wide.
 
-    ``seed`` and ``error`` are those of ``Chains``.
+    ``seed``, ``error`` and ``samples`` are those of ``Chains``; a tenth as many are drawn before them.
     """
-    mcsat = McSat(seed=seed, error=error)
+    number = {} if samples is None else {"samples": samples, "burn_in": samples // 10}
+    mcsat = McSat(seed=seed, error=error, **number)
     engines: dict[Method, MarginalEngine] = {
         "exact": Narrow(mcsat),
         "mcsat": mcsat,
-        "gibbs": Gibbs(seed=seed, error=error),
+        "gibbs": Gibbs(seed=seed, error=error, **number),
     }
     return engines[method].marginals(model, weight)
 

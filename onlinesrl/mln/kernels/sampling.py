@@ -21,9 +21,10 @@ from onlinesrl.mln.kernels.walksat import (
     NONE,
     Search,
     count,
-    flip,
     gain,
     true_atom,
+    turn,
+    turn_gain,
 )
 
 
@@ -36,7 +37,7 @@ def _resample_atom(
     change = 1.0 / (1.0 + math.exp(-gain(cl, s, atom)))
     probability[atom] += share * (change if s.state[atom] == 0 else 1.0 - change)
     if uniform(rng) < change:
-        flip(cl, s, atom)
+        turn(cl, s, atom)
 
 
 @kernel
@@ -53,7 +54,7 @@ def _resample_group(
     first, last = cl.var_start[v], cl.var_start[v + 1]
     now = true_atom(cl, s, v)
     if now >= 0:
-        flip(cl, s, now)
+        turn(cl, s, now)
     none = -np.inf if cl.exactly[v] else 0.0
     top = none
     for atom in range(first, last):
@@ -74,7 +75,7 @@ def _resample_group(
     if chosen == NONE and cl.exactly[v]:
         chosen = now
     if chosen >= 0:
-        flip(cl, s, chosen)
+        turn(cl, s, chosen)
 
 
 @kernel
@@ -178,8 +179,7 @@ def _flip_block(cl: Clauses, s: Search, blocks: Blocks, k: int) -> float:
     """Flip a block, which may leave the groups; returns the gain."""
     gained = 0.0
     for p in range(blocks.start[k], blocks.start[k + 1]):
-        gained += gain(cl, s, blocks.atom[p])
-        flip(cl, s, blocks.atom[p])
+        gained += turn_gain(cl, s, blocks.atom[p])
     return gained
 
 
@@ -191,7 +191,8 @@ def _flip_blocks(cl: Clauses, s: Search, blocks: Blocks, rng: Generator) -> None
         gained = _flip_block(cl, s, blocks, k)
         taken = gained >= 0 or uniform(rng) < math.exp(gained)
         if not (taken and _in_groups(cl, s, blocks, k)):
-            _flip_block(cl, s, blocks, k)
+            for p in range(blocks.start[k], blocks.start[k + 1]):
+                turn(cl, s, blocks.atom[p])
 
 
 @kernel

@@ -170,7 +170,7 @@ def _own_gain(cl: Clauses, s: Search, atom: int) -> float:
 
 
 @kernel
-def _turn_back(cl: Clauses, s: Search, atom: int) -> None:
+def turn(cl: Clauses, s: Search, atom: int) -> None:
     """Flip an atom and what follows from it, not in the lists of broken clauses."""
     while atom != NONE:
         _tilt(cl, s, atom)
@@ -178,8 +178,8 @@ def _turn_back(cl: Clauses, s: Search, atom: int) -> None:
 
 
 @kernel
-def _turn(cl: Clauses, s: Search, atom: int) -> float:
-    """Do as ``_turn_back``, and return the gain."""
+def turn_gain(cl: Clauses, s: Search, atom: int) -> float:
+    """Do as ``turn``, and return the gain."""
     total = 0.0
     while atom != NONE:
         total += _own_gain(cl, s, atom)
@@ -190,8 +190,8 @@ def _turn(cl: Clauses, s: Search, atom: int) -> float:
 
 @kernel
 def _gain_of_turn(cl: Clauses, s: Search, atom: int) -> float:
-    total = _turn(cl, s, atom)
-    _turn_back(cl, s, atom)
+    total = turn_gain(cl, s, atom)
+    turn(cl, s, atom)
     return total
 
 
@@ -205,9 +205,9 @@ def gain(cl: Clauses, s: Search, atom: int) -> float:
 def _move_gain(cl: Clauses, s: Search, off: int, on: int) -> float:
     if off < 0 or on < 0:
         return gain(cl, s, max(off, on))
-    total = _turn(cl, s, off)
+    total = turn_gain(cl, s, off)
     total += gain(cl, s, on)
-    _turn_back(cl, s, off)
+    turn(cl, s, off)
     return total
 
 

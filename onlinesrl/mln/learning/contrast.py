@@ -23,17 +23,20 @@ from onlinesrl.mln.engines.chains import Chains
 from onlinesrl.mln.engines.gibbs import Gibbs
 from onlinesrl.mln.engines.mcsat import McSat
 from onlinesrl.mln.engines.walksat import WalkSat
+from onlinesrl.mln.ground.model import State
 from onlinesrl.mln.kernels.clauses import generator
+from onlinesrl.mln.learning.estimates import CountingLearner, EstimatedWorld
 from onlinesrl.mln.learning.ground_world import GroundWorld
-from onlinesrl.mln.learning.problem import MlnLearner, MlnProblem
+from onlinesrl.mln.learning.problem import MlnProblem
 
 LONGEST = 1.0
 """By how much a Newton step changes a weight at most: early samples may hardly vary."""
 
 Drawer: TypeAlias = Callable[[Floats], Floats]
+Features: TypeAlias = Callable[[State, int], Floats]
 
 
-class Contrast(MlnLearner):
+class Contrast(CountingLearner):
     """Ascent along n(truth) - E[n]; the objective that is shown is the norm of the mean gradient."""
 
     steps: Count = 100
@@ -51,6 +54,13 @@ class Contrast(MlnLearner):
 
         They are summed over the worlds. The last sample is the newest.
         """
+
+    def features(self, problem: MlnProblem) -> list[Features]:
+        """Return what gives the features of a state, for each world."""
+        if self.bound is None:
+            return [world.features for world in problem.ground]
+        numbers = range(len(problem.ground))
+        return [EstimatedWorld(problem, k, self.bound).features for k in numbers]
 
     def learn(self, problem: MlnProblem, watch: Watch) -> Learned:
         """Return the mean of the weights after each step of the last half."""
@@ -122,13 +132,16 @@ class Newton:
 class Chain:
     """A world's Markov chain, from its truth; it goes on where the last weights left it."""
 
-    def __init__(self, world: GroundWorld, engine: Chains, number: int, size: int) -> None:
+    def __init__(
+        self, world: GroundWorld, features: Features, engine: Chains, number: int, size: int
+    ) -> None:
         self.world = world
+        self.features = features
         self.of = world.reweighable
         self.state = world.truth[self.of.problem.kept]
         self.draw = engine.sampler(self.of.problem)
         self.rng = generator(engine.seed, engine.record, number)
-        self.truth = world.features(world.truth, size)
+        self.truth = features(world.truth, size)
 
     def step(self, weights: Floats, samples: int) -> Iterator[Floats]:
         """Yield f(state) - f(truth) after each of some samples."""
@@ -136,7 +149,7 @@ class Chain:
         for _ in range(samples):
             self.draw(self.state, 1, self.rng, *np.zeros((2, len(self.state))))
             state = self.of.problem.expand(self.state)
-            yield self.world.features(state, len(weights)) - self.truth
+            yield self.features(state, len(weights)) - self.truth
 
 
 class ContrastiveDivergence(Contrast):
@@ -151,7 +164,8 @@ class ContrastiveDivergence(Contrast):
     def draws(self, problem: MlnProblem) -> Drawer:
         """See ``Contrast.draws``."""
         engine = {"gibbs": Gibbs, "mcsat": McSat}[self.sampler](seed=problem.seed)
-        chains = [Chain(w, engine, k, len(problem.start)) for k, w in enumerate(problem.ground)]
+        worlds = zip(problem.ground, self.features(problem), strict=True)
+        chains = [Chain(w, f, engine, k, len(problem.start)) for k, (w, f) in enumerate(worlds)]
 
         def drawn(weights: Floats) -> Floats:
             total = np.zeros((self.samples, len(weights)))
@@ -174,14 +188,15 @@ class VotedPerceptron(Contrast):
     def draws(self, problem: MlnProblem) -> Drawer:
         """See ``Contrast.draws``."""
         engine, n = WalkSat(flips=self.flips, tries=1, seed=problem.seed), len(problem.start)
-        truth = [world.features(world.truth, n) for world in problem.ground]
+        features = self.features(problem)
+        truth = [f(world.truth, n) for f, world in zip(features, problem.ground, strict=True)]
         last: list[Floats] = []
 
         def drawn(weights: Floats) -> Floats:
             found = np.zeros(n)
-            for world, true in zip(problem.ground, truth, strict=True):
+            for world, of, true in zip(problem.ground, features, truth, strict=True):
                 state = engine.solve(world.model, world.weigh(weights)).state
-                found += world.features(state, n) - true
+                found += of(state, n) - true
             last.append(found)
             del last[: -self.states]
             return np.stack(last)

@@ -21,6 +21,7 @@ from onlinesrl.mln.ground.convert import clause_model
 from onlinesrl.mln.ground.model import ClauseModel, State
 from onlinesrl.mln.kernels import network as n
 from onlinesrl.mln.kernels import plans
+from onlinesrl.mln.kernels.features import add_features
 from onlinesrl.mln.learner import OnlineLearner
 from onlinesrl.mln.outcomes import KINDS
 from onlinesrl.mln.sections import MpeSection
@@ -55,8 +56,8 @@ class GroundWorld:
 
     def features(self, state: State, size: int) -> Floats:
         """Return f(state), float64[size]."""
-        true = self.model.satisfied(state) & (self.feature >= 0)
-        total: Floats = np.bincount(self.feature[true], self.factor[true], size).astype(np.float64)
+        model, total = self.model, np.zeros(size)
+        add_features(model.start, model.literals, self.feature, self.factor, state, total)
         return total
 
     def loss(self, state: State) -> float:

@@ -8,10 +8,11 @@ import numpy as np
 
 from onlinesrl.core.batch import Learned, Trace, Watch
 from onlinesrl.core.values import Positive
-from onlinesrl.mln.learning.problem import MlnLearner, MlnProblem
+from onlinesrl.mln.learning.estimates import CountingLearner
+from onlinesrl.mln.learning.problem import MlnProblem
 
 
-class Mple(MlnLearner):
+class Mple(CountingLearner):
     """Maximum pseudo-likelihood of the query atoms, from counts: nothing is grounded."""
 
     kind: Literal["mple"] = "mple"
@@ -21,15 +22,18 @@ class Mple(MlnLearner):
     def learn(self, problem: MlnProblem, watch: Watch) -> Learned:
         """Return the weights of the greatest pseudo-likelihood. The objective is its negative logarithm."""
         from onlinesrl.mln.counting.world import world_of
-        from onlinesrl.mln.pseudo_likelihood import Changes, changes, maximise
+        from onlinesrl.mln.pseudo_likelihood import Changes, changes, maximise, scipy
 
-        trace, worlds = Trace(watch), [world_of(problem.program, w) for w in problem.worlds]
-        each = [changes(problem.program, world, problem.query) for world in worlds]
-        rows = [np.zeros((len(of.rows), len(problem.start))) for of in each]
-        for here, of, world in zip(rows, each, worlds, strict=True):
-            here[:, problem.places(world.domains)] = of.rows
-        number = np.concatenate([of.number for of in each])
-        every = Changes(np.concatenate(rows), number)
+        sparse, trace = scipy().sparse, Trace(watch)
+        worlds = [world_of(problem.program, atoms) for atoms in problem.worlds]
+        rows, number = [], []
+        for world in worlds:
+            of = changes(problem.program, world, problem.query, self.bound)
+            column = problem.places(world.domains)[of.rows.indices]
+            shape = len(of.number), len(problem.start)
+            rows.append(sparse.csr_matrix((of.rows.data, column, of.rows.indptr), shape))
+            number.append(of.number)
+        every = Changes(sparse.vstack(rows, "csr"), np.concatenate(number))
         trace.add(-every.value(problem.start)[0])
         found = maximise(every, self.prior_sd)
         trace.add(-found.value)

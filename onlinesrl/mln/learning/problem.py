@@ -47,8 +47,9 @@ class MlnProblem:
 
     The weights are those of the soft rules in their order; a rule with ``+`` variables has one for each of
     their constants, in the order of ``domains``, the last variable varying fastest. ``query`` are the
-    predicates that the others predict, for scores by ``method`` (see ``onlinesrl infer``). ``seed`` is of
-    random numbers; in ``folder`` a learner may keep what it needs to resume. ``limits`` are those of a world.
+    predicates that the others predict, for scores by ``method`` (see ``onlinesrl infer``) with so many
+    ``samples``. ``seed`` is of random numbers; in ``folder`` a learner may keep what it needs to resume.
+    ``limits`` are those of a world.
     """
 
     program: Program
@@ -59,6 +60,7 @@ class MlnProblem:
     seed: int = 0
     folder: Path | None = None
     limits: Limits = LIMITS
+    samples: int | None = None
 
     @cached_property
     def domains(self) -> Mapping[str, tuple[str, ...]]:
@@ -144,7 +146,8 @@ class MlnProblem:
         known, groups = np.append(weights, 0.0), dict[tuple[Any, ...], int]()
         rows: dict[str, list[tuple[float, float, int]]] = {name: [] for name in self.query}
         for number, world in enumerate(worlds):
-            values = values_of(world.model, world.weigh(known), self.method, self.seed)
+            weight = world.weigh(known)
+            values = values_of(world.model, weight, self.method, self.seed, self.samples)
             for n in np.flatnonzero(world.predicted).tolist():
                 name, arguments = world.atoms[n]
                 group = groups.setdefault((number, name, *arguments[:-1]), len(groups))
