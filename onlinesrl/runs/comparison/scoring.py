@@ -1,0 +1,151 @@
+"""A configuration's score on a fold: a pass over its training part, then averaged weights on its test part."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onlinesrl.core.errors import DataError, ExampleError
+from onlinesrl.core.example import Example, arguments
+from onlinesrl.core.learner import Learner, Outcome
+from onlinesrl.core.metrics import Metrics
+from onlinesrl.core.scores import METRICS, Scored
+from onlinesrl.runs.comparison.folds import Fold
+from onlinesrl.runs.config import Config
+from onlinesrl.runs.inputs import make_reader
+from onlinesrl.runs.session import new_learner
+
+MAP = "map"
+SCORES = {
+    "f1": True,
+    "macro_f1": True,
+    "precision": True,
+    "recall": True,
+    "accuracy": True,
+    "exact": True,
+    "hamming": False,
+    "mae": False,
+    "auc": True,
+    "average_precision": True,
+    "cll": True,
+    MAP: True,
+}
+"""What can be compared: the metrics of ``evaluate`` and MAP, and whether greater is better.
+
+MAP is the mean, over groups of atoms that differ in their last argument only, of the average precision of
+their probabilities.
+"""
+
+
+class Score(NamedTuple):
+    """A score, the CPU seconds of learning, and the peak memory of the process in bytes."""
+
+    value: float
+    cpu_seconds: float
+    peak_bytes: int
+
+
+def examples_of(config: Config) -> list[Example]:
+    """Return the examples of the configured source, read to its end.
+
+    Raises DataError at the first line that is no example; ConfigError where labels come separately.
+    """
+    if config.labels is not None:
+        raise config.error("labels", "expected examples with their truth, to compare or tune")
+    reader, found = make_reader(config), []
+    with closing(reader.source):
+        for item in reader.read(reader.source.open(None)):
+            if item is None:
+                continue
+            record, example = item
+            if isinstance(example, ExampleError):
+                raise DataError(f"{record.file}:{record.line}: {example}")
+            if isinstance(example, Example):
+                found.append(example)
+        reader.choice.check()
+    return found
+
+
+def score(config: Config, fold: Fold, metric: str) -> Score:
+    """Learn from the training part of a fold, and score its test part.
+
+    Raises DataError where more examples are bad than ``limits.bad_share``, or the metric is not defined.
+    """
+    learner = new_learner(config)
+    learner.compile()
+    began = time.process_time()
+    metrics = Metrics()
+    for some in _batches(fold.training, config.batch):
+        _add(metrics, learner, some, learning=True, limit=config.limits.bad_share)
+    seconds = time.process_time() - began
+    value = _measured(learner, config, fold.test, metric)
+    if value is None:
+        raise DataError(f"{metric} is not defined on {fold.name}: see `onlinesrl evaluate`")
+    return Score(value, seconds, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+def _measured(
+    learner: Learner, config: Config, test: Sequence[Example], metric: str
+) -> float | None:
+    if metric == MAP:
+        outcomes = [o for some in _batches(test, config.batch) for o in learner.predict(some, True)]
+        return mean_average_precision(test, outcomes)
+    metrics = Metrics()
+    for some in _batches(test, config.batch):
+        _add(metrics, learner, some, learning=False, limit=config.limits.bad_share)
+    value: float | None = metrics.snapshot().get(metric)
+    return value
+
+
+def _add(
+    metrics: Metrics, learner: Learner, some: Sequence[Example], learning: bool, limit: float
+) -> None:
+    """Take some examples, and count them. Raises DataError where too many are bad."""
+    outcomes, tally = learner.step(some, learning)
+    metrics.add(tally, len(some))
+    bad = [(e, o) for e, o in zip(some, outcomes, strict=True) if o.error is not None]
+    if bad and metrics.bad > limit * metrics.examples:
+        example, outcome = bad[0]
+        share = f"{metrics.bad:,} of {metrics.examples:,} examples are bad"
+        raise DataError(f"{share}, such as {example.id}: {outcome.error}")
+
+
+def _batches(examples: Sequence[Example], size: int) -> Iterator[Sequence[Example]]:
+    return (examples[at : at + size] for at in range(0, len(examples), size))
+
+
+def mean_average_precision(
+    examples: Sequence[Example], outcomes: Sequence[Outcome]
+) -> float | None:
+    """Return MAP of predictions with marginals; None where no group has a true atom.
+
+    Raises DataError at a bad example.
+    """
+    groups: dict[tuple[Any, ...], int] = {}
+    rows = [
+        (float(true), value, groups.setdefault(group, len(groups)))
+        for example, outcome in zip(examples, outcomes, strict=True)
+        for group, true, value in _ranked(example, outcome)
+    ]
+    truth, values, of = (np.array(column) for column in zip(*rows, strict=True))
+    return METRICS["map"].measure(*Scored(truth, values, of.astype(np.int64)))
+
+
+def _ranked(example: Example, outcome: Outcome) -> Iterator[tuple[tuple[Any, ...], bool, float]]:
+    """Yield group, truth and probability of every open atom."""
+    if outcome.prediction is None:
+        raise DataError(f"example {example.id}: {outcome.error}")
+    truth = {
+        (name, *map(str, arguments(atom)))
+        for name, atoms in (example.truth or {}).items()
+        for atom in atoms
+    }
+    for name, atoms in (outcome.prediction.marginals or {}).items():
+        for atom in atoms:
+            key = (name, *map(str, atom.args))
+            yield (str(example.id), *key[:-1]), key in truth, atom.value
