@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,30 +59,25 @@ def compare(  # noqa: PLR0913, PLR0917 - the options of the command
     """Compare configurations by cross-validation: mean, standard deviation, paired t-test, CPU, memory."""
     from onlinesrl.core.pool import cores
     from onlinesrl.runs.comparison import candidates, figures, folder, validation
-    from onlinesrl.runs.comparison import folds as division
+    from onlinesrl.runs.comparison.folds import divided
 
     _check_metric(metric)
     folder.check_free(output, fresh)
     chosen, alternatives = candidates.candidates(configs, set_, grid), candidates.grid(tune)
     with _status() as say:
         compared = validation.cross_validated(
-            chosen,
-            alternatives,
-            lambda examples: division.folds(examples, folds),
-            metric,
-            workers or cores(),
-            say,
+            chosen, alternatives, partial(divided, k=folds), metric, workers or cores(), say
         )
     lines = figures.lines(compared, metric)
+    settings = {
+        "configurations": map(str, configs),
+        "grid": grid,
+        "tuned on the last tenth": tune,
+        "folds": ["one for each group" if folds is None else str(folds)],
+        "set": set_,
+    }
+    folder.write(output, compared, lines, metric, [(k, "; ".join(v)) for k, v in settings.items()])
     _print(figures.text(lines, metric))
-    settings = [
-        ("configurations", ", ".join(map(str, configs))),
-        ("grid", "; ".join(grid)),
-        ("tuned on the last tenth", "; ".join(tune)),
-        ("folds", "one for each group" if folds is None else str(folds)),
-        ("set", "; ".join(set_)),
-    ]
-    folder.write(output, compared, lines, metric, [pair for pair in settings if pair[1]])
     print(f"\nresults in {output}", flush=True)
     _end(lines)
 

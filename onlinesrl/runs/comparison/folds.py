@@ -20,7 +20,7 @@ class Fold(NamedTuple):
 Divide: TypeAlias = Callable[[Sequence[Example]], Sequence[Fold]]
 
 
-def folds(examples: Sequence[Example], k: int | None) -> list[Fold]:
+def divided(examples: Sequence[Example], k: int | None) -> list[Fold]:
     """Return k folds, example n being tested in fold n mod k; for None, a fold for each group.
 
     Examples without a group are in the training part of every group's fold. Raises UsageError.

@@ -1,4 +1,4 @@
-"""A configuration's score on a fold: a pass over its training part, then averaged weights on its test part."""
+"""A configuration's score on a fold: a pass over the training part, then the test by averaged weights."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from onlinesrl.core.scores import METRICS, Scored
 from onlinesrl.runs.comparison.folds import Fold
 from onlinesrl.runs.config import Config
 from onlinesrl.runs.inputs import make_reader
+from onlinesrl.runs.messages import warn
 from onlinesrl.runs.session import new_learner
 
 MAP = "map"
@@ -51,23 +52,24 @@ class Score(NamedTuple):
 
 
 def examples_of(config: Config) -> list[Example]:
-    """Return the examples of the configured source, read to its end.
+    """Return the examples of the configured source, read to its end; lines that are none are told of.
 
-    Raises DataError at the first line that is no example; ConfigError where labels come separately.
+    Raises DataError where there are more of these than ``limits.bad_share``; ConfigError where labels come
+    separately.
     """
     if config.labels is not None:
         raise config.error("labels", "expected examples with their truth, to compare or tune")
-    reader, found = make_reader(config), []
+    reader, found, bad = make_reader(config), list[Example](), 0
     with closing(reader.source):
         for item in reader.read(reader.source.open(None)):
-            if item is None:
-                continue
-            record, example = item
-            if isinstance(example, ExampleError):
-                raise DataError(f"{record.file}:{record.line}: {example}")
-            if isinstance(example, Example):
-                found.append(example)
+            if item is not None and isinstance(item[1], Example):
+                found.append(item[1])
+            elif item is not None and isinstance(item[1], ExampleError):
+                warn(f"{item[0].file}:{item[0].line}: left out: {item[1]}")
+                bad += 1
         reader.choice.check()
+    if bad > config.limits.bad_share * (bad + len(found)):
+        raise DataError(f"{bad:,} of {bad + len(found):,} lines are no examples")
     return found
 
 
