@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from conftest import command as call
 
 from onlinesrl.core.example import Example, decode
 from onlinesrl.core.learner import Prediction
@@ -17,7 +18,6 @@ from onlinesrl.runs.config import Config, load
 from onlinesrl.runs.held_out import evaluate
 from streams.citations import from_citeseer
 from streams.citations.leave_one_topic_out import command
-from tests.conftest import command as call
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "citeseer"
 CONFIG = Path(__file__).parents[1] / "configs" / "citeseer.yaml"

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from onlinesrl.core.errors import DataError, OnlinesrlError, UsageError
 from onlinesrl.core.example import Example
+from onlinesrl.core.interrupt import whole
 from onlinesrl.core.pool import Forks
 from onlinesrl.runs.comparison.candidates import Candidate, Overrides
 from onlinesrl.runs.comparison.folds import Divide, Fold, last_tenth
@@ -67,9 +68,10 @@ def cross_validated(  # noqa: PLR0913, PLR0917 - what a comparison is made of
     work = _Work(runnable, alternatives, good, metric)
     parts = [_Part(n, m) for n, of in enumerate(good) for m in range(len(of))]
     tested = []
-    for found in Forks(workers).map(_tested, work, parts):
-        tested.append(found)
-        say(f"{len(tested)} of {len(parts)} folds of all configurations")
+    with whole():  # else Ctrl-C would be lost in a fork
+        for found in Forks(workers).map(_tested, work, parts):
+            tested.append(found)
+            say(f"{len(tested)} of {len(parts)} folds of all configurations")
     left = iter(tested)
     return [
         Compared(c, [next(left) for _ in of]) if isinstance(of, list) else Compared(c, (), str(of))
