@@ -95,7 +95,7 @@ def explored(rng: random.Random, shown: Sequence[Result]) -> frozenset[str]:
 
 
 def sought(rng: random.Random, shown: Sequence[Result], sense: int) -> frozenset[str]:
-    """Draw the clicks of a user who means a sense: good results of it, upper ones more often; at least one."""
+    """Draw the clicks of a user who means a sense: good results of it, one at least, upper ones oftener."""
     found = {
         r.name
         for place, r in enumerate(shown)
