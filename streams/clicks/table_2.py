@@ -2,8 +2,9 @@
 
 usage: table_2.py [--seeds N] [--noise P ...] [--workers N]
 
-For each noise and seed, generate.py simulates sessions. A learner makes one pass over the training sessions
-with each sigma; that with the best MAP on the validation sessions is tested. Results are ranked by their
+For each noise and seed, sessions.py simulates sessions. A learner makes one pass over the training sessions
+with each sigma; that with the best MAP on the validation sessions is tested. CD, contrastive divergence, goes
+over all training sessions 20 times (the paper's did so online). Results are ranked by their
 probabilities under the averaged weights, exact where elimination computes them, which is so for all sessions
 here (eight results). Prints, for each noise, Markdown: mean MAP over the seeds of learners and models; then
 the mean differences of the losses (ML less PL), with p-values of a paired t-test over the seeds. The same
@@ -19,14 +20,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from generate import examples
+from sessions import examples
 
+import onlinesrl as srl
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.example import Example, decode
 from onlinesrl.core.pool import Forks, cores
 from onlinesrl.runs.comparison.figures import paired_t
 from onlinesrl.runs.comparison.folds import Fold
-from onlinesrl.runs.comparison.scoring import score
+from onlinesrl.runs.comparison.scoring import mean_average_precision, score
 from onlinesrl.runs.config import load
 from onlinesrl.runs.session import make_learner
 
@@ -46,6 +48,10 @@ LEARNERS = {
 """The keys of each learner, and the sigmas to choose from."""
 
 
+CD = "CD"
+ROWS = (CD, *LEARNERS)
+
+
 class Simulation(NamedTuple):
     """What the sessions are drawn with."""
 
@@ -61,27 +67,38 @@ def sessions(of: Simulation) -> dict[str, list[Example]]:
     return found
 
 
-def measured(names: Sequence[str], of: Simulation) -> Floats:
-    """Return the MAP of every learner with every model, float64[learners, models]."""
+def divergence(model: Path, parts: dict[str, list[Example]]) -> float:
+    """Return the MAP of weights learned by contrastive divergence."""
+    keys = {"kind": "contrastive-divergence", "steps": 20}
+    found = srl.learn(srl.Model.read(model), parts["train"], "Clicked", learner=keys)
+    outcomes = srl.OnlineLearner(found.model, "Clicked").learned.predict(parts["test"], True)
+    return mean_average_precision(parts["test"], outcomes) or 0.0
+
+
+def measured(rows: Sequence[str], of: Simulation) -> Floats:
+    """Return the MAP of the learners with every model, float64[rows, models]."""
     parts = sessions(of)
     validation = Fold("validation", parts["train"], parts["validation"])
     test = Fold("test", parts["train"], parts["test"])
 
-    def tested(learner: str, sigmas: Sequence[float], model: str) -> float:
-        keys = [f"model={HERE / model}.mln", "source.path=-", f"learner={learner}"]
+    def tested(row: str, model: Path) -> float:
+        if row == CD:
+            return divergence(model, parts)
+        learner, sigmas = LEARNERS[row]
+        keys = [f"model={model}", "source.path=-", f"learner={learner}"]
         configs = [load(CONFIG, [*keys, f"learner.sigma={sigma}"]) for sigma in sigmas]
         chosen = max(configs, key=lambda config: score(config, validation, "map").value)
         return score(chosen, test, "map").value
 
-    return np.array([[tested(*LEARNERS[name], model) for model in MODELS] for name in names])
+    return np.array([[tested(row, HERE / f"{model}.mln") for model in MODELS] for row in rows])
 
 
 def all_measured(noises: Sequence[float], seeds: int, workers: int) -> dict[float, Floats]:
-    """Return the MAP by noise, float64[seeds, learners, models]."""
+    """Return the MAP by noise, float64[seeds, rows, models]."""
     for model in MODELS:
         make_learner(load(CONFIG, [f"model={HERE / model}.mln", "source.path=-"])).compile()
     parts = [Simulation(noise, seed) for noise in noises for seed in range(seeds)]
-    found = [*Forks(workers).map(measured, [*LEARNERS], parts)]
+    found = [*Forks(workers).map(measured, ROWS, parts)]
     return {p: np.array(found[n * seeds : (n + 1) * seeds]) for n, p in enumerate(noises)}
 
 
@@ -89,7 +106,7 @@ def table(scores: Floats) -> Iterator[str]:
     """Yield the table of the mean MAP, with the standard deviation over the seeds."""
     yield f"| | {' | '.join(map(str.upper, MODELS))} |"
     yield "|---|" + "---|" * len(MODELS)
-    for n, name in enumerate(LEARNERS):
+    for n, name in enumerate(ROWS):
         of = scores[:, n]
         sd = of.std(axis=0, ddof=1) if len(of) > 1 else 0 * of[0]
         cells = [f"{mean:.3f} ± {each:.3f}" for mean, each in zip(of.mean(axis=0), sd, strict=True)]
@@ -100,9 +117,8 @@ def losses(scores: Floats) -> Iterator[str]:
     """Yield the table of ML less PL."""
     yield f"| ML less PL | {' | '.join(map(str.upper, MODELS))} |"
     yield "|---|" + "---|" * len(MODELS)
-    names = [*LEARNERS]
     for update in ("CDA1", "CDA2"):
-        ml, pl = (scores[:, names.index(f"{update}-{loss}")] for loss in ("ML", "PL"))
+        ml, pl = (scores[:, ROWS.index(f"{update}-{loss}")] for loss in ("ML", "PL"))
         cells = []
         for m in range(len(MODELS)):
             p = paired_t(ml[:, m], pl[:, m])

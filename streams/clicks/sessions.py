@@ -1,6 +1,6 @@
 """Simulate search sessions in which an ambiguous query is asked, and which results were clicked.
 
-usage: generate.py OUT.jsonl [--seed N] [--noise P]
+usage: sessions.py OUT.jsonl [--seed N] [--noise P]
 
 ``--noise`` is the probability that a session is exploratory: its clicks have nothing to do with what the user
 had searched for. README.md defines atoms and probabilities. The examples are in the order of time; their
@@ -128,7 +128,6 @@ def example(now: Session, earlier: Sequence[Session], group: str) -> dict[str, A
             "Like": [[s.name] for s in like],
             "Chose": [[s.name, name] for s in like for name in sorted(s.clicked)],
         },
-        "query": {"Clicked": [[name] for name in names]},
         "truth": {"Clicked": [[name] for name in names if name in now.clicked]},
     }
 
