@@ -81,7 +81,7 @@ def _scores(of: Compared) -> tuple[tuple[str, float], ...]:
 
 
 def _failure(of: Compared) -> str | None:
-    return of.error or next((f"{t.fold}: {t.error}" for t in of.tested if t.error), None)
+    return of.error or next((f"fold {t.fold}: {t.error}" for t in of.tested if t.error), None)
 
 
 # text --------------------------------------------------------------------------------------------

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from onlinesrl.core.errors import DataError, ExampleError
-from onlinesrl.core.example import Example, arguments
+from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments
 from onlinesrl.core.learner import Learner, Outcome
 from onlinesrl.core.metrics import Metrics
 from onlinesrl.core.scores import METRICS, Scored
@@ -39,7 +39,7 @@ SCORES = {
 """What can be compared: the metrics of ``evaluate`` and MAP, and whether greater is better.
 
 MAP is the mean, over groups of atoms that differ in their last argument only, of the average precision of
-their probabilities.
+their probabilities (PSL: values).
 """
 
 
@@ -87,7 +87,8 @@ def score(config: Config, fold: Fold, metric: str) -> Score:
     seconds = time.process_time() - began
     value = _measured(learner, config, fold.test, metric)
     if value is None:
-        raise DataError(f"{metric} is not defined on {fold.name}: see `onlinesrl evaluate`")
+        reason = "no atom of the test part is true, or predictions have no scores"
+        raise DataError(f"{metric} is not defined: {reason}")
     return Score(value, seconds, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
@@ -95,7 +96,8 @@ def _measured(
     learner: Learner, config: Config, test: Sequence[Example], metric: str
 ) -> float | None:
     if metric == MAP:
-        outcomes = [o for some in _batches(test, config.batch) for o in learner.predict(some, True)]
+        parts = _batches(test, config.batch)
+        outcomes = [o for some in parts for o in learner.predict(some, not learner.valued)]
         return mean_average_precision(test, outcomes)
     metrics = Metrics()
     for some in _batches(test, config.batch):
@@ -124,30 +126,35 @@ def _batches(examples: Sequence[Example], size: int) -> Iterator[Sequence[Exampl
 def mean_average_precision(
     examples: Sequence[Example], outcomes: Sequence[Outcome]
 ) -> float | None:
-    """Return MAP of predictions with marginals; None where no group has a true atom.
+    """Return MAP of predictions with marginals (PSL: values); None where no group has a true atom.
 
     Raises DataError at a bad example.
     """
-    groups: dict[tuple[Any, ...], int] = {}
+    groups: dict[tuple[str, ...], int] = {}
     rows = [
-        (float(true), value, groups.setdefault(group, len(groups)))
+        (true, value, groups.setdefault(group, len(groups)))
         for example, outcome in zip(examples, outcomes, strict=True)
         for group, true, value in _ranked(example, outcome)
     ]
-    truth, values, of = (np.array(column) for column in zip(*rows, strict=True))
+    truth, values, of = np.array(rows).reshape(-1, 3).T
     return METRICS["map"].measure(*Scored(truth, values, of.astype(np.int64)))
 
 
-def _ranked(example: Example, outcome: Outcome) -> Iterator[tuple[tuple[Any, ...], bool, float]]:
-    """Yield group, truth and probability of every open atom."""
-    if outcome.prediction is None:
+def _ranked(example: Example, outcome: Outcome) -> Iterator[tuple[tuple[str, ...], float, float]]:
+    """Yield group, truth and probability or value of every open atom."""
+    prediction = outcome.prediction
+    if prediction is None:
         raise DataError(f"example {example.id}: {outcome.error}")
-    truth = {
-        (name, *map(str, arguments(atom)))
-        for name, atoms in (example.truth or {}).items()
-        for atom in atoms
-    }
-    for name, atoms in (outcome.prediction.marginals or {}).items():
-        for atom in atoms:
-            key = (name, *map(str, atom.args))
-            yield (str(example.id), *key[:-1]), key in truth, atom.value
+    truth = dict(_valued(example.truth or {}))
+    for atom, value in _valued(prediction.marginals or prediction.predicted):
+        yield (str(example.id), *atom[:-1]), truth.get(atom, 0.0), value
+
+
+def _valued(
+    atoms: Mapping[str, Sequence[list[Constant] | ValuedAtom]],
+) -> Iterator[tuple[tuple[str, ...], float]]:
+    """Yield every atom with its value, 1 where none is given."""
+    for name, of in atoms.items():
+        for atom in of:
+            key = (name, *map(str, arguments(atom)))
+            yield key, 1.0 if isinstance(atom, list) else atom.value
