@@ -27,7 +27,9 @@ LEARNERS = (
     "{update: cda2, loss: ml}",
     "{update: adagrad, loss: pl}",
     "{update: adagrad, loss: ml}",
+    "{update: pa1}",
     "{update: perceptron}",
+    "{update: cd}",
 )
 SIGMAS = "0.001,0.003,0.01,0.03,0.1,0.3,1,3,10,30"
 
