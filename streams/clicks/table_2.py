@@ -5,9 +5,9 @@ usage: table_2.py [--seeds N] [--noise P ...] [--workers N]
 For each noise and seed, sessions.py simulates sessions. A learner makes one pass over the training sessions
 with each sigma (CD: step size); that with the best MAP on the validation sessions is tested. Results are
 ranked by their probabilities under the averaged weights, exact where elimination computes them, which is so
-for all sessions here (eight results). Prints, for each noise, Markdown: mean MAP over the seeds of learners and models; then
-the mean differences of the losses (ML less PL), with p-values of a paired t-test over the seeds. The same
-seeds give the same figures for every number of workers.
+for all sessions here (eight results). Prints, for each noise, Markdown: mean MAP over the seeds of learners
+and models; then the mean differences of the losses (ML less PL), with p-values of a paired t-test over the
+seeds. The same seeds give the same figures for every number of workers.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 from sessions import examples
+
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.example import Example, decode
 from onlinesrl.core.pool import Forks, cores
