@@ -259,11 +259,11 @@ def test_the_page_shows_every_configuration_and_nothing_breaks_out_of_it() -> No
     of: dict[str, Any] = {"cpu_seconds": 0.5, "peak_bytes": 10**8}
     lines = [
         Line(EVIL, (("x", 0.5), (EVIL, 0.9)), 0.7, 0.28, None, best=True, **of),
-        Line("b", (("x", 0.4), (EVIL, 0.8)), 0.6, 0.28, 0.03, **of),
+        Line("b", (("x", 0.4), (EVIL, 0.8)), 0.6, 0.28, 0.03, chosen=("sigma=3",) * 2, **of),
         Line("c", error=EVIL),
     ]
     page = Page(comparison_page(lines, "f1", [("grid", EVIL)]))
-    for word in ("0.7", "0.03", "best", "Failures", "100"):
+    for word in ("0.7", "0.03", "best", "Failures", "100", "sigma=3; sigma=3"):
         assert word in page.text
     dots = [found for name, found in page.elements if name == "b"]
     assert len(dots) == 4

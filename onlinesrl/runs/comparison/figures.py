@@ -19,7 +19,8 @@ class Line:
 
     ``p`` is the two-sided p-value of a paired t-test against the configuration with the best mean; None for
     that one, and where all differences are equal. ``cpu_seconds`` is the mean of a fold's learning,
-    ``peak_bytes`` the most. A configuration that failed has an ``error`` only.
+    ``peak_bytes`` the most. ``chosen`` is what tuning chose for each fold. A configuration that failed has an
+    ``error``, and the scores of the folds that did not.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Line:
     cpu_seconds: float | None = None
     peak_bytes: int | None = None
     best: bool = False
+    chosen: tuple[str, ...] = ()
     error: str | None = None
 
 
@@ -59,6 +61,7 @@ def _line(of: Compared, winner: Compared) -> Line:
         cpu_seconds=float(np.mean([score.cpu_seconds for score in known])),
         peak_bytes=max(score.peak_bytes for score in known),
         best=of is winner,
+        chosen=tuple(shown(each.chosen) for each in of.tested if each.chosen),
     )
 
 

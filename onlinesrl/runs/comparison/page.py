@@ -32,6 +32,7 @@ def _scores(lines: Sequence[Line], metric: str) -> Markup:
         "deviation on both sides. p is that of a paired t-test over the folds against the best mean."
     )
     folds = [name for name, _ in lines[0].scores]
+    tuned = any(line.chosen for line in lines)
     rows = [
         [
             line.name,
@@ -39,10 +40,13 @@ def _scores(lines: Sequence[Line], metric: str) -> Markup:
             or_dash(line.sd, figure),
             "best" if line.best else or_dash(line.p, figure),
             *(figure(value) for _, value in line.scores),
+            *(["; ".join(line.chosen)] if tuned else []),
         ]
         for line in lines
     ]
-    numbers = table(("configuration", "mean", "sd", "p", *folds), rows)
+    numbers = table(
+        ("configuration", "mean", "sd", "p", *folds, *(["tuned, by fold"] if tuned else [])), rows
+    )
     return section("Scores", words, _plot(lines), numbers)
 
 
