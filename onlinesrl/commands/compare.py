@@ -70,13 +70,15 @@ def compare(  # noqa: PLR0913, PLR0917 - the options of the command
         )
     lines = figures.lines(compared, metric)
     settings = {
-        "configurations": map(str, configs),
+        "configurations": [*map(str, configs)],
         "grid": grid,
         "tuned on the last tenth": tune,
         "folds": ["one for each group" if folds is None else str(folds)],
         "set": set_,
     }
-    folder.write(output, compared, lines, metric, [(k, "; ".join(v)) for k, v in settings.items()])
+    folder.write(
+        output, compared, lines, metric, [(k, "; ".join(v)) for k, v in settings.items() if v]
+    )
     _print(figures.text(lines, metric))
     print(f"\nresults in {output}", flush=True)
     _end(lines)
