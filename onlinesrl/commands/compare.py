@@ -62,6 +62,7 @@ def compare(  # noqa: PLR0913, PLR0917 - the options of the command
     from onlinesrl.runs.comparison.folds import divided
 
     _check_metric(metric)
+    figures.check_scipy()
     folder.check_free(output, fresh)
     chosen, alternatives = candidates.candidates(configs, set_, grid), candidates.grid(tune)
     with _status() as say:

@@ -20,6 +20,7 @@ import onlinesrl as srl
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.core.learner import Outcome, Prediction
+from onlinesrl.runs.comparison import figures
 from onlinesrl.runs.comparison.candidates import candidates, command, grid
 from onlinesrl.runs.comparison.figures import Line, paired_t
 from onlinesrl.runs.comparison.folds import divided, last_tenth
@@ -115,6 +116,12 @@ def test_the_paired_t_test_is_the_textbooks() -> None:
     assert paired_t(one, other) == pytest.approx(tail)
     assert paired_t(one, one) is None
     assert paired_t([0.9], [0.8]) is None
+
+
+def test_without_scipy_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install 'onlinesrl\[compare\]'"):
+        figures.check_scipy()
 
 
 def test_map_is_the_mean_over_examples() -> None:

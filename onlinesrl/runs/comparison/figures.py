@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 
+from onlinesrl.core.errors import UsageError
 from onlinesrl.runs.comparison.candidates import shown
 from onlinesrl.runs.comparison.validation import Compared, best
 
@@ -63,6 +65,12 @@ def _line(of: Compared, winner: Compared) -> Line:
         best=of is winner,
         chosen=tuple(shown(each.chosen) for each in of.tested if each.chosen),
     )
+
+
+def check_scipy() -> None:
+    """Raise UsageError where there is no SciPy, before hours are spent on what it is to test."""
+    if find_spec("scipy") is None:
+        raise UsageError("the t-tests need SciPy: pip install 'onlinesrl[compare]'")
 
 
 def paired_t(one: Sequence[float], other: Sequence[float]) -> float | None:
