@@ -11,7 +11,17 @@ from typing import Annotated
 
 import typer
 
-from onlinesrl.commands import batch, count, dashboard, describe, explain, infer, learn, operate
+from onlinesrl.commands import (
+    batch,
+    compare,
+    count,
+    dashboard,
+    describe,
+    explain,
+    infer,
+    learn,
+    operate,
+)
 from onlinesrl.core.errors import OnlinesrlError, legible
 from onlinesrl.core.version import __version__
 
@@ -30,6 +40,8 @@ app = typer.Typer(
 for command in (
     learn.run,
     batch.learn,
+    compare.compare,
+    compare.tune,
     learn.serve,
     learn.predict,
     learn.evaluate,

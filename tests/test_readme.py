@@ -119,7 +119,7 @@ def test_the_guide_shows_its_pages():
         assert run(app, ["guide", name]).stdout == page
         assert re.search(rf"^{name} +{re.escape(page.splitlines()[0][2:])}$", titles, re.MULTILINE)
     assert re.search("^config ", titles, re.MULTILINE)
-    assert "there are config, " in str(run(app, ["guide", "nothing"]).exception)
+    assert ", config, " in str(run(app, ["guide", "nothing"]).exception)
 
 
 # code ---------------------------------------------------------------------------------------------

@@ -66,15 +66,16 @@ def write_report(  # noqa: PLR0913 - the contents of a report
         _dead_letters(figures),
         _configuration(config, summary),
     )
-    path.write_text(_page(title, body), encoding="utf-8", errors="xmlcharrefreplace", newline="\n")
+    path.write_text(page(title, body), encoding="utf-8", errors="xmlcharrefreplace", newline="\n")
 
 
 def curves_page(metrics: Sequence[Figures], update: str) -> str:
     """Return a page of the learning curve and the regret bound, from lines of metrics."""
-    return _page("Curves", join(learning_curve(metrics), regret_bound(metrics, update)))
+    return page("Curves", join(learning_curve(metrics), regret_bound(metrics, update)))
 
 
-def _page(title: str, body: Markup) -> str:
+def page(title: str, body: Markup) -> str:
+    """Return a whole page, with its style."""
     style = files("onlinesrl.runs.report").joinpath("style.css").read_text(encoding="utf-8")
     head = tag(
         "head",

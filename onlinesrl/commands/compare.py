@@ -1,0 +1,140 @@
+"""Commands that choose among configurations: compare, tune."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from onlinesrl.commands.common import ConfigPath, Overrides, interruptible
+from onlinesrl.core.errors import UsageError, legible
+
+if TYPE_CHECKING:
+    from onlinesrl.runs.comparison.figures import Line
+
+Grid = Annotated[
+    list[str],
+    typer.Option(
+        metavar="KEY=V1,V2,...", help="Values of a key; of several keys, all combinations."
+    ),
+]
+Metric = Annotated[
+    str,
+    typer.Option(
+        help="What is compared: f1, accuracy, hamming, mae, auc, average_precision, cll, map, ..."
+    ),
+]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Processes at a time; the default is one for each core.")
+]
+
+
+def compare(  # noqa: PLR0913, PLR0917 - the options of the command
+    configs: Annotated[list[Path], typer.Argument(metavar="CONFIG...", help="Runs' YAML files.")],
+    grid: Grid = [],  # noqa: B006 - typer's way
+    tune: Annotated[
+        list[str],
+        typer.Option(
+            metavar="KEY=V1,V2,...",
+            help="As --grid, but the best on the last tenth of a fold's training part is taken.",
+        ),
+    ] = [],  # noqa: B006
+    folds: Annotated[
+        int | None,
+        typer.Option(min=2, help="How many; the default is to leave out a group at a time."),
+    ] = None,
+    metric: Metric = "f1",
+    set_: Overrides = [],  # noqa: B006
+    output: Annotated[Path, typer.Option(help="The folder of the CSV and the report.")] = Path(
+        "runs/comparison"
+    ),
+    fresh: Annotated[bool, typer.Option(help="Replace an earlier comparison.")] = False,
+    workers: Workers = None,
+) -> None:
+    """Compare configurations by cross-validation: mean, standard deviation, paired t-test, CPU, memory."""
+    from onlinesrl.core.pool import cores
+    from onlinesrl.runs.comparison import candidates, figures, folder, validation
+    from onlinesrl.runs.comparison.folds import divided
+
+    _check_metric(metric)
+    figures.check_scipy()
+    folder.check_free(output, fresh)
+    chosen, alternatives = candidates.candidates(configs, set_, grid), candidates.grid(tune)
+    with _status() as say:
+        compared = validation.cross_validated(
+            chosen, alternatives, partial(divided, k=folds), metric, workers or cores(), say
+        )
+    lines = figures.lines(compared, metric)
+    settings = {
+        "configurations": [*map(str, configs)],
+        "grid": grid,
+        "tuned on the last tenth": tune,
+        "folds": ["one for each group" if folds is None else str(folds)],
+        "set": set_,
+    }
+    folder.write(
+        output, compared, lines, metric, [(k, "; ".join(v)) for k, v in settings.items() if v]
+    )
+    _print(figures.text(lines, metric))
+    print(f"\nresults in {output}", flush=True)
+    _end(lines)
+
+
+def tune(
+    config: ConfigPath,
+    grid: Grid,
+    metric: Metric = "f1",
+    set_: Overrides = [],  # noqa: B006
+    workers: Workers = None,
+) -> None:
+    """Choose values of keys: each combination learns from the examples but the last tenth, scored there.
+
+    The last line of standard output is the command that runs the best one.
+    """
+    from onlinesrl.core.pool import cores
+    from onlinesrl.runs.comparison import candidates, figures, validation
+    from onlinesrl.runs.comparison.folds import last_tenth
+
+    _check_metric(metric)
+    chosen = candidates.candidates([config], set_, grid)
+    with _status() as say:
+        compared = validation.cross_validated(
+            chosen, [()], lambda examples: [last_tenth(examples)], metric, workers or cores(), say
+        )
+    lines = figures.lines(compared, metric)
+    _print(figures.text(lines, metric))
+    for candidate, line in zip(chosen, lines, strict=True):
+        if line.best:
+            print(f"\n{candidates.command(candidate)}", flush=True)
+    _end(lines)
+
+
+def _check_metric(metric: str) -> None:
+    from onlinesrl.runs.comparison.scoring import SCORES
+
+    if metric not in SCORES:
+        raise UsageError(f"--metric {metric}: expected one of {', '.join(SCORES)}")
+
+
+@contextmanager
+def _status() -> Iterator[Callable[[str], object]]:
+    from onlinesrl.core.kernels.jit import told_of_compiling
+    from onlinesrl.runs.progress import Status
+
+    with interruptible(), closing(Status(sys.stderr)) as status, told_of_compiling(status.tell):
+        yield status
+
+
+def _print(lines: Iterator[str]) -> None:
+    for line in lines:
+        print(legible(line))
+
+
+def _end(lines: Sequence[Line]) -> None:
+    if any(line.error is not None for line in lines):
+        raise typer.Exit(65)

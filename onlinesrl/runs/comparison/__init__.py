@@ -1,0 +1,1 @@
+"""Comparing and tuning configurations: trained on some examples, scored on others."""

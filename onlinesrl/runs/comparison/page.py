@@ -1,0 +1,126 @@
+"""The report of a comparison: scores and costs of every configuration, plotted and as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from onlinesrl.runs.comparison.figures import MEGABYTE, Line
+from onlinesrl.runs.comparison.scoring import SCORES
+from onlinesrl.runs.report.chart import linear_ticks
+from onlinesrl.runs.report.markup import Markup, join, tag
+from onlinesrl.runs.report.page import page
+from onlinesrl.runs.report.words import figure, or_dash, paragraph, section, table
+
+
+def comparison_page(lines: Sequence[Line], metric: str, settings: Sequence[tuple[str, str]]) -> str:
+    """Return the page; ``settings`` are names and values of what was compared how."""
+    whole = [line for line in lines if line.mean is not None]
+    rows = [tag("tr", tag("td", name), tag("td", tag("code", value))) for name, value in settings]
+    body = join(
+        _scores(whole, metric) if whole else None,
+        _costs(whole) if whole else None,
+        _failures(lines),
+        section("Settings", tag("div", tag("table", *rows), class_="scroll")),
+    )
+    return page("Comparison", body)
+
+
+def _scores(lines: Sequence[Line], metric: str) -> Markup:
+    better = "greater" if SCORES[metric] else "less"
+    words = paragraph(
+        f"{metric}, {better} is better. A dot is a fold, the line the mean, the bar one standard "
+        "deviation on both sides. p is that of a paired t-test over the folds against the best mean."
+    )
+    folds = [name for name, _ in lines[0].scores]
+    tuned = any(line.chosen for line in lines)
+    rows = [
+        [
+            line.name,
+            or_dash(line.mean, figure),
+            or_dash(line.sd, figure),
+            "best" if line.best else or_dash(line.p, figure),
+            *(figure(value) for _, value in line.scores),
+            *(["; ".join(line.chosen)] if tuned else []),
+        ]
+        for line in lines
+    ]
+    numbers = table(
+        ("configuration", "mean", "sd", "p", *folds, *(["tuned, by fold"] if tuned else [])), rows
+    )
+    return section("Scores", words, _plot(lines), numbers)
+
+
+def _plot(lines: Sequence[Line]) -> Markup:
+    """Draw every configuration's scores on one axis."""
+    known = [value for line in lines for value in _extent(line)]
+    low, high = min(known), max(known)
+    ticks = linear_ticks(low, high if high > low else low + 1.0)
+
+    def place(value: float) -> float:
+        return round(100 * (value - ticks[0]) / (ticks[-1] - ticks[0]), 2)
+
+    axis = tag(
+        "div",
+        *(tag("span", f"{tick:g}", style=f"left:{place(tick):g}%") for tick in ticks),
+        class_="ticks",
+    )
+    rows = [tag("tr", tag("td", line.name), tag("td", _marks(line, place))) for line in lines]
+    return tag("table", *rows, tag("tr", tag("td"), tag("td", axis)), class_="wide dots")
+
+
+def _extent(line: Line) -> list[float]:
+    mean, sd = line.mean or 0.0, line.sd or 0.0
+    return [mean - sd, mean + sd, *(value for _, value in line.scores)]
+
+
+def _marks(line: Line, place: Callable[[float], float]) -> Markup:
+    mean, sd = line.mean or 0.0, line.sd or 0.0
+    left, right = place(mean - sd), place(mean + sd)
+    return tag(
+        "div",
+        tag("i", style=f"left:{left:g}%;width:{right - left:g}%"),
+        *(
+            tag("b", style=f"left:{place(value):g}%", title=f"{name}: {figure(value)}")
+            for name, value in line.scores
+        ),
+        tag("u", style=f"left:{place(mean):g}%"),
+        class_="track",
+    )
+
+
+def _costs(lines: Sequence[Line]) -> Markup:
+    words = paragraph(
+        "CPU seconds to learn from a fold's training part, without reading, compiling and tuning, on "
+        "average over the folds; and the most memory that a process had, with the program itself."
+    )
+    most = max(line.cpu_seconds or 0.0 for line in lines) or 1.0
+    bars = [100 * (line.cpu_seconds or 0.0) / most for line in lines]
+    rows = [
+        (
+            line.name,
+            tag("div", tag("i", style=f"left:0;width:{bar:.1f}%"), class_="track"),
+            or_dash(line.cpu_seconds, figure),
+            figure((line.peak_bytes or 0) / MEGABYTE),
+        )
+        for line, bar in zip(lines, bars, strict=True)
+    ]
+    head = ("configuration", "", "CPU seconds", "peak MB")
+    drawn = [_row("th", head), *(_row("td", row) for row in rows)]
+    return section("Costs", words, tag("div", tag("table", *drawn, class_="wide"), class_="scroll"))
+
+
+def _row(cell: str, values: Sequence[object]) -> Markup:
+    sides = ("", "bar", "number", "number")
+    pairs = zip(values, sides, strict=True)
+    return tag("tr", *(tag(cell, value, class_=side) for value, side in pairs))
+
+
+def _failures(lines: Sequence[Line]) -> Markup | None:
+    failed = [line for line in lines if line.error is not None]
+    if not failed:
+        return None
+    rows = [tag("tr", tag("td", line.name), tag("td", line.error)) for line in failed]
+    words = paragraph(
+        "These configurations have no mean, since they failed on a fold or could not begin."
+    )
+    return section("Failures", words, tag("div", tag("table", *rows), class_="scroll"))

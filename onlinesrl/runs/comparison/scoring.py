@@ -1,0 +1,160 @@
+"""A configuration's score on a fold: a pass over the training part, then the test by averaged weights."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import NamedTuple
+
+import numpy as np
+
+from onlinesrl.core.errors import DataError, ExampleError
+from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments
+from onlinesrl.core.learner import Learner, Outcome
+from onlinesrl.core.metrics import Metrics
+from onlinesrl.core.scores import METRICS, Scored
+from onlinesrl.runs.comparison.folds import Fold
+from onlinesrl.runs.config import Config
+from onlinesrl.runs.inputs import make_reader
+from onlinesrl.runs.messages import warn
+from onlinesrl.runs.session import new_learner
+
+MAP = "map"
+SCORES = {
+    "f1": True,
+    "macro_f1": True,
+    "precision": True,
+    "recall": True,
+    "accuracy": True,
+    "exact": True,
+    "hamming": False,
+    "mae": False,
+    "auc": True,
+    "average_precision": True,
+    "cll": True,
+    MAP: True,
+}
+"""What can be compared: the metrics of ``evaluate`` and MAP, and whether greater is better.
+
+MAP is the mean, over groups of atoms that differ in their last argument only, of the average precision of
+their probabilities (PSL: values).
+"""
+
+
+class Score(NamedTuple):
+    """A score, the CPU seconds of learning, and the peak memory of the process in bytes."""
+
+    value: float
+    cpu_seconds: float
+    peak_bytes: int
+
+
+def examples_of(config: Config) -> list[Example]:
+    """Return the examples of the configured source, read to its end; lines that are none are told of.
+
+    Raises DataError where there are more of these than ``limits.bad_share``; ConfigError where labels come
+    separately.
+    """
+    if config.labels is not None:
+        raise config.error("labels", "expected examples with their truth, to compare or tune")
+    reader, found, bad = make_reader(config), list[Example](), 0
+    with closing(reader.source):
+        for item in reader.read(reader.source.open(None)):
+            if item is not None and isinstance(item[1], Example):
+                found.append(item[1])
+            elif item is not None and isinstance(item[1], ExampleError):
+                warn(f"{item[0].file}:{item[0].line}: left out: {item[1]}")
+                bad += 1
+        reader.choice.check()
+    if bad > config.limits.bad_share * (bad + len(found)):
+        raise DataError(f"{bad:,} of {bad + len(found):,} lines are no examples")
+    return found
+
+
+def score(config: Config, fold: Fold, metric: str) -> Score:
+    """Learn from the training part of a fold, and score its test part.
+
+    Raises DataError where more examples are bad than ``limits.bad_share``, or the metric is not defined.
+    """
+    learner = new_learner(config)
+    learner.compile()
+    began = time.process_time()
+    metrics = Metrics()
+    for some in _batches(fold.training, config.batch):
+        _add(metrics, learner, some, learning=True, limit=config.limits.bad_share)
+    seconds = time.process_time() - began
+    value = _measured(learner, config, fold.test, metric)
+    if value is None:
+        reason = "no atom of the test part is true, or predictions have no scores"
+        raise DataError(f"{metric} is not defined: {reason}")
+    return Score(value, seconds, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+def _measured(
+    learner: Learner, config: Config, test: Sequence[Example], metric: str
+) -> float | None:
+    if metric == MAP:
+        parts = _batches(test, config.batch)
+        outcomes = [o for some in parts for o in learner.predict(some, not learner.valued)]
+        return mean_average_precision(test, outcomes)
+    metrics = Metrics()
+    for some in _batches(test, config.batch):
+        _add(metrics, learner, some, learning=False, limit=config.limits.bad_share)
+    value: float | None = metrics.snapshot().get(metric)
+    return value
+
+
+def _add(
+    metrics: Metrics, learner: Learner, some: Sequence[Example], learning: bool, limit: float
+) -> None:
+    """Take some examples, and count them. Raises DataError where too many are bad."""
+    outcomes, tally = learner.step(some, learning)
+    metrics.add(tally, len(some))
+    bad = [(e, o) for e, o in zip(some, outcomes, strict=True) if o.error is not None]
+    if bad and metrics.bad > limit * metrics.examples:
+        example, outcome = bad[0]
+        share = f"{metrics.bad:,} of {metrics.examples:,} examples are bad"
+        raise DataError(f"{share}, such as {example.id}: {outcome.error}")
+
+
+def _batches(examples: Sequence[Example], size: int) -> Iterator[Sequence[Example]]:
+    return (examples[at : at + size] for at in range(0, len(examples), size))
+
+
+def mean_average_precision(
+    examples: Sequence[Example], outcomes: Sequence[Outcome]
+) -> float | None:
+    """Return MAP of predictions with marginals (PSL: values); None where no group has a true atom.
+
+    Raises DataError at a bad example.
+    """
+    groups: dict[tuple[str, ...], int] = {}
+    rows = [
+        (true, value, groups.setdefault(group, len(groups)))
+        for example, outcome in zip(examples, outcomes, strict=True)
+        for group, true, value in _ranked(example, outcome)
+    ]
+    truth, values, of = np.array(rows).reshape(-1, 3).T
+    return METRICS["map"].measure(*Scored(truth, values, of.astype(np.int64)))
+
+
+def _ranked(example: Example, outcome: Outcome) -> Iterator[tuple[tuple[str, ...], float, float]]:
+    """Yield group, truth and probability or value of every open atom."""
+    prediction = outcome.prediction
+    if prediction is None:
+        raise DataError(f"example {example.id}: {outcome.error}")
+    truth = dict(_valued(example.truth or {}))
+    for atom, value in _valued(prediction.marginals or prediction.predicted):
+        yield (str(example.id), *atom[:-1]), truth.get(atom, 0.0), value
+
+
+def _valued(
+    atoms: Mapping[str, Sequence[list[Constant] | ValuedAtom]],
+) -> Iterator[tuple[tuple[str, ...], float]]:
+    """Yield every atom with its value, 1 where none is given."""
+    for name, of in atoms.items():
+        for atom in of:
+            key = (name, *map(str, arguments(atom)))
+            yield key, 1.0 if isinstance(atom, list) else atom.value

@@ -1,0 +1,156 @@
+"""Cross-validation and tuning, in processes of their own; what comes out does not depend on how many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from onlinesrl.core.errors import DataError, OnlinesrlError, UsageError
+from onlinesrl.core.example import Example
+from onlinesrl.core.interrupt import whole
+from onlinesrl.core.pool import Forks
+from onlinesrl.runs.comparison.candidates import Candidate, Overrides
+from onlinesrl.runs.comparison.folds import Divide, Fold, last_tenth
+from onlinesrl.runs.comparison.scoring import SCORES, Score, examples_of, score
+from onlinesrl.runs.config import Config
+from onlinesrl.runs.session import make_learner
+
+
+class Tested(NamedTuple):
+    """What came of a candidate on a fold: its score and what tuning chose, or why there is none."""
+
+    fold: str
+    score: Score | None
+    chosen: Overrides = ()
+    error: str | None = None
+
+
+class Compared(NamedTuple):
+    """A candidate, and what came of it on every fold; none where ``error`` says why it has not begun."""
+
+    candidate: Candidate
+    tested: Sequence[Tested]
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What all processes share: candidates, the alternatives to tune among, and the folds of each."""
+
+    candidates: Sequence[Candidate]
+    alternatives: Sequence[Overrides]
+    folds: Sequence[Sequence[Fold]]
+    metric: str
+
+
+class _Part(NamedTuple):
+    candidate: int
+    fold: int
+
+
+def cross_validated(  # noqa: PLR0913, PLR0917 - what a comparison is made of
+    candidates: Sequence[Candidate],
+    alternatives: Sequence[Overrides],
+    divide: Divide,
+    metric: str,
+    workers: int,
+    say: Callable[[str], object],
+) -> list[Compared]:
+    """Score every candidate on every fold, in the order of the candidates.
+
+    Of ``alternatives`` the best on the last tenth of a fold's training part is taken, if there are several.
+    Candidates that fail say why. Raises UsageError where candidates are not about the same examples.
+    """
+    loaded = _loaded(candidates, alternatives, divide)
+    good = [each for each in loaded if isinstance(each, list)]
+    runnable = [c for c, of in zip(candidates, loaded, strict=True) if isinstance(of, list)]
+    work = _Work(runnable, alternatives, good, metric)
+    parts = [_Part(n, m) for n, of in enumerate(good) for m in range(len(of))]
+    tested = []
+    with whole():  # else Ctrl-C would be lost in a fork
+        for found in Forks(workers).map(_tested, work, parts):
+            tested.append(found)
+            say(f"{len(tested)} of {len(parts)} folds of all configurations")
+    left = iter(tested)
+    return [
+        Compared(c, [next(left) for _ in of]) if isinstance(of, list) else Compared(c, (), str(of))
+        for c, of in zip(candidates, loaded, strict=True)
+    ]
+
+
+def _loaded(
+    candidates: Sequence[Candidate], alternatives: Sequence[Overrides], divide: Divide
+) -> list[list[Fold] | OnlinesrlError]:
+    """Return each candidate's folds, or why it cannot be run; kernels are compiled before processes start.
+
+    Examples that several candidates read are in memory once.
+    """
+    known: dict[str, list[Fold]] = {}
+    found: list[list[Fold] | OnlinesrlError] = []
+    for candidate in candidates:
+        try:
+            configs = [candidate.load(more) for more in alternatives]
+            make_learner(configs[0]).compile()
+            source = _source(configs[0])
+            if source not in known:
+                known[source] = [*divide(examples_of(configs[0]))]
+            found.append(known[source])
+        except OnlinesrlError as error:
+            found.append(error)
+    _check_same([*known.values()])
+    if (errors := [each for each in found if isinstance(each, OnlinesrlError)]) == found:
+        raise errors[0]
+    return found
+
+
+def _source(config: Config) -> str:
+    """Return what two configurations have in common if they have the same examples."""
+    return f"{config.source.model_dump_json()} {config.query} {config.dialect}"
+
+
+def _check_same(sources: Sequence[Sequence[Fold]]) -> None:
+    """Raise UsageError where the folds of two sources test different examples."""
+    tested = [[[str(e.id) for e in fold.test] for fold in of] for of in sources]
+    if any(other != tested[0] for other in tested[1:]):
+        raise UsageError(
+            "the configurations have different examples; compare them on the same ones"
+        )
+
+
+def _tested(work: _Work, part: _Part) -> Tested:
+    """Tune a candidate on a fold, and score it."""
+    candidate, fold = work.candidates[part.candidate], work.folds[part.candidate][part.fold]
+    try:
+        chosen = _best(candidate, work.alternatives, fold.training, work.metric)
+        return Tested(fold.name, score(candidate.load(chosen), fold, work.metric), chosen)
+    except OnlinesrlError as error:
+        return Tested(fold.name, None, error=str(error))
+    except MemoryError:
+        return Tested(fold.name, None, error="there is not enough memory")
+
+
+def _best(
+    candidate: Candidate,
+    alternatives: Sequence[Overrides],
+    training: Sequence[Example],
+    metric: str,
+) -> Overrides:
+    if len(alternatives) == 1:
+        return alternatives[0]
+    fold, failed = last_tenth(training), ""
+    found: list[tuple[Overrides, float]] = []
+    for each in alternatives:
+        try:
+            found.append((each, score(candidate.load(each), fold, metric).value))
+        except OnlinesrlError as error:
+            failed = str(error)
+    if not found:
+        raise DataError(failed)
+    return found[best([value for _, value in found], metric)][0]
+
+
+def best(scores: Sequence[float], metric: str) -> int:
+    """Return the number of the best score, of equal ones the first."""
+    sign = 1.0 if SCORES[metric] else -1.0
+    return max(range(len(scores)), key=lambda n: sign * scores[n])
