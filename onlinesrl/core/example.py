@@ -116,9 +116,11 @@ def decode_label(line: bytes) -> Label:
 
 def _keys(example: Example) -> int:
     """Count the keys that an example without valued atoms has; each has a colon after it."""
-    optional = (example.truth, example.query, example.group, example.dup_of, example.time)
-    atoms = (example.evidence, example.truth or (), example.query or ())
-    return 2 + sum(value is not None for value in optional) + sum(map(len, atoms))
+    truth, query = example.truth, example.query
+    found = 2 + len(example.evidence)
+    found += 0 if truth is None else 1 + len(truth)
+    found += 0 if query is None else 1 + len(query)
+    return found + sum(x is not None for x in (example.group, example.dup_of, example.time))
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> None:

@@ -252,7 +252,7 @@ class Packer(Constants):
         worlds, types = len(self.worlds), len(self.layout.types)
         if learning and any(self.labelled):
             self.join_strange()
-        data = np.array(self.data, np.int32)
+        data = np.fromiter(self.data, np.int32, len(self.data))
         batch = Batch(
             np.array(self.start, np.int64).reshape(worlds, self.layout.slots),
             np.array(self.count, np.int64).reshape(worlds, self.layout.slots),
