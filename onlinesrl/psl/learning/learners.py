@@ -14,6 +14,7 @@ from onlinesrl.psl.learning.latent import Em, PairedDual, Primal
 from onlinesrl.psl.learning.lme import Lme
 from onlinesrl.psl.learning.mle import Mle
 from onlinesrl.psl.learning.mple import Mple
+from onlinesrl.psl.learning.sampled import SampledMle
 from onlinesrl.psl.learning.supervised import CrossEntropy, SquaredError
 
 AnyPslLearner: TypeAlias = Annotated[
@@ -21,6 +22,7 @@ AnyPslLearner: TypeAlias = Annotated[
     | Energy
     | SquaredError
     | CrossEntropy
+    | SampledMle
     | Mple
     | Lme
     | PairedDual

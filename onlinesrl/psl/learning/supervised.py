@@ -2,7 +2,7 @@
 
 The loss d of the values of least energy is a bilevel objective. That they have least energy is what the value
 function ``V(w) = min over y of E(y, w)`` says: ``E(y, w) - V(w)`` is 0 (Outrata 1990; Dickens et al. 2024,
-Convex and Bilevel Optimization for Neuro-Symbolic Inference and Learning). Here it costs ``penalty`` (lambda):
+Convex and Bilevel Optimization for Neuro-Symbolic Inference and Learning). Here it costs lambda:
 
     F(w) = min over y of (d(y) + lambda E(y, w)) - lambda V(w),  F'(w) = lambda (Phi(y) - Phi(y'))
 
