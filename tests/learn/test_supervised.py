@@ -8,7 +8,7 @@ from onlinesrl.core.scores import measured
 from onlinesrl.psl.learning.supervised import CrossEntropy, Smoothed, SquaredError
 from tests.learn.test_psl_batch import PLANTED, likely, numeric, problem, quiet
 
-LOSSES = [SquaredError(ridge=0.05), CrossEntropy(ridge=0.05)]
+LOSSES = [SquaredError(penalty=10.0, ridge=0.05), CrossEntropy(penalty=10.0, ridge=0.05)]
 W = np.array([0.4, 0.2, 0.25, 0.15])
 
 

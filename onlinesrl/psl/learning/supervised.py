@@ -44,8 +44,9 @@ SHORTEST = 1e-9
 class Supervised(PslLearner):
     """A loss of the most probable values, smoothed; weights have the sum 1, and PSL 2.4's regulariser."""
 
-    penalty: Positive = 10.0
-    """lambda, what a unit of energy above the least costs; the greater, the nearer to the loss itself."""
+    penalty: Positive = 1000.0
+    """lambda, what a unit of energy above the least costs; the greater, the nearer to the loss itself. With a
+    small one, weights are best with which energies hardly differ."""
     ridge: Positive = 0.01
     """the weight of the squared distance of values to 1/2, which makes them unique."""
     log: Positive = 1.0
