@@ -113,11 +113,10 @@ def likelihood(dataset: Dataset, folds: list[Fold]) -> None:
     """Print rank correlations of metrics and likelihoods over random weights, on the first fold."""
     of, rng = folds[0].learn, np.random.default_rng(0)
     draws = [of.whole(w) for w in Space(int(of.soft.sum()), False).dirichlet(rng, DRAWS, 1.0)]
+    by = {"MAP likelihood": [of.solve(w).energy - float(w @ of.observed) for w in draws]}
     conditionals = conditionals_of(of.model, of.truth, len(of.start))
-    by = {
-        "MAP likelihood": [of.solve(w).energy - float(w @ of.observed) for w in draws],
-        "pseudo-likelihood": [conditionals.value(w)[0] for w in draws],
-    }
+    if len(conditionals.width):
+        by["pseudo-likelihood"] = [conditionals.value(w)[0] for w in draws]
     for metric in dataset.metrics:
         sign = 1.0 if METRICS[metric].greater else -1.0
         scores = [sign * measure(of, w, metric) for w in draws]
