@@ -27,12 +27,12 @@ from onlinesrl.psl.learning.mple import Mple
 from onlinesrl.psl.learning.problem import PslProblem, grounded
 
 USERS, TOPS, TAGS, FOLDS = 600, 20, 40, 10
-OPTIONS: dict[str, Any] = {"latent": ("Group",), "l2": 0.001, "entropy_weight": 0.1, "step": 0.1}
+OPTIONS: dict[str, Any] = {"latent": ("Group",), "l2": 0.001, "entropy": "loss", "step": 0.1}
 LEARNERS: dict[str, Latent] = {
-    "PDL, N=1": PairedDual(updates=300, eta=1.0, **OPTIONS),
-    "PDL, N=10": PairedDual(rounds=10, updates=80, eta=1.0, **OPTIONS),
-    "EM": Em(updates=80, **OPTIONS),
-    "Primal": Primal(updates=80, **OPTIONS),
+    "PDL, N=1": PairedDual(updates=150, eta=1.0, **OPTIONS),
+    "PDL, N=10": PairedDual(rounds=10, updates=60, eta=1.0, **OPTIONS),
+    "EM": Em(updates=60, **OPTIONS),
+    "Primal": Primal(updates=60, **OPTIONS),
 }
 Bools = NDArray[np.bool_]
 
