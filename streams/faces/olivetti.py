@@ -136,7 +136,7 @@ class Answer:
 
 
 def chosen(learner: Latent, problem: PslProblem, validation: PslProblem) -> Latent:
-    """Return paired duals with the ADMM step size of least MSE on faces that are neither learned nor tested."""
+    """Return paired duals with the step size of ADMM that has the least MSE on other training faces."""
     if not isinstance(learner, PairedDual):
         return learner
 

@@ -50,8 +50,8 @@ def generate(seed: int = 0) -> Network:
     """Draw users of two groups.
 
     Of the hashtags, the first quarter is used by one group, the second by the other, nine times in ten; the
-    rest by both. Links are within a tenth of the users, of ten nine within a group. Half of the top users belong
-    to each group; members talk to theirs with a probability between 0.6 and 0.9, others with 0.05.
+    rest by both. Links are within a tenth of the users, of ten nine within a group. Half of the top users
+    belong to each group; members talk to theirs with a probability between 0.6 and 0.9, others with 0.05.
     """
     rng = np.random.default_rng(seed)
     group = rng.random(USERS) < 0.5
