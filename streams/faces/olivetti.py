@@ -32,11 +32,13 @@ FORMS = ("{a} -> {b}", "{b} -> {a}", "{a} -> !{b}", "Face(F) & !{a} -> {b}")
 """What a pixel and a state may have in common: likeness by the first two, contrast by the others."""
 OPTIONS: dict[str, Any] = {"latent": STATES, "entropy_weight": 0.1, "l2": 0.001, "step": 0.1}
 LEARNERS: dict[str, Latent] = {
-    "PDL, N=1": PairedDual(warm_up=10, updates=300, eta=3.0, **OPTIONS),
-    "PDL, N=10": PairedDual(rounds=10, warm_up=1, updates=80, eta=3.0, **OPTIONS),
+    "PDL, N=1": PairedDual(warm_up=10, updates=300, **OPTIONS),
+    "PDL, N=10": PairedDual(rounds=10, warm_up=1, updates=80, **OPTIONS),
     "EM": Em(updates=100, **OPTIONS),
     "Primal": Primal(updates=80, **OPTIONS),
 }
+ETAS = (None, 1.0, 3.0, 10.0)
+"""Step sizes of ADMM that paired duals are tried with."""
 POINTS = 24
 """How many of the means of a learner's weights are looked at, about."""
 
@@ -51,16 +53,18 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("runs/olivetti"))
     given = parser.parse_args()
     faces, rng = read(given.faces, given.size), np.random.default_rng(0)
-    train, test = faces[np.sort(rng.choice(350, 50, replace=False))], faces[350:]
+    mixed = rng.permutation(350)
+    train, others, test = faces[np.sort(mixed[:50])], faces[np.sort(mixed[50:80])], faces[350:]
     text = model(train, rng)
-    problem, held_out = ground(text, train), ground(text, test)
+    problem, validation, held_out = (ground(text, each) for each in (train, others, test))
     print(f"{len(problem.start):,} rules, {problem.model.n_rows:,} potentials", flush=True)
     half = train.shape[1] // 2
     baseline = mse(np.broadcast_to(train[:, half:].mean(0), test[:, half:].shape), test[:, half:])
     print(f"mean face of training: MSE {baseline:.0f}", flush=True)
     curves, shown = {}, {}
     for name, learner in LEARNERS.items():
-        curves[name], shown[name] = followed(name, learner, problem, held_out)
+        best = chosen(learner, problem, validation)
+        curves[name], shown[name] = followed(name, best, problem, held_out)
     given.output.mkdir(parents=True, exist_ok=True)
     (given.output / "curves.json").write_text(json.dumps({"mean face": baseline, **curves}))
     table(baseline, curves)
@@ -129,6 +133,24 @@ class Answer:
     pixels: Floats
     states: Floats
     weights: Floats
+
+
+def chosen(learner: Latent, problem: PslProblem, validation: PslProblem) -> Latent:
+    """Return paired duals with the step size of ADMM that has the least MSE on other training faces."""
+    if not isinstance(learner, PairedDual):
+        return learner
+
+    def error(candidate: Latent) -> float:
+        weights = candidate.learn(problem, lambda step: None).weights
+        [asked, _] = candidate.sides(validation)
+        asked.reweigh(weights)
+        asked.solve()
+        known = ~np.isnan(validation.truth)
+        return mse(asked.y[known], validation.truth[known])
+
+    errors = [error(learner.model_copy(update={"eta": eta})) for eta in ETAS]
+    print(", ".join(f"eta {e}: {v:.0f}" for e, v in zip(ETAS, errors, strict=True)), flush=True)
+    return learner.model_copy(update={"eta": ETAS[int(np.argmin(errors))]})
 
 
 def followed(

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onlinesrl.core.kernels.random import generator
 from onlinesrl.library.testing import check_marginal_engine
 from onlinesrl.mln.engines.gibbs import Gibbs
 from onlinesrl.mln.engines.marginals import Exact
 from onlinesrl.mln.engines.reduce import reduced
 from onlinesrl.mln.kernels import sampling, walksat
-from onlinesrl.mln.kernels.clauses import generator
 from tests.infer import networks, plain
 from tests.infer.models import Problem, clause_model, problems
 from tests.infer.test_mcsat import MODELS, PARITY

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from onlinesrl.core.kernels.random import generator
 from onlinesrl.library.testing import check_marginal_engine
 from onlinesrl.mln.engines.mcsat import McSat
 from onlinesrl.mln.engines.reduce import reduced
 from onlinesrl.mln.engines.starts import NO_BLOCKS, blocks
 from onlinesrl.mln.kernels import completion, sampling, walksat
-from onlinesrl.mln.kernels.clauses import generator
 from tests.infer import networks, plain
 from tests.infer.models import Problem, clause_model, problems
 

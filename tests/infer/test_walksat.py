@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.core.errors import Infeasible, Unsolved
+from onlinesrl.core.kernels.random import below, generator, uniform
 from onlinesrl.library.testing import check_map_engine
 from onlinesrl.mln.engines.brute import Brute
 from onlinesrl.mln.engines.reduce import Reduced, reduced
 from onlinesrl.mln.engines.walksat import WalkSat, feasible_state
 from onlinesrl.mln.kernels import completion, walksat
-from onlinesrl.mln.kernels.clauses import below, generator, uniform
 from onlinesrl.mln.kernels.network import FALSE, OPEN, TRUE
 from tests.infer import networks, plain
 from tests.infer.models import Problem, clause_model, instance, problems

@@ -12,12 +12,13 @@ from scipy.optimize import minimize
 
 import onlinesrl as srl
 from onlinesrl.core.example import GroundAtom
+from onlinesrl.core.newton import Newton
 from onlinesrl.mln.count import Counters
 from onlinesrl.mln.counting.world import world_of
 from onlinesrl.mln.engines.gibbs import Gibbs
 from onlinesrl.mln.engines.mcsat import McSat
 from onlinesrl.mln.lang import mln
-from onlinesrl.mln.learning.contrast import Chain, ContrastiveDivergence, Newton, VotedPerceptron
+from onlinesrl.mln.learning.contrast import Chain, ContrastiveDivergence, VotedPerceptron
 from onlinesrl.mln.learning.max_margin import MaxMargin
 from onlinesrl.mln.learning.problem import MlnProblem
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
+from onlinesrl.core.kernels.random import Generator, generator
 from onlinesrl.mln.engines.diagnostics import BATCHES, BatchMeans
 from onlinesrl.mln.engines.engine import Marginals
 from onlinesrl.mln.engines.reduce import Reduced, reduced
 from onlinesrl.mln.engines.starts import NO_BLOCKS, blocks, starts
 from onlinesrl.mln.ground.model import ClauseModel, State
-from onlinesrl.mln.kernels.clauses import Generator, generator
 from onlinesrl.mln.kernels.sampling import Blocks
 
 MOST = 1_000_000

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.kernels.random import Generator
 from onlinesrl.mln.ground.model import State
-from onlinesrl.mln.kernels.clauses import Generator
 
 if TYPE_CHECKING:
     from onlinesrl.mln.engines.chains import Draw

@@ -9,12 +9,12 @@ import numpy as np
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
+from onlinesrl.core.kernels.random import Generator
 from onlinesrl.mln.engines.chains import Chains, Draw
 from onlinesrl.mln.engines.reduce import Reduced
 from onlinesrl.mln.engines.starts import NO_BLOCKS
 from onlinesrl.mln.ground.model import State
 from onlinesrl.mln.kernels import sampling, walksat
-from onlinesrl.mln.kernels.clauses import Generator
 
 
 @dataclass(frozen=True)

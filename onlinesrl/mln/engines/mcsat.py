@@ -10,12 +10,12 @@ import numpy as np
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
+from onlinesrl.core.kernels.random import Generator, generator
 from onlinesrl.mln.engines.chains import Chains, Draw
 from onlinesrl.mln.engines.reduce import Reduced, reduced
 from onlinesrl.mln.engines.starts import NO_BLOCKS
 from onlinesrl.mln.ground.model import ClauseModel, State
 from onlinesrl.mln.kernels import completion, sampling, walksat
-from onlinesrl.mln.kernels.clauses import Generator, generator
 
 
 @dataclass(frozen=True)

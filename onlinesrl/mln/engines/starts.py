@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.errors import Unsolved
+from onlinesrl.core.kernels.random import Generator, generator
 from onlinesrl.mln.engines.reduce import Reduced
 from onlinesrl.mln.engines.walksat import feasible_state
 from onlinesrl.mln.ground.model import State
 from onlinesrl.mln.kernels import sampling, walksat
-from onlinesrl.mln.kernels.clauses import Generator, generator
 from onlinesrl.mln.kernels.completion import BY_GAIN
 
 STARTS = 16

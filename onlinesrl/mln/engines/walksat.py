@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible, Unsolved
+from onlinesrl.core.kernels.random import Generator, generator
 from onlinesrl.mln.engines.engine import Solution, value
 from onlinesrl.mln.engines.reduce import Reduced, reduced
 from onlinesrl.mln.ground.model import ClauseModel, State
 from onlinesrl.mln.kernels import completion
 from onlinesrl.mln.kernels import walksat as kernel
-from onlinesrl.mln.kernels.clauses import Generator, generator
 from onlinesrl.mln.kernels.network import TRUE
 
 BACKTRACKS = 10_000

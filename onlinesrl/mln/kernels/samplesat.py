@@ -6,7 +6,8 @@ import numpy as np
 
 from onlinesrl.core.arrays import Bytes, Ints32
 from onlinesrl.core.kernels.jit import kernel
-from onlinesrl.mln.kernels.clauses import Clauses, Generator, below, copy, uniform
+from onlinesrl.core.kernels.random import Generator, below, uniform
+from onlinesrl.mln.kernels.clauses import Clauses, copy
 from onlinesrl.mln.kernels.completion import Trail, clear, fix_literal, propagate, units
 from onlinesrl.mln.kernels.network import OPEN, TRUE
 from onlinesrl.mln.kernels.walksat import (

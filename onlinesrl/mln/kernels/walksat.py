@@ -13,7 +13,8 @@ import numpy as np
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.kernels.frames import Frame
 from onlinesrl.core.kernels.jit import kernel
-from onlinesrl.mln.kernels.clauses import Clauses, Generator, below, copy, uniform
+from onlinesrl.core.kernels.random import Generator, below, uniform
+from onlinesrl.mln.kernels.clauses import Clauses, copy
 from onlinesrl.mln.kernels.network import OPEN
 
 HARD, SOFT = 0, 1

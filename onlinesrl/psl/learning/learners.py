@@ -14,10 +14,15 @@ from onlinesrl.psl.learning.latent import Em, PairedDual, Primal
 from onlinesrl.psl.learning.lme import Lme
 from onlinesrl.psl.learning.mle import Mle
 from onlinesrl.psl.learning.mple import Mple
+from onlinesrl.psl.learning.sampled import SampledMle
+from onlinesrl.psl.learning.supervised import CrossEntropy, SquaredError
 
 AnyPslLearner: TypeAlias = Annotated[
     Mle  # one line per learner
     | Energy
+    | SquaredError
+    | CrossEntropy
+    | SampledMle
     | Mple
     | Lme
     | PairedDual

@@ -1,0 +1,47 @@
+"""Steps of the diagonal Newton method, from samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+
+LONGEST = 1.0
+"""By how much a Newton step changes a weight at most: early samples may hardly vary."""
+
+
+@dataclass
+class Newton:
+    """Diagonal Newton steps with a trust region (Lowd & Domingos 2007): d_i = g_i / Var n_i.
+
+    The size is d.g / (d'Hd + trust d'd), where H is the covariance of the sampled counts and of the prior.
+    """
+
+    trust: float
+    before: tuple[Floats, float] | None = None
+
+    def of(self, gradient: Floats, drawn: Floats, precision: Floats) -> Floats:
+        """Return the step.
+
+        ``drawn`` are counts of samples, float64[samples, weights]; ``precision``, float64[weights], is added
+        to their variances.
+        """
+        self._adapt(gradient)
+        variance = drawn.var(axis=0) + precision
+        direction = np.divide(gradient, variance, where=variance > 0, out=np.zeros_like(gradient))
+        curvature = float(np.var(drawn @ direction) + direction @ (precision * direction))
+        slope = float(direction @ gradient)
+        size = slope / (curvature + self.trust * float(direction @ direction) + 1e-300)
+        size = min(size, LONGEST / max(float(np.abs(direction).max(initial=0.0)), 1e-300))
+        self.before = size * direction, size * slope - 0.5 * size**2 * curvature
+        return self.before[0]
+
+    def _adapt(self, gradient: Floats) -> None:
+        """Trust the next step more where the last one gained what it promised; concavity bounds that."""
+        if self.before is None:
+            return
+        step, promised = self.before
+        ratio = float(step @ gradient) / max(promised, 1e-300)
+        self.trust *= 0.5 if ratio > 0.75 else 4.0 if ratio < 0.25 else 1.0
