@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
-from threading import Thread
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.batch import LearningError, Problem, UnfitError
+from onlinesrl.core.pool import depend_on
 from onlinesrl.core.scores import METRICS, Scored
 
 JOURNAL = "explored.jsonl"
-LOOK_SECONDS = 0.2
-"""Between two looks at whether the process that started others is there."""
 WORTHWHILE = 0.5
 """Seconds of evaluations for which processes are started."""
 
@@ -117,7 +114,8 @@ class Evaluations:
 
     def _in_forks(self, trials: Sequence[Trial]) -> Iterator[tuple[Trial, float]]:
         _Shared.evaluations = self
-        with get_context("fork").Pool(min(self.workers, len(trials)), _begin) as pool:
+        count, of = min(self.workers, len(trials)), (os.getpid(),)
+        with get_context("fork").Pool(count, depend_on, of) as pool:
             yield from zip(trials, pool.imap(_score, trials), strict=True)
 
     def score(self, trial: Trial) -> float:
@@ -149,24 +147,5 @@ def _score(trial: Trial) -> float:
     return _Shared.evaluations.score(trial)
 
 
-def _begin() -> None:
-    """Leave Ctrl-C to the process that started this one, and end when it is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    """End this process once it has another parent."""
-    while os.getppid() == parent:
-        time.sleep(LOOK_SECONDS)
-    os._exit(1)
-
-
 def _key(trial: Trial) -> bytes:
     return trial.weights.tobytes() + np.float64(trial.share).tobytes()
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
