@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from onlinesrl.commands import batch, count, describe, explain, infer, learn, operate
+from onlinesrl.commands import batch, count, dashboard, describe, explain, infer, learn, operate
 from onlinesrl.core.errors import OnlinesrlError, legible
 from onlinesrl.core.version import __version__
 
@@ -42,6 +42,7 @@ for command in (
     describe.guide,
     describe.schema,
     operate.replay,
+    dashboard.dashboard,
 ):
     app.command()(command)
 app.add_typer(operate.dlq, name="dlq")

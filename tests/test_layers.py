@@ -16,6 +16,7 @@ LAYERS = [
     {"runs"},
     {"library"},
     {"estimators"},
+    {"dashboard"},
     {"commands"},
     {"cli"},
 ]

@@ -51,7 +51,8 @@ def test_the_wheel_carries_every_file_of_the_package(wheel: Path) -> None:
     package = {
         path.relative_to(REPO).as_posix()
         for path in (REPO / "onlinesrl").rglob("*")
-        if path.suffix in {".py", ".lark", ".css", ".md"} or path.name == "py.typed"
+        if path.suffix in {".py", ".lark", ".css", ".md", ".js", ".html"}
+        or path.name in {"py.typed", "LICENSE"}
     }
     assert {"onlinesrl/py.typed", "onlinesrl/runs/report/style.css"} <= package
     assert any(name.endswith(".lark") for name in package)

@@ -16,12 +16,12 @@ from onlinesrl.core.errors import UNPROVEN
 from onlinesrl.core.example import Constant
 from onlinesrl.logic.tables import with_names
 from onlinesrl.logic.text import spell_atom
+from onlinesrl.mln.engines.branch_and_bound import searching
 from onlinesrl.mln.engines.diagnostics import DISAGREE, Diagnostics
 from onlinesrl.mln.engines.engine import MapEngine, Marginals
 from onlinesrl.mln.engines.ilp import Ilp
 from onlinesrl.mln.engines.lp import Lp
 from onlinesrl.mln.engines.marginals import marginals
-from onlinesrl.mln.engines.mpe import Mpe
 from onlinesrl.mln.engines.walksat import WalkSat
 from onlinesrl.mln.ground.model import ClauseModel, State
 from onlinesrl.mln.query import GroundWorld, QueryError, clauses, soft_clauses
@@ -166,7 +166,7 @@ def values_of(model: ClauseModel, weight: Floats, method: str, seed: int) -> Flo
 
 def _engine(method: str, seed: int) -> MapEngine:
     engines: dict[str, MapEngine] = {
-        "mpe": Mpe(Ilp()),
+        "mpe": searching(Ilp()),
         "lp": Lp(),
         "walksat": WalkSat(seed=seed),
     }

@@ -22,7 +22,7 @@ from onlinesrl.core.example import Atoms, Example, arguments
 from onlinesrl.core.explanation import Atom, ExplanationError, Flip, shown
 from onlinesrl.core.flips import Asked, Candidate, candidates_of, search
 from onlinesrl.core.flips import changed as changed_example
-from onlinesrl.mln.engines.mpe import components
+from onlinesrl.mln.engines.components import components
 from onlinesrl.mln.ground.compile import compile_program
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.grounder import Grounder

@@ -9,6 +9,7 @@ from onlinesrl.core.errors import OnlinesrlError
 from onlinesrl.mln.engines.engine import MapEngine, MarginalEngine, RankingEngine
 from onlinesrl.mln.ground.grounder import LIMITS, Limits
 from onlinesrl.mln.kernels.plans import OK
+from onlinesrl.mln.kernels.structure import MAX_CELLS
 from onlinesrl.mln.outcomes import Results
 
 AUDIT_TOLERANCE = 1e-6
@@ -28,7 +29,7 @@ class Inference:
     engine where there was none, and learned from only if its rival is proven optimal.
     With ``marginals`` worlds are predicted by their atoms' probabilities; rivals are found as without. Where
     answers need not be ``proven``, those of ``exact``, any engine then, are taken as they are: the bound
-    on the regret is none.
+    on the regret is none. For ``growth``, which says what is too wide, see ``Structure``.
     """
 
     whole: RankingEngine
@@ -38,6 +39,7 @@ class Inference:
     proven: bool = True
     presolve: bool = True
     audit_every: int = 0
+    growth: int = MAX_CELLS
     limits: Limits = LIMITS
     seed: int = 0
 

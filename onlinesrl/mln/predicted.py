@@ -15,8 +15,8 @@ from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.core.explanation import Atom
 from onlinesrl.core.interrupt import Interrupted, leavable
 from onlinesrl.core.learner import Outcome, Prediction
+from onlinesrl.mln.engines.components import components, restrict
 from onlinesrl.mln.engines.engine import Solution
-from onlinesrl.mln.engines.mpe import components, restrict
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.model import ClauseModel, State
 from onlinesrl.mln.inference import Inference

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from onlinesrl.mln.engines.chains import Chains
     from onlinesrl.mln.engines.engine import MapEngine
     from onlinesrl.mln.engines.ilp import Ilp
+    from onlinesrl.mln.engines.mpe import Mpe
     from onlinesrl.mln.inference import Inference
 
 
@@ -31,8 +32,9 @@ class EngineSection(Section, ABC):
     learned from against proven rivals, as with mpe."""
     presolve: Literal["exact", "none"] = "exact"
     """exact reductions before a search, or everything whole through the engine."""
-    solver: Literal["highs", "cbc"] = "highs"
-    """the solver of the integer linear program."""
+    solver: Literal["highs", "cbc", "toulbar2"] = "highs"
+    """the solver of the integer linear program, for what a search did not prove; toulbar2: in place of the
+    search (it comes with the extra toulbar2), for second best states highs."""
     max_groundings: Count = 1_000_000
     """the most ground clauses (PSL: rows of joins) of an example; one with more is bad."""
     max_nodes: Count | None = None
@@ -58,28 +60,44 @@ class EngineSection(Section, ABC):
         """Return the engine that solves problems whole."""
         from onlinesrl.mln.engines.ilp import Ilp
 
-        return Ilp(self.solver, max_nodes=self.max_nodes, max_work=self.max_work)
+        solver = "highs" if self.solver == "toulbar2" else self.solver
+        return Ilp(solver, max_nodes=self.max_nodes, max_work=self.max_work)
 
-    def _made(self, core: MapEngine, seed: int, max_atoms: int) -> Inference:
-        """Return inference with a core for what is too wide for elimination."""
+    def _made(self, seed: int, max_atoms: int, core: MapEngine | None = None) -> Inference:
+        """Return inference with a core for what elimination finds too wide; without one, a proof."""
         from onlinesrl.mln.engines.mpe import Mpe
         from onlinesrl.mln.engines.walksat import WalkSat
         from onlinesrl.mln.ground.grounder import Limits
         from onlinesrl.mln.inference import Inference
 
+        whole = self._exact()
         presolve = self.presolve == "exact"
+        engine = Mpe(core) if core else self._searching(whole)
         return Inference(
-            whole=self._exact(),
-            exact=Mpe(core) if presolve else core,
+            whole=whole,
+            exact=engine if presolve else core or whole,
             fallback=WalkSat(seed=seed) if self.unsolved == "fallback" else None,
+            proven=core is None,
             presolve=presolve,
+            growth=engine.growth,
             limits=Limits(max_atoms, self.max_groundings),
             seed=seed,
         )
 
+    def _searching(self, last: Ilp) -> Mpe:
+        """Return the engine that proves its answers."""
+        from onlinesrl.mln.engines.branch_and_bound import searching
+        from onlinesrl.mln.engines.mpe import Mpe
+
+        if self.solver == "toulbar2":
+            from onlinesrl.mln.engines.toulbar2 import Toulbar2
+
+            return Mpe(Toulbar2(), growth=1)
+        return searching(last)
+
 
 class MpeSection(EngineSection):
-    """The most probable state, proven: elimination, and the integer linear program."""
+    """The most probable state, proven: elimination, branch and bound, the integer linear program."""
 
     engine: Literal["mpe"] = "mpe"
     audit_every: Natural = 0
@@ -87,8 +105,7 @@ class MpeSection(EngineSection):
 
     def make(self, seed: int, max_atoms: int) -> Inference:
         """See ``EngineSection.make``."""
-        made = self._made(self._exact(), seed, max_atoms)
-        return replace(made, audit_every=self.audit_every)
+        return replace(self._made(seed, max_atoms), audit_every=self.audit_every)
 
 
 class WalkSatSection(EngineSection):
@@ -100,7 +117,7 @@ class WalkSatSection(EngineSection):
         """See ``EngineSection.make``."""
         from onlinesrl.mln.engines.walksat import WalkSat
 
-        return replace(self._made(WalkSat(seed=seed), seed, max_atoms), proven=False)
+        return self._made(seed, max_atoms, WalkSat(seed=seed))
 
 
 class LpSection(EngineSection):
@@ -112,7 +129,7 @@ class LpSection(EngineSection):
         """See ``EngineSection.make``."""
         from onlinesrl.mln.engines.lp import Lp
 
-        return replace(self._made(Lp(), seed, max_atoms), proven=False)
+        return self._made(seed, max_atoms, Lp())
 
 
 class SamplerSection(EngineSection):
@@ -128,7 +145,7 @@ class SamplerSection(EngineSection):
 
         sampler = self._sampler(seed)
         marginals = Narrow(sampler) if self.presolve == "exact" else sampler
-        return replace(self._made(self._exact(), seed, max_atoms), marginals=marginals)
+        return replace(self._made(seed, max_atoms), marginals=marginals)
 
 
 class McSatSection(SamplerSection):

@@ -71,7 +71,12 @@ class Worlds:
         predicted, rival = np.zeros_like(truth), np.zeros_like(truth)
         self.state = outcome.State(truth, predicted, rival, np.zeros(len(truth)))
         self.tables = structure_memory(
-            room["atoms"], room["rows"], tables, 4 * tables, interrupt.flag()
+            room["atoms"],
+            room["rows"],
+            tables,
+            4 * tables,
+            interrupt.flag(),
+            self.inference.growth,
         )
 
     def begin(self, batch: plans.Batch) -> outcome.Output:

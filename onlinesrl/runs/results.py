@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -129,9 +130,15 @@ def weight_row(entry: WeightEntry) -> WeightRow:
 
 def example_row(learner: Learner, example: Example, outcome: Outcome) -> ExampleRow:
     """Return an example as the report shows it."""
+    why = _why(learner, example, outcome)
+    row = shown_row(learner, example, outcome)
+    return row if why is None else replace(row, why=[*why.lines()])
+
+
+def shown_row(learner: Learner, example: Example, outcome: Outcome) -> ExampleRow:
+    """Return an example as the report shows it, without an explanation."""
     predicted = _valued(outcome.prediction.predicted if outcome.prediction else {})
     truth = _valued(example.truth or {})
-    why = _why(learner, example, outcome)
     return ExampleRow(
         str(example.id),
         example.group,
@@ -139,7 +146,6 @@ def example_row(learner: Learner, example: Example, outcome: Outcome) -> Example
         [atom for atom, value in truth.items() if value > 0.5],
         learner.words(example.evidence),
         {a: _value(v, truth.get(a, 0.0)) for a, v in predicted.items()} if learner.valued else {},
-        [] if why is None else [*why.lines()],
     )
 
 

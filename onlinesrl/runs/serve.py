@@ -6,7 +6,6 @@ The server has its own thread and shares only the queue with the run: see `strea
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 import traceback
 from collections.abc import Mapping
@@ -24,10 +23,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from onlinesrl.core.errors import PortError
 from onlinesrl.runs import session
 from onlinesrl.runs.config import Config
 from onlinesrl.runs.exporter import STUCK_SECONDS, Board
+from onlinesrl.runs.listening import address, hosts_of, listening
 from onlinesrl.runs.messages import say
 from onlinesrl.stream.folder import REQUESTS
 from onlinesrl.stream.requests import Asked, Requests, Unanswered, Untaken
@@ -45,7 +44,6 @@ END_SECONDS = 5
 """How long clients may take to receive their last answers after the end of the run."""
 BODIES = 8
 """How many requests of the largest size may be in memory at the same time."""
-HERE = ("localhost", "127.0.0.1", "::1", "[::1]")
 
 
 def serve(
@@ -62,8 +60,8 @@ def serve(
     requests = Requests()
     board = _Board(requests)
     with Server(host, port, requests, board, 2 * source.max_bytes) as server:
-        where = f"[{host}]" if ":" in host else host
-        say(f"serving at http://{where}:{server.port}; what is sent to /learn is in {journal}")
+        where = address(host, server.socket)
+        say(f"serving at {where}; what is sent to /learn is in {journal}")
         options = session.Options(fresh, until="forever", exporter=board, requests=requests)
         return session.run(config, options, import_seconds, say)
 
@@ -96,23 +94,15 @@ class Server:
         self.board = board
         self.most = most
         self.held = 0
-        self.socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-        try:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self.socket.bind((host, port))
-            self.socket.listen(CLIENTS)
-        except (OSError, OverflowError) as error:
-            raise PortError.of(f"--host {host} --port {port}", error) from error
+        self.socket = listening(host, port, CLIENTS)
         self.port: int = self.socket.getsockname()[1]
-        hosts = [*HERE, host] if host in HERE else ["*"]
         app = Starlette(
             routes=[
                 Route("/predict", self.predict, methods=["POST"]),
                 Route("/learn", self.learn, methods=["POST"]),
                 *(Route(f"/{name}", self.state) for name in ("metrics", "healthz", "readyz")),
             ],
-            # prevents DNS rebinding from a web page
-            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)],
+            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts_of(host))],
             exception_handlers={Exception: _defect},
         )
         self.server = uvicorn.Server(

@@ -139,6 +139,12 @@ class RunFolder(Closing):
             os.close(descriptor)
 
 
+def is_run(path: Path) -> bool:
+    """Tell whether a folder is that of a run, as its ``lock`` says. Raises OSError."""
+    lock = path / "lock"
+    return lock.is_file() and lock.read_bytes().startswith(_MARK)
+
+
 def _check_mark(path: Path) -> None:
     """Raise FolderError if a folder is not empty and not a run's."""
     lock = path / "lock"
@@ -150,7 +156,7 @@ def _check_mark(path: Path) -> None:
     begun |= {"checkpoints"} if not list((path / "checkpoints").glob("*")) else set()
     if {file.name for file in path.iterdir()} <= begun:
         return
-    if not (lock.is_file() and lock.read_bytes().startswith(_MARK)):
+    if not is_run(path):
         raise FolderError(
             f"{path}: is not empty and not the folder of a run (its `lock` does not say so), and a "
             "run would write over what is there; choose another output, or move away what it holds"

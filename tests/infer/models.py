@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from onlinesrl.mln.engines.engine import Solution, value
 from onlinesrl.mln.ground.model import ClauseModel, Floats
 
 INSTANCES = Path(__file__).parents[3] / "shared" / "data" / "mpe_instances"
@@ -156,3 +157,20 @@ def instance(name: str) -> Instance:
         optimum=data["optimum"],
         optimum_loss_augmented=data["optimum_loss_augmented"],
     )
+
+
+class Refuses:
+    """A core that is not to be asked."""
+
+    def solve(self, model, weights, *, bonus=None) -> Solution:
+        raise AssertionError("the core was asked")
+
+
+def check(found: Solution, problem: Problem, route: str) -> None:
+    """The contract of a certified answer."""
+    assert found.certified
+    assert found.route == route
+    assert found.score == value(problem.model, found.state, problem.weights, problem.bonus)
+    assert found.score <= found.bound <= found.score + 1e-6 * max(1.0, abs(found.score))
+    assert found.state.dtype == np.uint8
+    assert problem.model.feasible(found.state)

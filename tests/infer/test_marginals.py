@@ -8,10 +8,11 @@ from hypothesis import given
 
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.library.testing import check_marginal_engine, marginals_by_enumeration
+from onlinesrl.mln.engines.components import components, restrict
 from onlinesrl.mln.engines.gibbs import Gibbs
 from onlinesrl.mln.engines.marginals import Exact, Narrow, marginals
 from onlinesrl.mln.engines.mcsat import McSat
-from onlinesrl.mln.engines.mpe import Wide, components, restrict
+from onlinesrl.mln.engines.mpe import Wide
 from tests.infer import networks
 from tests.infer.models import Problem, clause_model, listed, problems
 

@@ -7,21 +7,15 @@ from hypothesis import strategies as st
 
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.engines.brute import Brute
+from onlinesrl.mln.engines.components import components, restrict
 from onlinesrl.mln.engines.engine import Solution, value
 from onlinesrl.mln.engines.ilp import Ilp
-from onlinesrl.mln.engines.mpe import Elimination, Mpe, Wide, components, restrict
+from onlinesrl.mln.engines.mpe import Elimination, Mpe, Wide
 from onlinesrl.mln.ground.model import validate
-from tests.infer.models import Problem, clause_model, instance, listed, problems
+from tests.infer.models import Problem, Refuses, check, clause_model, instance, listed, problems
 
 NARROW = [f"{kind}-{n}" for kind in ("W1", "W2") for n in range(4)]
 LOOPY = [f"W3-100-{kind}-{n}" for kind in ("weak", "strong") for n in range(2)]
-
-
-class Refuses:
-    """A core that is not to be asked."""
-
-    def solve(self, model, weights, *, bonus=None) -> Solution:
-        raise AssertionError("the core was asked")
 
 
 class Counts:
@@ -34,16 +28,6 @@ class Counts:
     def solve(self, model, weights, *, bonus=None) -> Solution:
         self.atoms.append(model.n_atoms)
         return self.core.solve(model, weights, bonus=bonus)
-
-
-def check(found: Solution, problem: Problem, route: str) -> None:
-    """The contract of a certified answer."""
-    assert found.certified
-    assert found.route == route
-    assert found.score == value(problem.model, found.state, problem.weights, problem.bonus)
-    assert found.score <= found.bound <= found.score + 1e-6 * max(1.0, abs(found.score))
-    assert found.state.dtype == np.uint8
-    assert problem.model.feasible(found.state)
 
 
 @pytest.mark.parametrize("engine", [Elimination(), Mpe(Refuses())], ids=["whole", "components"])

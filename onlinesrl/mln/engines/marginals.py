@@ -8,11 +8,12 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
+from onlinesrl.mln.engines.components import components, restrict
 from onlinesrl.mln.engines.diagnostics import combined
 from onlinesrl.mln.engines.engine import MarginalEngine, Marginals
 from onlinesrl.mln.engines.gibbs import Gibbs
 from onlinesrl.mln.engines.mcsat import McSat
-from onlinesrl.mln.engines.mpe import Wide, components, restrict, structured
+from onlinesrl.mln.engines.mpe import Wide, structured
 from onlinesrl.mln.engines.tables import Tables
 from onlinesrl.mln.ground.convert import network_of
 from onlinesrl.mln.ground.model import ClauseModel

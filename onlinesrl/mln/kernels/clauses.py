@@ -51,7 +51,7 @@ def below(rng: Generator, n: int) -> int:
 
 
 @kernel
-def copy(source: Floats | Bytes, target: Floats | Bytes) -> None:
+def copy(source: Floats | Bytes | Ints32, target: Floats | Bytes | Ints32) -> None:
     """Copy one array into another; numba's own assignment may allocate."""
     for i in range(len(source)):
         target[i] = source[i]

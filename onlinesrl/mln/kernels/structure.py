@@ -16,6 +16,8 @@ SOLVED, WIDE, TABLES_FULL, CONTRADICTION = 0, 1, 2, 3
 MAX_DEGREE = 14
 MAX_TABLE = 1 << 16
 MAX_CELLS = 1 << 24
+MODEST_CELLS = 1 << 12
+"""Tables of so many cells together are never too many: see ``Structure.growth``."""
 UNARY, GENERIC, PAIRS = -1, -2, -3
 ARCS, MEMBERS, GENERICS, CELLS = 0, 1, 2, 3
 
@@ -54,14 +56,20 @@ class Structure(Frame):
     choice: Ints32  # [cell of a message]
     value: Ints32  # [variable]
     stop: Bytes  # the first is not 0: leave the work, whose result is not used
+    growth: int  # WIDE: elimination makes so many times the tables' cells, and MODEST_CELLS
 
 
 def structure_memory(
-    atoms: int, rows: int, arcs: int, cells: int, stop: Bytes | None = None
+    atoms: int,
+    rows: int,
+    arcs: int,
+    cells: int,
+    stop: Bytes | None = None,
+    growth: int = MAX_CELLS,
 ) -> Structure:
     """Return scratch memory for a world of so many atoms, rows, arcs and table cells.
 
-    ``stop`` is looked at while kernels work with it.
+    ``stop`` is looked at while kernels work with it; for ``growth`` see ``Structure``.
     """
     i32 = np.int32
 
@@ -96,6 +104,7 @@ def structure_memory(
         ints(cells),
         ints(atoms),
         np.zeros(1, np.uint8) if stop is None else stop,
+        growth,
     )
 
 
@@ -237,6 +246,7 @@ def _next_variable(st: Structure) -> int:
 def _order(net: Network, st: Structure) -> int:
     """Eliminate by least degree, adding fill edges."""
     n = net.size[VARIABLES]
+    most = min(MAX_CELLS, st.growth * st.size[CELLS] + MODEST_CELLS)
     st.queue_head[:] = -1
     entries = 0
     for v in range(n - 1, -1, -1):
@@ -265,8 +275,8 @@ def _order(net: Network, st: Structure) -> int:
             arc = st.arc_next[arc]
         st.message[v] = st.size[CELLS]
         st.size[CELLS] += cells
-        if st.size[CELLS] > len(st.table):
-            return WIDE if st.size[CELLS] > MAX_CELLS else TABLES_FULL
+        if st.size[CELLS] > min(most, len(st.table)):
+            return WIDE if st.size[CELLS] > most else TABLES_FULL
         stop = st.size[MEMBERS]
         for i in range(start, stop):
             for j in range(start, i):

@@ -27,6 +27,7 @@ from onlinesrl.runs.report.words import (
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _ROUTES = {
     "elimination": "exact reductions, without search",
+    "branch-and-bound": "a search with bounds by message passing, to its end",
     "ilp": "a 0-1 integer programme, solved to optimality",
     "admm": "convex optimisation, until a lower bound proves the energy minimal",
 }

@@ -1,0 +1,178 @@
+"""The page: Starlette serves it, its events and explanations; a worker process reads checkpoints."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from onlinesrl.dashboard.folders import Unseen, Watched
+from onlinesrl.runs.listening import address, hosts_of, listening
+from onlinesrl.runs.messages import Say
+
+STATIC = Path(__file__).parent / "static"
+CLIENTS = 32
+"""The most connections at a time."""
+EVERY_SECONDS = 1.0
+"""How often run folders are looked at, while somebody has the page open."""
+PING_SECONDS = 15.0
+REST = 10
+"""After a checkpoint has been looked at, no other one is for so many times as long."""
+GONE = {"error": "no answer: it took too long, or there is too little memory"}
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+def serve(folders: Sequence[Path], host: str, port: int, say: Say) -> None:
+    """Serve the page until a signal. Raises FolderError and PortError."""
+    runs = [Watched(path) for path in dict.fromkeys(folders)]
+    with listening(host, port, CLIENTS) as opened:
+        say(f"dashboard at {address(host, opened)}; Ctrl-C ends it")
+        config = uvicorn.Config(
+            application(runs, hosts_of(host)),
+            ws="none",
+            loop="asyncio",
+            lifespan="off",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            limit_concurrency=CLIENTS,
+            timeout_graceful_shutdown=0,
+        )
+        with suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run([opened])
+
+
+def application(runs: Sequence[Watched], hosts: Sequence[str]) -> Starlette:
+    """Return the application that shows runs."""
+    page = Page(runs)
+    return Starlette(
+        routes=[
+            Route("/", page.index),
+            Route("/events", page.stream),
+            Route("/explain", page.explain),
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[*hosts])],
+    )
+
+
+class Page:
+    """The runs that are shown, looked at for all clients together."""
+
+    def __init__(self, runs: Sequence[Watched]) -> None:
+        self.runs = runs
+        self.looked = float("-inf")
+        self.rest = [float("-inf")] * len(runs)
+        self.looking = asyncio.Lock()
+        self.asking = asyncio.Semaphore(1)
+        self.explaining = asyncio.Semaphore(1)
+        self.tasks: dict[int, asyncio.Task[None]] = {}
+
+    async def index(self, request: Request) -> Response:
+        """Answer with the page."""
+        return FileResponse(STATIC / "index.html", headers=HEADERS)
+
+    async def stream(self, request: Request) -> Response:
+        """Answer with server-sent events: parts of runs, whenever they have changed."""
+        headers = {"Cache-Control": "no-store"}
+        return StreamingResponse(self.events(), media_type="text/event-stream", headers=headers)
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """Yield all parts of all runs, then those that change."""
+        sent: dict[tuple[int, str], bytes] = {}
+        spoken = time.monotonic()
+        yield _event("runs", [str(run.path) for run in self.runs])
+        while True:
+            await self.look()
+            for number, run in enumerate(self.runs):
+                for name, value in run.parts().items():
+                    part = _event("part", {"run": number, "name": name, "value": value})
+                    if sent.get((number, name)) != part:
+                        sent[number, name], spoken = part, time.monotonic()
+                        yield part
+            if time.monotonic() - spoken > PING_SECONDS:
+                spoken = time.monotonic()
+                yield b": still here\n\n"
+            await asyncio.sleep(EVERY_SECONDS)
+
+    async def look(self) -> None:
+        """Read what is new in the run folders, unless that was done just now."""
+        async with self.looking:
+            if time.monotonic() - self.looked < EVERY_SECONDS / 2:
+                return
+            for number, run in enumerate(self.runs):
+                await asyncio.to_thread(run.look)
+                rested = time.monotonic() > self.rest[number]
+                unseen = run.unseen
+                if unseen is not None and rested and number not in self.tasks:
+                    self.tasks[number] = asyncio.create_task(self.open(number, unseen))
+            self.looked = time.monotonic()
+
+    async def open(self, number: int, unseen: Unseen) -> None:
+        """Have a worker look at a checkpoint."""
+        started = time.monotonic()
+        try:
+            async with self.asking:
+                before = None if unseen.before is None else str(unseen.before)
+                held = await answer(task="look", checkpoint=str(unseen.saved.path), before=before)
+            self.runs[number].take(unseen, held)
+        finally:
+            ended = time.monotonic()
+            self.rest[number] = ended + REST * (ended - started)
+            del self.tasks[number]
+
+    async def explain(self, request: Request) -> Response:
+        """Explain an atom of an example that is shown, or its least certain one."""
+        asked = request.query_params
+        try:
+            run = self.runs[int(asked["run"])]
+            pair = run.examples[asked["id"]]["pair"]
+        except (ValueError, KeyError, IndexError):
+            return _json({"error": "this example is no longer among the newest ones"}, 404)
+        async with self.explaining:
+            atom = asked.get("atom")
+            said = await answer(task="explain", folder=str(run.path), pair=pair, atom=atom)
+        return _json(said, 200 if "lines" in said else 422)
+
+
+async def answer(**request: Any) -> dict[str, Any]:
+    """Return what a worker process answers, ``GONE`` if nothing."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "onlinesrl.dashboard.worker"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        said, _ = await process.communicate(msgspec.json.encode(request))
+        found: dict[str, Any] = msgspec.json.decode(said) if process.returncode == 0 else GONE
+        return found
+    finally:
+        if process.returncode is None:
+            process.kill()
+
+
+def _json(value: Any, status: int) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def _event(name: str, value: Any) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(value))
