@@ -152,8 +152,8 @@ batch: 0
         "(No such file or directory), found 'missing.jsonl'",
         "run.yaml:8:7: source.only: expected text (quote what reads as a number), found 2024",
         "run.yaml:9:14: source.max_bytes: expected a whole number, found 'ten'",
-        "run.yaml:11:11: learner.update: expected 'cda1', 'cda2', 'simple', 'mira', 'subgradient', "
-        "'perceptron' or 'adagrad', found 'cda3'",
+        "run.yaml:11:11: learner.update: expected 'cda1', 'cda2', 'pa1', 'simple', 'mira', 'subgradient', "
+        "'perceptron', 'cd' or 'adagrad', found 'cda3'",
         "run.yaml:12:3: learner.update: duplicate key (first on line 11)",
         "run.yaml:13:10: learner.sigma: expected more than 0, found -0.001",
         "run.yaml:14:10: learner.start: expected a file that can be read (No such file or directory), "
@@ -186,7 +186,7 @@ def test_what_set_gets_wrong_is_named_by_the_argument(folder: Path) -> None:
         "--set seed=[: not valid YAML: expected the node content, but found '<stream end>'",
         "--set learner.sigma=abc: learner.sigma: expected a number, found 'abc'",
         "--set learner.sgima=3: learner.sgima: unknown key; did you mean sigma? known here: "
-        "update, loss, sigma, max_weights, start",
+        "update, loss, sigma, max_weights, costs, start",
         "--set metrics.by=a b: metrics.by: expected Predicate.N or the name of an argument's "
         "type, found 'a b'",
     ]
@@ -230,8 +230,8 @@ def test_what_set_gets_wrong_is_named_by_the_argument(folder: Path) -> None:
         (
             GOOD + "learner: {eta: 2, loss: pl}\nmetrics: {by: 2x}\ncheckpoint: {every: 0}\n",
             [
-                "run.yaml:5:11: learner.eta: not for update cda2, but for update perceptron; known here: "
-                "update, loss, sigma, max_weights, start",
+                "run.yaml:5:11: learner.eta: not for update cda2, but for update perceptron or cd; "
+                "known here: update, loss, sigma, max_weights, costs, start",
                 "run.yaml:6:15: metrics.by: expected Predicate.N or the name of an argument's "
                 "type, found '2x'",
                 "run.yaml:7:21: checkpoint.every: expected a number of examples, or a time such "

@@ -20,6 +20,7 @@ from onlinesrl.commands.common import (
     warn,
     write_lines,
 )
+from onlinesrl.commands.memory import bounded
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.language import language_of
 
@@ -101,6 +102,10 @@ Error = Annotated[
 Stats = Annotated[bool, typer.Option("--stats", help="Print statistics as JSON.")]
 
 
+MLN_ADVICE = "--max-atoms and --max-groundings end it sooner; --closed P closes open predicates"
+PSL_ADVICE = "--method tandem works in pages on disk; --max-groundings ends it sooner"
+
+
 class Targets(StrEnum):
     """What is done with a ground rule of PSL that has an atom neither observed nor a target."""
 
@@ -146,17 +151,19 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
                 "--closed, --open, --dialect, --error"
             )
         method = method or "admm"
-        found = _infer_psl(
-            model, data, method, output, tables, seed, max_groundings, skip, to_stdout
-        )
+        with bounded(PSL_ADVICE):
+            found = _infer_psl(
+                model, data, method, output, tables, seed, max_groundings, skip, to_stdout
+            )
     elif query is None or data is not None or targets is not None:
         raise UsageError(
             f"{model} is Markov logic, which needs --query, and takes --evidence, not --data, --targets"
         )
     else:
         options = _world_options(closed, open_, dialect)
-        world = _world(model, evidence, query, options, max_atoms, max_groundings)
-        found = _infer_mln(world, method or "mpe", output, tables, seed, error, to_stdout)
+        with bounded(MLN_ADVICE):
+            world = _world(model, evidence, query, options, max_atoms, max_groundings)
+            found = _infer_mln(world, method or "mpe", output, tables, seed, error, to_stdout)
     if stats:
         print(json.dumps(found, indent=2))
 
@@ -181,8 +188,8 @@ def ground(  # noqa: PLR0913, PLR0917 - the options of the command
     from onlinesrl.mln import answers
 
     options = _world_options(closed, open_, dialect)
-    world = _world(model, evidence, query, options, max_atoms, max_groundings)
-    with told_of_compiling(say):
+    with bounded(MLN_ADVICE), told_of_compiling(say):
+        world = _world(model, evidence, query, options, max_atoms, max_groundings)
         write_lines(output, answers.network_lines(world))
 
 

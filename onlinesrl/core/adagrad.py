@@ -21,11 +21,11 @@ import numpy as np
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.kernels.averaged import HUGE, Averaged
 from onlinesrl.core.kernels.jit import kernel, ready
-from onlinesrl.core.update import Gap, Kept, Update
+from onlinesrl.core.update import CoordinateAscent, Gap, Kept
 from onlinesrl.core.values import Positive
 
 
-class AdaGradCda(Update):
+class AdaGradCda(CoordinateAscent):
     """Coordinate dual ascent, each weight's step divided by ``delta`` + the norm of its gaps so far."""
 
     columns = ("square",)
@@ -33,12 +33,6 @@ class AdaGradCda(Update):
     loss: Literal["ml", "pl"] = "ml"
     delta: Positive = 1.0
     """what is added to the norm of a weight's gaps; smaller values make larger first steps."""
-
-    def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
-        """See ``Update.step``."""
-        loss = max(0.0, margin - dot)
-        step = min(1.0 / self.sigma, loss / norm)
-        return step, self.sigma * step
 
     def compile(self, weights: Averaged, kept: Kept) -> None:
         """See ``Update.compile``."""

@@ -47,7 +47,8 @@ class AveragedWeights:
         """
         update, t = self.update, self.updates + 1
         _, sum_s, length, dual, primal, losses = self.scalar
-        gap, s = update.measure(self.arrays, self.kept, n, rho), update.scale(t)
+        gap = update.measure(self.arrays, self.kept, n, update.required(rho))
+        s = update.scale(t)
         loss = max(0.0, gap.margin - s * gap.dot)
         c, alpha = update.step(t, gap.margin, gap.moved, gap.norm) if gap.norm else (0.0, 1.0)
         primal += loss

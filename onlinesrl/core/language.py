@@ -7,6 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from onlinesrl.core.costs import Costs
+
 if TYPE_CHECKING:
     from onlinesrl.core.background import Background
     from onlinesrl.core.errors import ConfigError
@@ -133,6 +135,17 @@ def check_query(program: Program, settings: Asks) -> None:
         if name not in program.predicates:
             known = ", ".join(sorted(program.predicates))
             raise settings.error("query", f"{name} is not declared in the model, which has {known}")
+
+
+def check_costs(language: Language, program: Program, settings: Settings) -> None:
+    """Raise ConfigError where ``learner.costs`` names no atom of the query."""
+    try:
+        Costs(
+            settings.learner.costs or {},
+            {name: len(language.argument_types(program, name)) for name in settings.query},
+        )
+    except ValueError as error:
+        raise settings.error("learner.costs", str(error)) from None
 
 
 def counted(

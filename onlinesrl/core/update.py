@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal, NamedTuple
 
 from onlinesrl.core.arrays import Floats
+from onlinesrl.core.costs import Given
 from onlinesrl.core.kernels import averaged as kernels
 from onlinesrl.core.kernels.jit import ready
 from onlinesrl.core.section import Section
@@ -50,6 +51,9 @@ class Update(Section, ABC):
     """strength of the regularisation; larger values make smaller steps."""
     max_weights: Count | None = None
     """past so many weights the least influential are dropped; null: never."""
+    costs: Given | None = None
+    """the label loss of a wrong atom where it is not 1, by predicate or atom (`_`: any constant): a
+    number, or `missed` (of a true atom) and `extra` (of a false one); of several that fit the last holds."""
     start: Existing | None = None
     """what to start from: a file of weights, .mln or .psl, or a run folder or checkpoint, whose
     learning goes on whole; null: the weights of the rules."""
@@ -59,6 +63,14 @@ class Update(Section, ABC):
         if not self.shrinks:
             return 1.0
         return 1.0 / (t - 1) if t > 1 else 0.0
+
+    def required(self, rho: float) -> float:
+        """Return by how much the truth's score is to exceed that of a rival whose label loss is ``rho``."""
+        return rho
+
+    def drawn(self) -> int:
+        """Return how many sampled states stand for the rival; 0: it is the best state."""
+        return 0
 
     @abstractmethod
     def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
@@ -90,3 +102,13 @@ class Update(Section, ABC):
 
     def keep(self, kept: Kept, delta: Floats) -> None:
         """Add a step along ``delta``, float64[weights], to the kept columns."""
+
+
+class CoordinateAscent(Update, ABC):
+    """An update that sets the dual multiplier of its example to the best value, no more than 1 / sigma."""
+
+    def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
+        """See ``Update.step``."""
+        loss = max(0.0, margin - dot)
+        step = min(1.0 / self.sigma, loss / norm)
+        return step, self.sigma * step

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import math
+from abc import ABC
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
 from onlinesrl.core.adagrad import AdaGradCda
 from onlinesrl.core.section import kind_of, sections_of, standard
-from onlinesrl.core.update import Update
-from onlinesrl.core.values import Positive
+from onlinesrl.core.update import CoordinateAscent, Update
+from onlinesrl.core.values import Count, Positive
 
 
-class Cda1(Update):
+class Cda1(CoordinateAscent):
     """Coordinate dual ascent, regularised once."""
 
     update: Literal["cda1"] = "cda1"
     loss: Literal["ml", "pl"] = "ml"
 
-    def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
-        """See ``Update.step``."""
-        loss = max(0.0, margin - dot)
-        step = min(1.0 / self.sigma, loss / norm)
-        return step, self.sigma * step
+
+class PassiveAggressive(CoordinateAscent):
+    """PA-I: CDA1 that asks for a margin of the square root of the label loss (Crammer et al. 2006)."""
+
+    update: Literal["pa1"] = "pa1"
+    loss: Literal["pl"] = "pl"
+
+    def required(self, rho: float) -> float:
+        """See ``Update.required``."""
+        return math.sqrt(rho)
 
 
 class Cda2(Update):
@@ -74,11 +81,9 @@ class Subgradient(Update):
         return 1.0 / self.sigma, 1.0
 
 
-class Perceptron(Update):
-    """The structured perceptron (Collins 2002)."""
+class ConstantStep(Update, ABC):
+    """An update of the same step for every example."""
 
-    update: Literal["perceptron"] = "perceptron"
-    loss: Literal["pl"] = "pl"
     eta: Positive = 1.0
     """the size of a step."""
     dual = False
@@ -88,13 +93,35 @@ class Perceptron(Update):
         return self.eta, 0.0
 
 
+class Perceptron(ConstantStep):
+    """The structured perceptron (Collins 2002)."""
+
+    update: Literal["perceptron"] = "perceptron"
+    loss: Literal["pl"] = "pl"
+
+
+class ContrastiveDivergence(ConstantStep):
+    """The perceptron on the mean counts of samples by MC-SAT, from the truth on (Lowd & Domingos 2007)."""
+
+    update: Literal["cd"] = "cd"
+    loss: Literal["pl"] = "pl"
+    samples: Count = 10
+    """how many sampled states of an example are its rival."""
+
+    def drawn(self) -> int:
+        """See ``Update.drawn``."""
+        return self.samples
+
+
 AnyUpdate: TypeAlias = Annotated[
     Cda1  # one line per update
     | Cda2
+    | PassiveAggressive
     | Simple
     | Mira
     | Subgradient
     | Perceptron
+    | ContrastiveDivergence
     | AdaGradCda,
     Field(discriminator="update"),
     BeforeValidator(standard("update", "cda2")),

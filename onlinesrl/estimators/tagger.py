@@ -73,8 +73,11 @@ class SequenceTagger(Estimator):
 
     def _new(self, update: Mapping[str, Any]) -> Learned:
         chosen: Update = validated(AnyUpdate, "learner", {**update})
-        if chosen.max_weights is not None or chosen.start is not None:
-            raise UsageError("learner.max_weights and learner.start do not apply to a tagger")
+        for key in ("max_weights", "start", "costs"):
+            if getattr(chosen, key) is not None:
+                raise UsageError(f"learner.{key} does not apply to a tagger")
+        if chosen.drawn():
+            raise UsageError(f"learner.update: {chosen.update} does not apply to a tagger")
         return Learned(chosen)
 
 

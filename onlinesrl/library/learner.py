@@ -14,7 +14,7 @@ from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ConfigError, ExampleError, UsageError
 from onlinesrl.core.example import Example
 from onlinesrl.core.interrupt import whole
-from onlinesrl.core.language import check_query, counted
+from onlinesrl.core.language import check_costs, check_query, counted
 from onlinesrl.core.learner import Learner, Outcome
 from onlinesrl.core.metrics import Metrics
 from onlinesrl.core.update import Update
@@ -104,6 +104,7 @@ class OnlineLearner:
             LimitsSection(),
         )
         check_query(model.program, self.settings)
+        check_costs(model.language, model.program, self.settings)
         self.background = Background(facts(background or {}, "background", model.program))
         self.by = by
         of = counted(model.language, model.program, self.settings, by)

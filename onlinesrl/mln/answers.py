@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import combinations, groupby
+from itertools import combinations, pairwise, repeat
 from typing import Any
 
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import UNPROVEN
-from onlinesrl.core.example import Constant
 from onlinesrl.logic.tables import with_names
 from onlinesrl.logic.text import spell_atom
 from onlinesrl.mln.engines.branch_and_bound import searching
@@ -24,7 +22,7 @@ from onlinesrl.mln.engines.lp import Lp
 from onlinesrl.mln.engines.marginals import marginals
 from onlinesrl.mln.engines.walksat import WalkSat
 from onlinesrl.mln.ground.model import ClauseModel, State
-from onlinesrl.mln.query import GroundWorld, QueryError, clauses, soft_clauses
+from onlinesrl.mln.query import GroundWorld, QueryError, distinct
 
 SAMPLED = (
     "the network is too wide for exact marginals: those of its wide parts are estimates, by "
@@ -44,25 +42,6 @@ MAP_METHODS = ("mpe", "lp", "walksat")
 MARGINAL_METHODS = ("exact", "mcsat", "gibbs")
 
 
-@dataclass(frozen=True)
-class MergedClause:
-    """A ground clause as written: identical ones merged; ``weight`` None: hard."""
-
-    literals: tuple[int, ...]
-    weight: float | None
-
-
-def merged(world: GroundWorld) -> list[MergedClause]:
-    """Merge identical clauses: weights add up, a hard one wins, zero ones are dropped."""
-    soft, written = soft_clauses(world.model, world.weight), clauses(world.model)
-    hard = {written[c] for c in np.flatnonzero(world.model.hard).tolist()}
-    return [
-        MergedClause(key, None if key in hard else soft[key])
-        for key in dict.fromkeys(written)
-        if key in hard or soft[key] != 0.0
-    ]
-
-
 def _names(world: GroundWorld) -> list[str]:
     """Return the model's atoms as written; those that stand for conjunctions have no name of their own."""
     names = [spell_atom(*atom) for atom in world.atoms]
@@ -71,19 +50,25 @@ def _names(world: GroundWorld) -> list[str]:
 
 def network_lines(world: GroundWorld) -> Iterator[str]:
     """Yield the ground network: ``weight literal v literal``, hard clauses with a final period."""
-    names = _names(world)
-    for clause in merged(world):
-        if len(clause.literals) == 1 and abs(clause.literals[0]) - 1 in world.fixed:
+    names, model = _names(world), world.model
+    for c, weight, hard in zip(*distinct(model, world.weight), strict=True):
+        if not hard and weight == 0.0:
             continue
-        text = " v ".join(("" if x > 0 else "!") + names[abs(x) - 1] for x in clause.literals)
-        yield f"{text}." if clause.weight is None else f"{clause.weight:.10g} {text}"
-    for group in range(len(world.model.exactly)):
-        yield from _group_lines(world, group, names)
+        literals = sorted(model.literals[model.start[c] : model.start[c + 1]].tolist(), key=abs)
+        if len(literals) == 1 and abs(literals[0]) - 1 in world.fixed:
+            continue
+        text = " v ".join(("" if x > 0 else "!") + names[abs(x) - 1] for x in literals)
+        yield f"{text}." if hard else f"{weight:.10g} {text}"
+    order = np.argsort(model.group, kind="stable")
+    bounds = np.searchsorted(model.group[order], np.arange(len(model.exactly) + 1))
+    for group, (first, last) in enumerate(pairwise(bounds.tolist())):
+        yield from _group_lines(world, group, order[first:last].tolist(), names)
 
 
-def _group_lines(world: GroundWorld, group: int, names: Sequence[str]) -> Iterator[str]:
-    """Yield the hard clauses that say how many atoms of a group are true."""
-    members = np.flatnonzero(world.model.group == group).tolist()
+def _group_lines(
+    world: GroundWorld, group: int, members: Sequence[int], names: Sequence[str]
+) -> Iterator[str]:
+    """Yield the hard clauses that say how many atoms of a group, its members, are true."""
     free = [names[atom] for atom in members if atom not in world.fixed]
     if any(world.fixed.get(atom) for atom in members):
         yield from (f"!{name}." for name in free)
@@ -98,14 +83,16 @@ def infer(
 ) -> tuple[list[str], dict[str, Any]]:
     """Answer a query; returns ``Atom(args) value`` lines, sorted, and statistics; see ``solve``."""
     values, stats = solve(world, method, seed, error)
-    return lines(world, values, method), stats
+    return [*lines(world, values, method)], stats
 
 
-def lines(world: GroundWorld, values: Floats, method: str) -> list[str]:
-    """Return an ``Atom(args) value`` line for each atom asked for, sorted."""
+def lines(world: GroundWorld, values: Floats, method: str) -> Iterator[str]:
+    """Yield an ``Atom(args) value`` line for each atom asked for, sorted."""
     spelled = "{:.0f}" if method in MAP_METHODS else "{:.10f}"
-    order = sorted(world.shown, key=lambda n: _natural(world.atoms[n]))
-    return [f"{spell_atom(*world.atoms[n])} {spelled.format(values[n])}" for n in order]
+    for name, numbers, arguments in world.atoms.ordered(world.shown):
+        rows = zip(*arguments, strict=True) if arguments else repeat((), len(numbers))
+        for args, value in zip(rows, values[numbers].tolist(), strict=True):
+            yield f"{spell_atom(name, args)} {spelled.format(value)}"
 
 
 def solve(
@@ -129,12 +116,12 @@ def solve(
     else:
         known = ", ".join((*MAP_METHODS, *MARGINAL_METHODS))
         raise QueryError(f"unknown method {method}; known are: {known}")
-    ground = merged(world)
+    _, weight, hard = distinct(world.model, world.weight)
     stats = {
         "method": method,
         "atoms": len(world.atoms) - len(world.fixed),
-        "soft_clauses": sum(c.weight is not None for c in ground),
-        "hard_clauses": sum(c.weight is None for c in ground) - len(world.fixed),
+        "soft_clauses": int(np.sum(~hard & (weight != 0.0))),
+        "hard_clauses": int(np.sum(hard)) - len(world.fixed),
         **found,
         "seconds": {**world.seconds, "infer_cpu": time.process_time() - clock},
     }
@@ -143,18 +130,11 @@ def solve(
 
 def columns(world: GroundWorld, values: Floats) -> dict[str, dict[str, Sequence[Any]]]:
     """Return the atoms asked for and their values as columns, by predicate."""
-    order = sorted(world.shown, key=lambda n: _natural(world.atoms[n]))
-    found = {}
-    for name, of in groupby(order, lambda n: world.atoms[n][0]):
-        shown = [*of]
-        arguments = zip(*(world.atoms[n][1] for n in shown), strict=True)
-        found[name] = with_names(world.types[name], arguments, values[shown].tolist())
-    return found
-
-
-def _natural(atom: tuple[str, Sequence[Constant]]) -> tuple[Any, ...]:
-    name, args = atom
-    return name, *((0, a, "") if isinstance(a, int) else (1, 0, a) for a in args)
+    return {
+        name: with_names(world.types[name], arguments, values[numbers].tolist())
+        for name, numbers, arguments in world.atoms.ordered(world.shown)
+        if len(numbers)
+    }
 
 
 def values_of(model: ClauseModel, weight: Floats, method: str, seed: int) -> Floats:
@@ -192,11 +172,9 @@ def cost(world: GroundWorld, state: Sequence[int] | State) -> float:
     Those with an atom of an open predicate, that is, and no true literal of a closed one. What evidence gives
     of open predicates counts like the rest of the state: giving an atom changes the cost of no state.
     """
-    total = 0.0
-    for literals, weight in world.soft.items():
-        if any(state[abs(x) - 1] == (x > 0) for x in literals) == (weight < 0):
-            total += abs(weight)
-    return total
+    first, gain, _ = distinct(world.soft, world.gain)
+    held = world.soft.satisfied(np.asarray(state, np.uint8))[first]
+    return float(sum(np.abs(gain[held == (gain < 0)]).tolist()))
 
 
 def _marginals(

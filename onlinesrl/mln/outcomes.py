@@ -94,6 +94,17 @@ class Results:
         )
 
 
+def with_room(out: k.Output) -> k.Output:
+    """Return a copy with twice the room for atoms."""
+    room = np.zeros(len(out.true_key), np.int64)
+    return replace(
+        out,
+        true_query=np.concatenate([out.true_query, room.astype(np.int32)]),
+        true_key=np.concatenate([out.true_key, room]),
+        true_mark=np.concatenate([out.true_mark, room.astype(np.uint8)]),
+    )
+
+
 class Reporter:
     """Turns the results of a batch into outcomes and counts."""
 

@@ -13,12 +13,12 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats
+from onlinesrl.core.arrays import Bools, Floats, Ints
 from onlinesrl.core.errors import DatabaseError, ExampleError, OnlinesrlError
 from onlinesrl.core.example import (
     Atoms,
@@ -38,6 +38,7 @@ from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.grounder import Grounder, Limits
 from onlinesrl.mln.ground.layout import Layout
 from onlinesrl.mln.ground.model import ClauseModel
+from onlinesrl.mln.ground.names import WorldAtoms
 from onlinesrl.mln.ground.pack import LimitKeys
 from onlinesrl.mln.kernels.network import FALSE, TRUE
 from onlinesrl.mln.lang import mln
@@ -61,18 +62,19 @@ class GroundWorld:
     ``atoms`` are (predicate, arguments), ``shown`` those asked for, ``types`` those of each predicate's
     arguments. Behind the atoms ``model`` has those that stand for conjunctions an existential quantifier
     asks for. Atoms that evidence fixes are hard unit clauses of ``model`` and in no other one; ``soft`` has
-    the weights of all soft clauses by their literals, those of fixed atoms too. ``weight`` is
-    float64[clauses]. ``assumed`` are the predicates that are open only because no database has an atom of
-    them.
+    all soft clauses, those of fixed atoms too. ``weight`` and ``gain`` are the weights of the clauses of
+    ``model`` and of ``soft``, float64[clauses]. ``assumed`` are the predicates that are open only because
+    no database has an atom of them.
     """
 
     model: ClauseModel
     weight: Floats
-    atoms: list[tuple[str, list[Constant]]]
+    atoms: WorldAtoms
     types: Mapping[str, Sequence[str]]
     fixed: dict[int, bool]
-    soft: dict[tuple[int, ...], float]
-    shown: list[int]
+    soft: ClauseModel
+    gain: Floats
+    shown: Ints
     assumed: tuple[str, ...]
     seconds: dict[str, float]
 
@@ -133,11 +135,7 @@ def world_of(  # noqa: PLR0913, PLR0917 - as ``load_world``
     ground = time.perf_counter() - loaded
     return replace(
         world,
-        shown=[
-            number
-            for number, (name, _) in enumerate(world.atoms)
-            if name in query and number not in world.fixed
-        ],
+        shown=np.setdiff1d(world.atoms.numbers(query), [*world.fixed]),
         assumed=assumed if options.dialect.opened == "unmentioned" else (),
         seconds={"load": loaded - clock, "ground": ground},
     )
@@ -220,18 +218,23 @@ def _ground(
     net = grounder.net
     table.number(net, learning=False)
     of_ground = table.of(net, averaged=True)
-    atoms = [(name, args) for name, _, rows in grounder.atoms(batch, 0) for args in rows]
-    values = net.fixed[: len(atoms)].tolist()
+    atoms = WorldAtoms([*grounder.named(batch, 0)])
+    units = _soft_units(atoms, soft) if soft else []
     whole, place = clause_model(net, folded=False)
-    units = _soft_units(atoms, soft)
-    total = soft_clauses(whole, clause_weights(whole, place, of_ground))
-    for literal, gain in units:
-        total[literal,] = total.get((literal,), 0.0) + gain
+    whole, gain = _with_units(whole, clause_weights(whole, place, of_ground), units)
+    is_soft = np.flatnonzero(~whole.hard)
     model, place = clause_model(net)
     model, weight = _with_units(model, clause_weights(model, place, of_ground), units)
-    fixed = {n: v == TRUE for n, v in enumerate(values) if v in {FALSE, TRUE}}
+    values = net.fixed[: len(atoms)]
+    fixed = {
+        n: bool(values[n] == TRUE)
+        for n in np.flatnonzero((values == FALSE) | (values == TRUE)).tolist()
+    }
     types = {name: each.types for name, each in program.predicates.items()}
-    return GroundWorld(model, weight, atoms, types, fixed, total, [], (), {})
+    none = np.zeros(0, np.int64)
+    return GroundWorld(
+        model, weight, atoms, types, fixed, chosen(whole, is_soft), gain[is_soft], none, (), {}
+    )
 
 
 def _with_constants(program: Program, atoms: Iterable[tuple[str, tuple[str, ...]]]) -> Program:
@@ -310,17 +313,33 @@ def _with_units(
     return model, np.concatenate([weight, [gain for _, gain in units]])
 
 
-def soft_clauses(model: ClauseModel, weight: Floats) -> dict[tuple[int, ...], float]:
-    """Return the weights of the soft clauses, of identical ones added up."""
-    total: dict[tuple[int, ...], float] = {}
-    hard = model.hard.tolist()
-    for clause, is_hard, gain in zip(clauses(model), hard, weight.tolist(), strict=True):
-        if not is_hard:
-            total[clause] = total.get(clause, 0.0) + gain
-    return total
+def distinct(model: ClauseModel, weight: Floats) -> tuple[Ints, Floats, Bools]:
+    """Return the different clauses of a model, in the order of their first ones.
+
+    Each is the number of its first one, int64[K], with the sum of the weights of the soft ones like it,
+    float64[K], and whether one of these is hard, bool[K].
+    """
+    length, n = np.diff(model.start), model.n_clauses
+    clause = np.repeat(np.arange(n), length)
+    literals = model.literals[np.lexsort((np.abs(model.literals), clause))]
+    number, found = np.zeros(n, np.int64), 0
+    for each in np.unique(length).tolist():
+        rows = np.flatnonzero(length == each)
+        kinds, of = np.unique(
+            literals[model.start[rows][:, None] + np.arange(each)], axis=0, return_inverse=True
+        )
+        number[rows] = found + of.reshape(-1)
+        found += len(kinds)
+    first = np.zeros(found, np.int64)
+    first[number[::-1]] = np.arange(n)[::-1]
+    order = np.argsort(first)
+    total: Floats = np.bincount(number, np.where(model.hard, 0.0, weight), found).astype(np.float64)
+    return first[order], total[order], (np.bincount(number, model.hard, found) > 0)[order]
 
 
-def clauses(model: ClauseModel) -> list[tuple[int, ...]]:
-    """Return the clauses of a model as literals in the order of their atoms."""
-    literals = model.literals.tolist()
-    return [tuple(sorted(literals[i:j], key=abs)) for i, j in pairwise(model.start.tolist())]
+def chosen(model: ClauseModel, clauses: Ints) -> ClauseModel:
+    """Return a model with some of its clauses."""
+    length = np.diff(model.start)[clauses]
+    start = np.concatenate(([0], np.cumsum(length))).astype(np.int64)
+    picked = np.repeat(model.start[clauses] - start[:-1], length) + np.arange(start[-1])
+    return replace(model, start=start, literals=model.literals[picked], hard=model.hard[clauses])

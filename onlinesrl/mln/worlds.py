@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.costs import Costs
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.example import ValuedAtom
 from onlinesrl.core.interrupt import leavable
@@ -18,13 +19,13 @@ from onlinesrl.core.slowest import Slowest
 from onlinesrl.mln.engines.engine import MarginalEngine, Solution
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.grounder import ROOM, Grounder
-from onlinesrl.mln.ground.model import ClauseModel, State
+from onlinesrl.mln.ground.model import ClauseModel
 from onlinesrl.mln.inference import Inference
 from onlinesrl.mln.kernels import elimination, narrow, network, outcome, plans
 from onlinesrl.mln.kernels.plans import INFEASIBLE, OK
 from onlinesrl.mln.kernels.structure import structure_memory
-from onlinesrl.mln.kernels.weights import gap
-from onlinesrl.mln.outcomes import ILP, OVERFLOW, ROUTES, UNSOLVED, Results
+from onlinesrl.mln.kernels.weights import expected_gap, gap
+from onlinesrl.mln.outcomes import ILP, OVERFLOW, ROUTES, UNSOLVED, Results, with_room
 from onlinesrl.mln.weights import WeightTable
 
 GROWING = {
@@ -56,6 +57,9 @@ class Worlds:
         self.inference = inference
         self.by = by
         self.margins = margins
+        given, names = weights.update.costs, grounder.layout.plan.query
+        arities = {name: len(grounder.layout.radix_order(name)) for name in names}
+        self.costs = Costs(given, arities) if given else None
         self.slowest = Slowest()
         self.routes = [*ROUTES]
         self.allocate()
@@ -69,7 +73,8 @@ class Worlds:
         """Make states and tables of a world, as large as the grounder's memory."""
         truth, room, tables = self.grounder.truth, self.grounder.room, self.room["tables"]
         predicted, rival = np.zeros_like(truth), np.zeros_like(truth)
-        self.state = outcome.State(truth, predicted, rival, np.zeros(len(truth)))
+        cost, bonus = np.ones(len(truth)), np.zeros(len(truth))
+        self.state = outcome.State(truth, predicted, rival, cost, bonus)
         self.tables = structure_memory(
             room["atoms"],
             room["rows"],
@@ -135,23 +140,13 @@ class Worlds:
             self.room["tables"] *= 2
             self._make_states()
         elif status == narrow.GROW_OUTPUT:
-            results.out = self.out = self._with_room(self.out)
+            self.room["output"] *= 2
+            results.out = self.out = with_room(self.out)
         elif status == narrow.GROW_CLAUSES:
             self.weights.room(self.grounder.net)
         else:
             self.weights.grow()
         self._set_pass()
-
-    def _with_room(self, out: outcome.Output) -> outcome.Output:
-        """Return a copy with twice the room for atoms."""
-        pad = np.zeros(len(out.true_key), np.int64)
-        self.room["output"] = 2 * len(pad)
-        return replace(
-            out,
-            true_query=np.concatenate([out.true_query, pad.astype(np.int32)]),
-            true_key=np.concatenate([out.true_key, pad]),
-            true_mark=np.concatenate([out.true_mark, pad.astype(np.uint8)]),
-        )
 
     def compile(self) -> None:
         """Compile the kernels, or load them from the cache."""
@@ -180,10 +175,7 @@ class Worlds:
             elif audit and status in {OK, INFEASIBLE}:
                 self._audit(results, w)
             if status == OK and learning:
-                cu = self.weights.update.scale(self.weights.updates + 1)
-                n, rho = narrow.find_gap(self.memory, cu, self.weights.update.loss == "ml")
-                interrupt.check()
-                self._learn(results, w, n, rho)
+                self._learn_narrow(results, w)
             elif status != narrow.TOO_WIDE:
                 results.out.status[w], results.out.detail[w] = status, detail
         except Infeasible:
@@ -225,6 +217,39 @@ class Worlds:
         ):
             self._grow(narrow.GROW_OUTPUT, results)
 
+    def _learn_narrow(self, results: Results, w: int) -> None:
+        """Learn from a world that elimination has predicted."""
+        update = self.weights.update
+        if update.drawn():
+            with leavable():
+                self._contrast(results, w, *clause_model(self.grounder.net))
+            return
+        self._price(results.batch, w)
+        cu = update.scale(self.weights.updates + 1)
+        n, rho = narrow.find_gap(self.memory, cu, update.loss == "ml")
+        interrupt.check()
+        self._learn(results, w, n, rho)
+
+    def _contrast(self, results: Results, w: int, model: ClauseModel, place: Ints) -> None:
+        """Learn from the truth of a world and states sampled from there on. Raises Infeasible."""
+        from onlinesrl.mln.engines.mcsat import from_on
+
+        net, truth, weights = self.grounder.net, self.state.truth, self.weights
+        weight = clause_weights(model, place, weights.of(net, averaged=False))
+        chain = from_on(truth[: model.n_atoms], model, weight, self.inference.seed, weights.updates)
+        samples = np.stack([*islice(chain, weights.update.drawn())])
+        self._learn(results, w, expected_gap(net, weights.arrays, truth, samples), 0.0)
+
+    def _price(self, batch: plans.Batch, w: int) -> None:
+        """Write the label loss of each atom of a world to the state."""
+        if self.costs is None:
+            return
+        state = self.state
+        for name, first, rows in self.grounder.atoms(batch, w):
+            truth = state.truth[first : first + len(rows)]
+            of = self.costs.of(name, rows)
+            state.cost[first : first + len(rows)] = of[np.arange(len(rows)), truth]
+
     def _learn(self, results: Results, w: int, n: int, rho: float) -> None:
         """Update the weights along a gap; the status is OVERFLOW where that is out of range."""
         loss = self.weights.learn(n, rho)
@@ -252,7 +277,9 @@ class Worlds:
             else:
                 self.state.predicted[: model.n_atoms] = 0
                 self._record(results, w, ILP, 0.0)
-            if learning:
+            if learning and self.weights.update.drawn():
+                self._contrast(results, w, model, place)
+            elif learning:
                 self._find_rival(results, w, model, place)
 
     def _predict_wide(self, results: Results, w: int, model: ClauseModel, place: Ints) -> None:
@@ -282,13 +309,15 @@ class Worlds:
         Raises Unsolved, Infeasible.
         """
         net, state, update = self.grounder.net, self.state, self.weights.update
-        elimination.set_bonus(net, state.truth, update.loss == "ml", state.bonus)
+        self._price(results.batch, w)
+        elimination.set_bonus(net, state.truth, update.loss == "ml", state.cost, state.bonus)
         weight = clause_weights(model, place, self.weights.of(net, averaged=False))
         bonus = state.bonus[: model.n_atoms].copy()
         rival = self._solve(results, w, model, weight, bonus)
         if rival.certified or not self.inference.proven:
             state.rival[: model.n_atoms] = rival.state
-            self._learn(results, w, *gap(net, self.weights.arrays, state.truth, state.rival))
+            arrays = self.weights.arrays
+            self._learn(results, w, *gap(net, arrays, state.truth, state.rival, state.cost))
 
     def _solve(
         self,
@@ -321,6 +350,8 @@ class Worlds:
 
         Raises Unsolved where no feasible state to start from was found.
         """
+        from onlinesrl.mln.engines.marginals import likeliest
+
         try:
             with leavable():
                 marginals = engine.marginals(model, weight)
@@ -328,7 +359,7 @@ class Worlds:
             results.unsolved.add(w)
             raise
         net = self.grounder.net
-        state = _values(model, marginals.probability)
+        state = likeliest(model, marginals.probability)
         network.define(net, state)
         values = np.round(marginals.probability, 6).tolist()
         if marginals.diagnostics is not None:
@@ -364,15 +395,3 @@ class Worlds:
         else:
             if whole.certified:
                 results.audits[w] = whole.score + constant
-
-
-def _values(model: ClauseModel, probability: Floats) -> State:
-    """Return the most probable value of each group (which may be no atom of it) and other atom."""
-    state = (probability > 0.5).astype(np.uint8)
-    for group, exactly in enumerate(model.exactly.tolist()):
-        members = np.flatnonzero(model.group == group)
-        best = members[np.argmax(probability[members])]
-        none = 0.0 if exactly else 1.0 - float(probability[members].sum())
-        state[members] = 0
-        state[best] = exactly or probability[best] > none
-    return state

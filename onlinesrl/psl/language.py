@@ -70,6 +70,11 @@ class Psl:
         from onlinesrl.psl.engines.admm import Admm
         from onlinesrl.psl.learner import PslInference, PslLearner
 
+        if config.learner.drawn():
+            known = "cda1, cda2, adagrad and others that learn from one rival"
+            raise config.error(
+                "learner.update", f"samples are of Markov logic; for PSL there are {known}"
+            )
         inference = PslInference(
             Admm(),
             fallback=config.inference.unsolved == "fallback",

@@ -19,6 +19,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.background import Background
+from onlinesrl.core.costs import Costs
 from onlinesrl.core.counts import BEYOND_RANGE
 from onlinesrl.core.errors import ExampleError, Infeasible, ModelError, UsageError
 from onlinesrl.core.example import Atoms, Example, show_ground_atom
@@ -87,6 +88,14 @@ class _Ground(NamedTuple):
     skipped: int
 
 
+class _Labelled(NamedTuple):
+    """The truth of a world's targets, Phi of it, and the costs of each, [target, (EXTRA, MISSED)]."""
+
+    truth: Floats
+    features: Floats
+    cost: Floats
+
+
 class PslLearner:
     """Owns the weights of a PSL program's rules; ``step`` takes a micro-batch.
 
@@ -111,6 +120,7 @@ class PslLearner:
         self.inference = inference
         self.by = by
         self.weights = RuleWeights(program, update)
+        self.costs = Costs(update.costs or {}, {name: program.predicates[name] for name in query})
         self.packer = PslPacker(program.predicates, query, inference.max_atoms, background)
         self.grounder = Grounder(program, most=inference.max_groundings, skip=inference.skip)
         self.together = Together()
@@ -263,16 +273,15 @@ class PslLearner:
         if isinstance(ground, ExampleError):
             raise ground
         graph, skipped = ground
-        truth = checked.truth
-        target = None if truth is None else self._true_features(checked, graph, truth)
+        labelled = self._labelled(checked, graph)
         predicted = self._solve(graph, self.weights.averaged(), None, None)
         unsolved = served is None and not predicted.certified
         if unsolved and not self.inference.fallback:
             batch.unsolved += 1
             raise ExampleError(UNSOLVED, "unsolved")
         prediction, units = spoken(checked, predicted) if served is None else repeated(served)
-        if learning and truth is not None and target is not None:
-            unsolved |= not self._learn(graph, truth, target, predicted, batch)
+        if learning and labelled is not None:
+            unsolved |= not self._learn(graph, labelled, predicted, batch)
         batch.unsolved += unsolved and (served is None or served.certified)
         if served is None:
             batch.skipped += skipped
@@ -291,27 +300,32 @@ class PslLearner:
     def _learn(
         self,
         graph: HingeModel,
-        truth: Floats,
-        target: Floats,
+        labelled: _Labelled,
         predicted: HingeSolution,
         batch: BatchCounts,
     ) -> bool:
-        """Find the rival and make the update; ``target`` is Phi(truth).
-
-        False: the rival is not certified, and nothing is done.
-        """
-        bonus = 1.0 - 2.0 * truth if self.update.loss == "ml" else None
+        """Find the rival and make the update. False: it is not certified, and nothing is done."""
+        truth, extra, missed = labelled.truth, *labelled.cost.T
+        bonus = extra - truth * (extra + missed) if self.update.loss == "ml" else None
         rival = self._solve(graph, self.weights.current(), bonus, predicted)
         if not rival.certified:
             if not self.inference.fallback:
                 batch.unsolved += 1
                 raise ExampleError(UNSOLVED, "unsolved")
             return False
-        delta = self._measured(graph, rival.y)[0] - target
-        loss = self.weights.learn(float(np.sum(np.abs(rival.y - truth))), delta)
+        delta = self._measured(graph, rival.y)[0] - labelled.features
+        wrong = np.abs(rival.y - truth) * np.where(rival.y < truth, missed, extra)
+        loss = self.weights.learn(float(np.sum(wrong)), delta)
         if math.isnan(loss):
             raise ExampleError(BEYOND_RANGE, "overflow")
         return True
+
+    def _labelled(self, checked: CheckedExample, graph: HingeModel) -> _Labelled | None:
+        if checked.truth is None:
+            return None
+        features = self._true_features(checked, graph, checked.truth)
+        costs = [self.costs.of(name, [*rows]) for name, rows in checked.targets.items()]
+        return _Labelled(checked.truth, features, np.concatenate(costs))
 
     def _true_features(self, checked: CheckedExample, graph: HingeModel, truth: Floats) -> Floats:
         """Phi(truth); raises ExampleError where the truth breaks a hard rule."""

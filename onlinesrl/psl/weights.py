@@ -87,7 +87,7 @@ class RuleWeights:
         the rival's. NaN: some number would not be finite, and nothing was changed.
         """
         update, t = self.update, self.updates + 1
-        weights = self.current()
+        weights, rho = self.current(), update.required(rho)
         loss = max(0.0, rho - float(weights @ delta))
         metric = update.metric(self.kept, delta)
         shrunk = self._weights(1.0 / t if update.shrinks else update.scale(t), metric)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from onlinesrl.core.errors import StorageError
 from onlinesrl.core.interrupt import Interrupted, leavable, polled
 from onlinesrl.core.kernels.jit import told_of_compiling
-from onlinesrl.core.language import Program, check_query, counted, language_of
+from onlinesrl.core.language import Program, check_costs, check_query, counted, language_of
 from onlinesrl.core.learner import Learner
 from onlinesrl.runs.config import Config, mismatch
 from onlinesrl.runs.fingerprint import check_fingerprint
@@ -49,6 +49,7 @@ def make_learner(config: Config, program: Program | None = None, margins: bool =
     language = config.language
     program = language.load(config.model, config.dialect) if program is None else program
     check_query(program, config)
+    check_costs(language, program, config)
     by = counted(language, program, config, config.metrics.by)
     return language.learner(config, program, by, margins, background(config, program))
 
@@ -74,7 +75,7 @@ def _has_state(path: Path) -> bool:
 def _take_over(config: Config, learner: Learner, start: Path) -> None:
     """Continue the learning of another run. Raises ConfigError if its learner was configured differently."""
     saved = load_checkpoint(start)
-    learner_keys = ("update", "loss", "sigma", "eta", "delta")
+    learner_keys = ("update", "loss", "sigma", "eta", "delta", "costs")
     keys = ("model", "query", *(f"learner.{key}" for key in learner_keys))
     different = _mismatch(config, learner, saved, keys)
     if different:
@@ -92,7 +93,11 @@ def _mismatch(
     """Return how a checkpoint's configuration differs from this one in some keys."""
     current = config.fingerprint(learner.model_text)
     old, new = (
-        {key: fingerprint.get(key) for key in keys}
+        {
+            key: value
+            for key, value in fingerprint.items()
+            if any(key == each or key.startswith(f"{each}.") for each in keys)
+        }
         for fingerprint in (saved.header["fingerprint"], current)
     )
     return mismatch(old, new)

@@ -43,7 +43,9 @@ LEARNERS = (
     Learner("CDA2-ML", "cda2", "ml", CDA2_SIGMAS, 94.375),
     Learner("AdaGrad-CDA-PL", "adagrad", "pl", ADAGRAD_SIGMAS, None),
     Learner("AdaGrad-CDA-ML", "adagrad", "ml", ADAGRAD_SIGMAS, None),
+    Learner("PA-I", "pa1", "pl", CDA1_SIGMAS, None),
     Learner("Perceptron", "perceptron", "pl", NO_SIGMA, None),
+    Learner("CD, 10 samples", "cd", "pl", NO_SIGMA, None),
 )
 
 

@@ -42,6 +42,7 @@ LEARNERS = (
     Learner("1-best MIRA", "mira", "pl", NO_SIGMA),
     Learner("Subgradient", "subgradient", "ml", (0.003, 0.01, 0.03, 0.1, 0.3)),
     Learner("Perceptron", "perceptron", "pl", NO_SIGMA),
+    Learner("CD, 10 samples", "cd", "pl", NO_SIGMA),
 )
 
 

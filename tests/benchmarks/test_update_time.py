@@ -13,7 +13,7 @@ import pytest
 from onlinesrl.core.example import decode
 from onlinesrl.core.kernels.averaged import measure, move
 from onlinesrl.core.kernels.jit import kernel
-from onlinesrl.mln.kernels.network import ROWS, Bytes, Ints, Network
+from onlinesrl.mln.kernels.network import ROWS, Bytes, Floats, Ints, Network
 from onlinesrl.mln.kernels.weights import Weights, gap
 from onlinesrl.mln.learner import OnlineLearner
 from onlinesrl.runs import session
@@ -33,6 +33,7 @@ def learn(  # noqa: PLR0917 - kernels take arrays
     weights: Weights,
     truth: Bytes,
     rival: Bytes,
+    cost: Floats,
     places: Ints,
     room: int,
     stride: int,
@@ -43,7 +44,10 @@ def learn(  # noqa: PLR0917 - kernels take arrays
         for r in range(net.size[ROWS]):
             if places[r] >= 0:
                 net.row_weight[r] = (places[r] + t // 2 * stride) % room
-        n, rho = gap(net, weights, truth, rival) if t % 2 == 0 else gap(net, weights, rival, truth)
+        if t % 2 == 0:
+            n, rho = gap(net, weights, truth, rival, cost)
+        else:
+            n, rho = gap(net, weights, rival, truth, cost)
         margin, dot, norm = measure(weights, n, rho)
         move(weights, n, (margin - dot) / norm if norm > 0 else 0.0, float(t))
 
@@ -73,6 +77,7 @@ def nanoseconds(learner: OnlineLearner, places: Ints, stride: int) -> float:
         learner.weights.arrays,
         state.truth,
         state.rival,
+        state.cost,
     )
     started = time.perf_counter_ns()
     learn(*arguments, places, room, stride, UPDATES)

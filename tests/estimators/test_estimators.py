@@ -254,7 +254,7 @@ def test_wrong_parameters_are_named(cls: Any) -> None:
         cls(sigma=-1).fit(*{made: (x, y) for made, x, y in MADE}[cls])
     with pytest.raises(srl.UsageError, match="learner"):
         cls(update="adam").fit(*{made: (x, y) for made, x, y in MADE}[cls])
-    with pytest.raises(srl.UsageError, match="do not apply to a tagger"):
+    with pytest.raises(srl.UsageError, match="does not apply to a tagger"):
         srl.SequenceTagger({"update": "mira", "max_weights": 9}).fit(X, Y)
     with pytest.raises(ValueError, match="has no parameter epochs, but update, loss, sigma"):
         cls().set_params(epochs=3)

@@ -33,7 +33,9 @@ def prepared(net, rows):
         np.zeros(int(net.clause_start[net.size[ROWS]]) + 1),
         np.zeros((3, len(net.var_of))),
     )
-    state = outcome.State(*states.astype(np.uint8), np.full(len(net.var_of), 9.0))
+    state = outcome.State(
+        *states.astype(np.uint8), np.ones(len(net.var_of)), np.full(len(net.var_of), 9.0)
+    )
     return replace(
         MEMORY, net=net, structure=tables, weights=of_values(rows), weight=room, state=state
     )
@@ -81,7 +83,9 @@ def test_a_rival_is_the_best_state_and_its_gap_that_to_the_truth(case, rows, cu,
     weights, state = memory.weights, memory.state
     truth = np.array(data.draw(st.lists(st.integers(0, 1), min_size=atoms, max_size=atoms)))
     state.truth[:atoms] = truth
-    loss = np.where(truth == 1, -1.0, 1.0) * (net.fixed[:atoms] == OPEN) * augmented
+    cost = np.array(data.draw(st.lists(st.integers(0, 8), min_size=atoms, max_size=atoms))) / 4
+    state.cost[:atoms] = cost
+    loss = np.where(truth == 1, -cost, cost) * (net.fixed[:atoms] == OPEN) * augmented
     possible = ranked(net, rows @ [1.0, cu, 0.0], loss)
 
     if not possible:
@@ -90,6 +94,6 @@ def test_a_rival_is_the_best_state_and_its_gap_that_to_the_truth(case, rows, cu,
 
     rival = state.rival[:atoms]
     is_best(rival, possible)
-    assert rho == np.sum(truth != rival)
+    assert rho == np.sum(cost * (truth != rival))
     assert weights.delta.tolist() == (features(net, truth) - features(net, rival)).tolist()
     assert {*np.flatnonzero(weights.delta).tolist()} <= {*weights.touched[:n].tolist()}

@@ -113,15 +113,27 @@ def gaps(draw: st.DrawFn):
     state = st.lists(st.integers(0, 1), min_size=atoms, max_size=atoms)
     truth = draw(state)
     rival = draw(st.just(truth) | state)
-    return net, np.array(truth, np.uint8), np.array(rival, np.uint8)
+    cost = np.array(draw(st.lists(st.integers(0, 8), min_size=atoms, max_size=atoms))) / 4
+    return net, np.array(truth, np.uint8), np.array(rival, np.uint8), cost
 
 
 def taken(case, weights: k.Weights):
     """Take a gap; what it comes to in plain numpy, and what the kernel returns."""
-    net, truth, rival = case
+    net, truth, rival, cost = case
     delta = features(net, truth) - features(net, rival)
-    rho = float(np.sum((truth != rival) & (net.fixed[: len(truth)] != DEFINED)))
-    return delta, rho, k.gap(net, weights, truth, rival)
+    rho = float(np.sum(cost * ((truth != rival) & (net.fixed[: len(truth)] != DEFINED))))
+    return delta, rho, k.gap(net, weights, truth, rival, cost)
+
+
+@given(gaps(), st.data())
+def test_a_gap_to_samples_is_the_features_of_the_truth_less_their_mean(case, data):
+    net, truth, rival, _ = case
+    weights = table(N_WEIGHTS, 8)
+    chosen = data.draw(st.lists(st.sampled_from([truth, rival]), min_size=1, max_size=5))
+    expected = features(net, truth) - np.mean([features(net, each) for each in chosen], axis=0)
+    n = k.expected_gap(net, weights, truth, np.stack(chosen))
+    np.testing.assert_allclose(weights.delta, expected, rtol=0, atol=1e-12)
+    assert {*np.flatnonzero(weights.delta).tolist()} <= {*weights.touched[:n].tolist()}
 
 
 @given(gaps())

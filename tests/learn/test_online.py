@@ -37,12 +37,21 @@ LEARNERS = [
     ("mira", "pl"),
     ("subgradient", "ml"),
     ("perceptron", "pl"),
+    ("pa1", "pl"),
 ]
+COSTS = {"InField": {"missed": 2.0, "extra": 0.5}, "InField(_, b)": 3}
 
 
-def with_engines(inference: Inference, update: str = "cda2", loss: str = "ml") -> OnlineLearner:
-    plan = new_learner().layout.plan
-    return OnlineLearner(plan, update_of(update, loss=loss, sigma=0.1), inference, ("InField", 1))
+def costs(truth: Floats) -> Floats:
+    """What COSTS says of the atoms InField(0, a), InField(0, b), InField(1, a), ..."""
+    return np.where(np.arange(len(truth)) % 2, 3.0, np.where(truth == 1, 2.0, 0.5))
+
+
+def with_engines(
+    inference: Inference, update: str = "cda2", loss: str = "ml", **keys: Any
+) -> OnlineLearner:
+    plan, made = new_learner().layout.plan, update_of(update, loss=loss, sigma=0.1, **keys)
+    return OnlineLearner(plan, made, inference, ("InField", 1))
 
 
 def segmenter(**inference: Any) -> OnlineLearner:
@@ -75,8 +84,12 @@ class Spy:
         state = learner.worlds.state
         truth, rival = state.truth[: model.n_atoms].copy(), state.rival[: model.n_atoms].copy()
         size = len(learner.weights)
+        cost = costs(truth) if learner.update.costs else np.ones(len(truth))
         self.rounds.append(
-            (float(np.sum(truth != rival)), features(net, truth, size) - features(net, rival, size))
+            (
+                float(np.sum(cost * (truth != rival))),
+                features(net, truth, size) - features(net, rival, size),
+            )
         )
         mean, current = (
             clause_weights(model, place, ground_weights(net, weights))
@@ -97,11 +110,13 @@ class Spy:
         return np.asarray(value[:, 0] + scale * value[:, 1])
 
 
+@pytest.mark.parametrize("costly", [False, True])
 @pytest.mark.parametrize(("update", "loss"), LEARNERS)
 def test_a_stream_is_learned_as_in_the_textbook(
-    update: str, loss: str, monkeypatch: pytest.MonkeyPatch
+    update: str, loss: str, costly: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learner = with_engines(Inference(Brute(), Brute(), presolve=False), update, loss)
+    engines = Inference(Brute(), Brute(), presolve=False)
+    learner = with_engines(engines, update, loss, costs=COSTS if costly else None)
     spy = Spy(learner, monkeypatch)
     predictions = learn(learner, examples(40))
     assert len(spy.rounds) == 40
@@ -110,7 +125,8 @@ def test_a_stream_is_learned_as_in_the_textbook(
     ):
         best = Brute().solve(model, mean)
         assert prediction.score == pytest.approx(best.score, rel=1e-9, abs=1e-9)
-        bonus = np.where(truth == 1, -1.0, 1.0) if loss == "ml" else None
+        cost = costs(truth) if costly else 1.0
+        bonus = np.where(truth == 1, -cost, cost) if loss == "ml" else None
         worst = Brute().solve(model, current, bonus=bonus)
         np.testing.assert_array_equal(rival, worst.state)
     base = learner.weights.arrays.value[: len(learner.weights), 0].copy()

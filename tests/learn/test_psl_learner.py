@@ -185,12 +185,14 @@ class Watched:
         return found
 
 
+@pytest.mark.parametrize(("missed", "extra"), [(1.0, 1.0), (2.0, 0.5)])
 @pytest.mark.parametrize("loss", ["ml", "pl"])
-def test_the_step_is_from_the_truth_to_the_rival(loss: str) -> None:
+def test_the_step_is_from_the_truth_to_the_rival(loss: str, missed: float, extra: float) -> None:
     """Prediction by averaged, rival by current weights; features and losses as in the definitions."""
     engine = Watched()
     program = psl.parse(MODEL)
-    learner = soft(program, ["Trusts"], Cda1(loss=loss, sigma=0.1), PslInference(engine))
+    update = Cda1(loss=loss, sigma=0.1, costs={"Trusts": {"missed": missed, "extra": extra}})
+    learner = soft(program, ["Trusts"], update, PslInference(engine))
     other = RuleWeights(program, Cda1(loss=loss, sigma=0.1))
     for example in examples(8):
         engine.seen.clear()
@@ -204,10 +206,10 @@ def test_the_step_is_from_the_truth_to_the_rival(loss: str) -> None:
         score = -model.energy(predicted.y, average)
         assert outcome.prediction.score == pytest.approx(score, rel=1e-9, abs=1e-9)
         if loss == "ml":
-            np.testing.assert_allclose(bonus, 1 - 2 * truth)
+            np.testing.assert_allclose(bonus, (1 - truth) * extra - truth * missed, atol=1e-12)
         else:
             assert bonus is None
-        rho = np.sum(np.abs(rival.y - truth))
+        rho = np.sum(np.abs(rival.y - truth) * np.where(rival.y < truth, missed, extra))
         gap = model.energy(truth, current) - model.energy(rival.y, current)
         other.learn(rho, gaps(model, truth, rival.y))
         assert rho + gap >= -1e-6
@@ -237,11 +239,15 @@ def gaps(model: Any, truth: Any, rival: Any) -> Any:
     return delta
 
 
-@given(st.floats(0, 1), st.floats(0, 1))
-def test_the_chord_is_nowhere_below_the_loss(t: float, y: float) -> None:
-    assert t + (1 - 2 * t) * y >= abs(y - t) - 1e-12
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 9), st.floats(0, 9))
+def test_the_chord_is_nowhere_below_the_loss(
+    t: float, y: float, missed: float, extra: float
+) -> None:
+    chord = t * missed + (extra - t * (extra + missed)) * y
+    loss = abs(y - t) * (missed if y < t else extra)
+    assert chord >= loss - 1e-12
     if t in (0.0, 1.0):
-        assert t + (1 - 2 * t) * y == pytest.approx(abs(y - t))
+        assert chord == pytest.approx(loss)
 
 
 def test_the_rival_is_the_worst_of_all_values() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from textbook import CERTIFIED, CLOSE_CALL, RULES, SHRINKING, Round, Vector, length
+from textbook import CERTIFIED, CLOSE_CALL, RULES, SHRINKING, Round, Vector, asked, length
 
 from onlinesrl.core.updates import Cda2
 from onlinesrl.psl.lang import psl
@@ -98,7 +98,7 @@ def test_the_updates_are_the_textbooks(
     seen: list[Round], rule: str, sigma: float, base: Vector
 ) -> None:
     weights = rule_weights(rule, base, sigma)
-    expected = projected(seen, rule, sigma, 1.0, base)
+    expected = projected([*asked(rule, seen)], rule, sigma, 1.0, base)
     for each, step in zip(seen, expected, strict=True):
         if rule == "adagrad" and step.undecided:
             break

@@ -14,6 +14,7 @@ from onlinesrl.mln.engines.ilp import Ilp
 from onlinesrl.mln.engines.mpe import Mpe
 from onlinesrl.mln.inference import Inference
 from onlinesrl.mln.kernels import plans
+from onlinesrl.mln.kernels.narrow import GROW_OUTPUT
 from onlinesrl.mln.learner import OnlineLearner
 from onlinesrl.psl import learner as psl_learner
 from onlinesrl.psl.engines.admm import Admm
@@ -140,7 +141,7 @@ STAGES: dict[str, Failing] = {
 OUTSIDE: dict[str, Failing] = {
     "predict": fails_in(of_worlds, "_solve", lambda *args: len(args) == 4),
     "rival": fails_in(of_worlds, "_solve", lambda *args: len(args) == 5),
-    "output": fails_in(of_worlds, "_with_room"),
+    "output": fails_in(of_worlds, "_grow", lambda *args: args[0] == GROW_OUTPUT),
 }
 
 

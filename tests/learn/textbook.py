@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
-RULES = ("cda1", "cda2", "simple", "mira", "subgradient", "perceptron", "adagrad")
-CERTIFIED = ("cda1", "cda2", "simple", "subgradient", "adagrad")
+RULES = ("cda1", "cda2", "pa1", "simple", "mira", "subgradient", "perceptron", "cd", "adagrad")
+CERTIFIED = ("cda1", "cda2", "pa1", "simple", "subgradient", "adagrad")
 SHRINKING = ("cda2", "subgradient")
-ASCENDING = ("cda1", "cda2", "adagrad")
+ASCENDING = ("cda1", "cda2", "pa1", "adagrad")
 CLOSE_CALL = 1e-9
 """AdaGrad's H grows by an example with a loss, however small: rounding may say whether there is one."""
 
@@ -44,6 +44,13 @@ class Step:
         return abs(self.slope) <= CLOSE_CALL
 
 
+def asked(rule: str, seen: Sequence[Round]) -> Sequence[Round]:
+    """The rounds with the margins that are asked for in place of their label losses."""
+    if rule != "pa1":
+        return seen
+    return [Round(float(np.sqrt(each.rho)), each.delta) for each in seen]
+
+
 def textbook(
     seen: Sequence[Round], rule: str, sigma: float, eta: float, base: Vector
 ) -> Iterator[Step]:
@@ -54,6 +61,7 @@ def textbook(
     if rule == "adagrad":
         yield from adagrad(seen, sigma, eta, base)
         return
+    seen = asked(rule, seen)
     w, total, primal = np.zeros(len(base)), np.zeros(len(base)), 0.0
     alphas: list[float] = []
     for t, each in enumerate(seen, start=1):
@@ -120,7 +128,7 @@ def length(
     square, loss = float(delta / metric @ delta), max(0.0, margin)
     if square == 0.0:
         return 0.0, 1.0
-    if rule in {"cda1", "adagrad"}:
+    if rule in {"cda1", "pa1", "adagrad"}:
         step = min(1 / sigma, loss / square)
         return step, sigma * step
     if rule == "cda2":
@@ -137,7 +145,7 @@ def objective(  # noqa: PLR0917 - as it is written
     seen: Sequence[Round], rule: str, sigma: float, base: Vector, w: Vector, metric: Vector
 ) -> float:
     """The regularised loss of fixed weights base + w on the rounds' own loss functions."""
-    losses = [max(0.0, r.rho - float((base + w) @ r.delta)) for r in seen]
+    losses = [max(0.0, r.rho - float((base + w) @ r.delta)) for r in asked(rule, seen)]
     times = len(seen) if rule in SHRINKING else 1
     return times * sigma / 2 * float(metric @ w**2) + sum(losses)
 
@@ -149,7 +157,7 @@ def minimiser(
     strength = sigma * (len(seen) if rule in SHRINKING else 1)
     alphas, w = np.zeros(len(seen)), np.zeros(len(base))
     for _ in range(50):
-        for i, each in enumerate(seen):
+        for i, each in enumerate(asked(rule, seen)):
             square = float(each.delta / metric @ each.delta)
             if square:
                 slope = each.rho - float((base + w) @ each.delta)

@@ -5,7 +5,9 @@ import pytest
 from tests.conftest import REPO, command
 
 
-@pytest.mark.parametrize("name", ["citations", "meetings", "scores", "search", "trust"])
+@pytest.mark.parametrize(
+    "name", ["citations", "collective", "meetings", "scores", "search", "trust"]
+)
 def test_check_finds_nothing_wrong(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert command("check", str(REPO / "configs" / f"{name}.yaml")) == 0
     assert "100 of the first 100 are good" in capfd.readouterr().out

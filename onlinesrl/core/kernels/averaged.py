@@ -25,6 +25,17 @@ class Averaged(Frame):
 
 
 @kernel
+def add(w: Averaged, n: int, i: int, x: float) -> int:
+    """Add to the gap of weight i; returns the number of weights touched."""
+    if not w.mark[i]:
+        w.mark[i] = 1
+        w.touched[n] = i
+        n += 1
+    w.delta[i] += x
+    return n
+
+
+@kernel
 def measure(weights: Averaged, n: int, rho: float) -> tuple[float, float, float]:
     """Return rho - <base, Delta>, <u, Delta> and ||Delta||^2 of a gap that touches ``n`` weights."""
     margin, dot, norm = rho, 0.0, 0.0

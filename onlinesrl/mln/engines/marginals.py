@@ -16,7 +16,7 @@ from onlinesrl.mln.engines.mcsat import McSat
 from onlinesrl.mln.engines.mpe import Wide, structured
 from onlinesrl.mln.engines.tables import Tables
 from onlinesrl.mln.ground.convert import network_of
-from onlinesrl.mln.ground.model import ClauseModel
+from onlinesrl.mln.ground.model import ClauseModel, State
 from onlinesrl.mln.kernels import sumproduct
 from onlinesrl.mln.kernels.structure import GENERIC, Structure
 
@@ -127,3 +127,15 @@ def marginals(
         "gibbs": Gibbs(seed=seed, error=error),
     }
     return engines[method].marginals(model, weight)
+
+
+def likeliest(model: ClauseModel, probability: Floats) -> State:
+    """Return the most probable value of each group (which may be no atom of it) and other atom."""
+    state = (probability > 0.5).astype(np.uint8)
+    for group, exactly in enumerate(model.exactly.tolist()):
+        members = np.flatnonzero(model.group == group)
+        best = members[np.argmax(probability[members])]
+        none = 0.0 if exactly else 1.0 - float(probability[members].sum())
+        state[members] = 0
+        state[best] = exactly or probability[best] > none
+    return state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,11 +11,11 @@ import numpy as np
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
 from onlinesrl.mln.engines.chains import Chains, Draw
-from onlinesrl.mln.engines.reduce import Reduced
+from onlinesrl.mln.engines.reduce import Reduced, reduced
 from onlinesrl.mln.engines.starts import NO_BLOCKS
-from onlinesrl.mln.ground.model import State
+from onlinesrl.mln.ground.model import ClauseModel, State
 from onlinesrl.mln.kernels import completion, sampling, walksat
-from onlinesrl.mln.kernels.clauses import Generator
+from onlinesrl.mln.kernels.clauses import Generator, generator
 
 
 @dataclass(frozen=True)
@@ -65,3 +66,16 @@ class McSat(Chains):
             state[:] = memory.state
 
         return draw
+
+
+def from_on(
+    state: State, model: ClauseModel, weight: Floats, seed: int, record: int
+) -> Iterator[State]:
+    """Yield samples of a chain that goes on from a feasible state. Raises Infeasible."""
+    problem = reduced(model, weight)
+    draw, rng = McSat().sampler(problem), generator(seed, record, 0)
+    at, sums = state[problem.kept], np.zeros((2, problem.n_atoms))
+    while True:
+        draw(at, 1, rng, *sums)
+        interrupt.check()
+        yield problem.expand(at)

@@ -19,7 +19,8 @@ def clause_model(net: n.Network, folded: bool = True) -> tuple[ClauseModel, Ints
     """
     atoms, rows = int(net.size[n.ATOMS]), int(net.size[n.ROWS])
     clause, code = _literals(net, rows)
-    order = np.unique(clause * (2 * atoms) + code)
+    order = np.sort(clause * (2 * atoms) + code, kind="stable")  # quick: they are nearly in order
+    order = order[np.diff(order, prepend=-1) != 0]
     clause, code = order // (2 * atoms or 1), order % (2 * atoms or 1)
     same = (clause[1:] == clause[:-1]) & (code[1:] >> 1 == code[:-1] >> 1)
     true = np.zeros(int(net.clause_start[rows]), np.bool_)

@@ -14,7 +14,7 @@ from onlinesrl.core.example import Constant, Example
 from onlinesrl.core.kernels.jit import ready
 from onlinesrl.mln.ground.constants import Domain
 from onlinesrl.mln.ground.layout import Layout
-from onlinesrl.mln.ground.names import AtomNames
+from onlinesrl.mln.ground.names import AtomNames, Named
 from onlinesrl.mln.ground.pack import KEYS, LimitKeys, Packer
 from onlinesrl.mln.ground.reasons import KINDS, Reasons
 from onlinesrl.mln.kernels import candidates, network, plans, truth
@@ -130,12 +130,17 @@ class Grounder:
 
     def atoms(self, batch: plans.Batch, w: int) -> Iterator[tuple[str, int, list[list[Constant]]]]:
         """Yield the query predicates of the world just ground: name, first atom, all arguments."""
+        for part in self.named(batch, w):
+            yield part.names.name, part.first, part.rows()
+
+    def named(self, batch: plans.Batch, w: int) -> Iterator[Named]:
+        """Yield the atoms of each query predicate of the world just ground."""
         for q, names in enumerate(self.names):
             first, last = self.net.query_base[q : q + 2].tolist()
             listed = batch.listed[w]
-            keys = self.net.key[first:last].tolist() if listed else range(last - first)
+            keys = self.net.key[first:last].copy() if listed else np.arange(last - first)
             domains = [self.packer.names(batch, w, kind) for kind in names.kinds]
-            yield names.name, first, list(names.constants(keys, domains))
+            yield Named(names, first, keys, domains)
 
     # one example ---------------------------------------------------------------------------------
 

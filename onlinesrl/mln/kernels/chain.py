@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
-from onlinesrl.core.kernels.averaged import Averaged
+from onlinesrl.core.kernels.averaged import Averaged, add
 from onlinesrl.core.kernels.frames import Frame
 from onlinesrl.core.kernels.jit import kernel
 
@@ -98,17 +98,6 @@ def predict(chains: Chains, c: int, w: Averaged, cu: float, cv: float, k: int, s
 
 
 @kernel
-def _add(w: Averaged, n: int, i: int, x: float) -> int:
-    """Add to the gap of weight i; returns the number of weights touched."""
-    if not w.mark[i]:
-        w.mark[i] = 1
-        w.touched[n] = i
-        n += 1
-    w.delta[i] += x
-    return n
-
-
-@kernel
 def gap(chains: Chains, c: int, w: Averaged, k: int, s: Scores) -> tuple[int, float]:
     """Accumulate Delta = f(truth) - f(path) in ``delta``; returns how many weights it touched, and rho."""
     n, rho, begin = 0, 0.0, chains.start[c]
@@ -120,11 +109,11 @@ def gap(chains: Chains, c: int, w: Averaged, k: int, s: Scores) -> tuple[int, fl
             for j in range(chains.first[t], chains.first[t + 1]):
                 if chains.feature[j] >= 0:
                     first, x = k * (k + chains.feature[j]), chains.number[j]
-                    n = _add(w, n, first + y, x)
-                    n = _add(w, n, first + z, -x)
+                    n = add(w, n, first + y, x)
+                    n = add(w, n, first + z, -x)
         if t > begin and (differs or chains.label[t - 1] != s.path[t - 1 - begin]):
-            n = _add(w, n, k * chains.label[t - 1] + y, 1.0)
-            n = _add(w, n, k * s.path[t - 1 - begin] + z, -1.0)
+            n = add(w, n, k * chains.label[t - 1] + y, 1.0)
+            n = add(w, n, k * s.path[t - 1 - begin] + z, -1.0)
     return n, rho
 
 

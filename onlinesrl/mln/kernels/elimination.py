@@ -253,12 +253,12 @@ def eliminate(
 
 
 @kernel
-def set_bonus(net: Network, truth: Bytes, augmented: bool, bonus: Floats) -> None:
-    """Write each atom's bonus: the Hamming loss up to its constant if ``augmented``, else 0."""
+def set_bonus(net: Network, truth: Bytes, augmented: bool, cost: Floats, bonus: Floats) -> None:
+    """Write each atom's bonus: the label loss up to its constant if ``augmented``, else 0."""
     for a in range(net.size[ATOMS]):
         bonus[a] = 0.0
         if augmented and net.fixed[a] == OPEN:
-            bonus[a] = -1.0 if truth[a] else 1.0
+            bonus[a] = -cost[a] if truth[a] else cost[a]
 
 
 @kernel

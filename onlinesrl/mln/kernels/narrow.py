@@ -55,7 +55,7 @@ def solve(p: Pass, cu: float, cv: float) -> tuple[int, float]:
         return INFEASIBLE, 0.0
     if found != SOLVED:
         return GROW_TABLES if found == TABLES_FULL else TOO_WIDE, 0.0
-    set_bonus(net, state.truth, False, state.bonus)
+    set_bonus(net, state.truth, False, state.cost, state.bonus)
     effective(net, p.weights.value, cu, cv, p.weight)
     if eliminate(net, p.structure, p.weight, state.bonus, state.predicted) == -np.inf:
         return INFEASIBLE, 0.0
@@ -87,12 +87,12 @@ def predict(p: Pass, w: int, cu: float, cv: float, learning: bool) -> tuple[int,
 
 @kernel
 def find_gap(p: Pass, cu: float, augmented: bool) -> tuple[int, float]:
-    """Find the rival of the world just predicted, by base + cu u and the Hamming loss if ``augmented``.
+    """Find the rival of the world just predicted, by base + cu u and the label loss if ``augmented``.
 
     Returns what ``weights.gap`` does.
     """
     net, state = p.net, p.state
-    set_bonus(net, state.truth, augmented, state.bonus)
+    set_bonus(net, state.truth, augmented, state.cost, state.bonus)
     effective(net, p.weights.value, cu, 0.0, p.weight)
     eliminate(net, p.structure, p.weight, state.bonus, state.rival)
-    return gap(net, p.weights, state.truth, state.rival)
+    return gap(net, p.weights, state.truth, state.rival, state.cost)

@@ -15,6 +15,7 @@ class State(Frame):
     truth: Bytes
     predicted: Bytes
     rival: Bytes
+    cost: Floats  # the label loss where an atom is not as in the truth
     bonus: Floats  # what is added to a state's score for each of its true atoms
 
 

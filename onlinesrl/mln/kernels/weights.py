@@ -3,7 +3,7 @@
 import numpy as np
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
-from onlinesrl.core.kernels.averaged import Averaged
+from onlinesrl.core.kernels.averaged import Averaged, add
 from onlinesrl.core.kernels.jit import kernel
 from onlinesrl.mln.kernels.network import ATOMS, DEFINED, ROWS, Network, clause_true
 from onlinesrl.mln.kernels.plans import Plans
@@ -118,11 +118,14 @@ def effective(net: Network, value: Floats, cu: float, cv: float, weight: Floats)
 
 
 @kernel
-def gap(net: Network, weights: Weights, truth: Bytes, rival: Bytes) -> tuple[int, float]:
+def gap(
+    net: Network, weights: Weights, truth: Bytes, rival: Bytes, cost: Floats
+) -> tuple[int, float]:
     """Accumulate Delta = f(truth) - f(rival) in ``delta``; returns how many weights it touched, and rho."""
     n, rho, terms, total = 0, 0.0, 0, 0.0
     for a in range(net.size[ATOMS]):
-        rho += net.fixed[a] != DEFINED and truth[a] != rival[a]
+        if net.fixed[a] != DEFINED and truth[a] != rival[a]:
+            rho += cost[a]
     for r in range(net.size[ROWS]):
         first = net.row_weight[r]
         if first < 0:
@@ -136,16 +139,37 @@ def gap(net: Network, weights: Weights, truth: Bytes, rival: Bytes) -> tuple[int
                 continue
             change = int(clause_true(net, r, k, truth)) - int(clause_true(net, r, k, rival))
             if change != 0:
-                i = first + k * net.row_step[r]
-                if not weights.mark[i]:
-                    weights.mark[i] = 1
-                    weights.touched[n] = i
-                    n += 1
-                weights.delta[i] += net.row_factor[r] * change
+                n = add(weights, n, first + k * net.row_step[r], net.row_factor[r] * change)
                 total += abs(net.row_factor[r])
                 terms += 1
     _drop_rounding(weights, n, terms * EPSILON * total)
     return n, rho
+
+
+@kernel
+def expected_gap(net: Network, weights: Weights, truth: Bytes, samples: Bytes) -> int:
+    """Accumulate Delta = f(truth) - E f(sample) in ``delta``; returns how many weights it touched.
+
+    ``samples`` is uint8[sample, atom].
+    """
+    n, terms, total = 0, 0, 0.0
+    for r in range(net.size[ROWS]):
+        first = net.row_weight[r]
+        if first < 0:
+            continue
+        for k in range(net.row_len[r]):
+            change = 0
+            for s in range(len(samples)):
+                change += int(clause_true(net, r, k, truth)) - int(
+                    clause_true(net, r, k, samples[s])
+                )
+            if change != 0:
+                x = net.row_factor[r] * change / len(samples)
+                n = add(weights, n, first + k * net.row_step[r], x)
+                total += abs(x)
+                terms += 1
+    _drop_rounding(weights, n, terms * EPSILON * total)
+    return n
 
 
 @kernel
