@@ -202,11 +202,11 @@ class Forks(_Workers):
 def _work(
     pipe: Any, parent: int, function: Callable[..., Any], common: Any, part: Any
 ) -> None:  # in the fork
-    depend_on(parent)
+    _depend_on(parent)
     pipe.send(_tried(function, common, part))
 
 
-def depend_on(parent: int) -> None:
+def _depend_on(parent: int) -> None:
     """Leave Ctrl-C to the process that started this one, and end when that is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

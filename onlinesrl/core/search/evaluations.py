@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -15,7 +13,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.batch import LearningError, Problem, UnfitError
-from onlinesrl.core.pool import depend_on
+from onlinesrl.core.pool import Forks
 from onlinesrl.core.scores import METRICS, Scored
 
 JOURNAL = "explored.jsonl"
@@ -113,10 +111,9 @@ class Evaluations:
                 return
 
     def _in_forks(self, trials: Sequence[Trial]) -> Iterator[tuple[Trial, float]]:
-        _Shared.evaluations = self
-        count, of = min(self.workers, len(trials)), (os.getpid(),)
-        with get_context("fork").Pool(count, depend_on, of) as pool:
-            yield from zip(trials, pool.imap(_score, trials), strict=True)
+        yield from zip(
+            trials, Forks(self.workers).map(Evaluations.score, self, trials), strict=True
+        )
 
     def score(self, trial: Trial) -> float:
         """Return the metric, or its negative where less is better. Raises LearningError."""
@@ -137,14 +134,6 @@ class Evaluations:
                 f"{self.metric} of {name} is not defined: its truth has no true atom, or no false one"
             )
         return value if metric.greater else -value
-
-
-class _Shared:
-    evaluations: Evaluations
-
-
-def _score(trial: Trial) -> float:
-    return _Shared.evaluations.score(trial)
 
 
 def _key(trial: Trial) -> bytes:
