@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -14,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import REPO, Job, command, tiers, wait
 from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.stream.files import FileSource, Record
 from onlinesrl.stream.shards import Pieces, Shards, measured
-from tests.conftest import REPO, Job, command, tiers, wait
 from tests.stream.test_kill import mixed
 from tests.waiting import until
 
@@ -242,18 +243,14 @@ def test_ray_gives_the_same_bits_and_its_workers_may_die(
 def test_an_address_that_does_not_answer_is_said(
     job: Callable[..., Job], citations: list[bytes]
 ) -> None:
-    ray = {"engine": "ray", "address": "127.0.0.1:9"}
-    lost = job(citations[:5], distribute=DISTRIBUTED | ray)
-    found = subprocess.run(
-        [sys.executable, "-c", MAIN, "run", str(lost.config)],
-        env=ray_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert found.returncode == 69
-    assert "Ray at 127.0.0.1:9: " in found.stderr
-    assert "Traceback" not in found.stderr
+    lost = job(citations[:5], distribute=DISTRIBUTED)
+    with socket.socket() as bound:  # not listening: connections are refused
+        bound.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
+        ray = ("--set", "distribute.engine=ray", "--set", f"distribute.address={address}")
+        assert lost.run(*ray) == 69
+    assert f"nothing answers at {address}" in lost.said
+    assert "Traceback" not in lost.said
 
 
 def test_without_ray_it_says_what_to_install(
