@@ -13,10 +13,9 @@ from onlinesrl.core.counts import certificate
 from onlinesrl.core.kernels.averaged import HUGE
 from onlinesrl.core.update import Update
 
-T, S, NORM = 0, 1, 2
-"""What ``scalar`` begins with: updates, the sum of s_2 .. s_{T+1}, and ||u||^2 in the metric of the update.
-
-Then come three sums over the updates: alpha (rho - <base, Delta>), the regularised loss and the loss.
+T, S, NORM, DUAL = 0, 1, 2, 3
+"""What ``scalar`` begins with: updates, the sum of s_2 .. s_{T+1}, ||u||^2 in the metric of the update, and
+the sum of alpha (rho - <base, Delta>) over the updates. Then come their regularised losses and losses.
 """
 
 

@@ -14,6 +14,7 @@ from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Atoms, Constant, Example, ValuedAtom
 from onlinesrl.core.explanation import Atom, Explanation
 from onlinesrl.core.flips import DEFAULTS, Asked
+from onlinesrl.core.merging import State
 from onlinesrl.core.ranking import Ranking
 from onlinesrl.core.slowest import Slowest
 from onlinesrl.core.update import Update
@@ -262,4 +263,15 @@ class Learner(Protocol):
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Restore what ``save`` returned, bit for bit."""
+        ...
+
+    def gain(self, start: State) -> Any:
+        """Return what was learned since ``start`` was restored; it can be sent to another process."""
+        ...
+
+    def merge(self, gains: Sequence[Any], by_dual: bool) -> float:
+        """Merge what several learners gained that started from the state of this one; see ``merging``.
+
+        Returns gamma: with ``by_dual`` the best for the dual, otherwise 1 by the number of gains.
+        """
         ...

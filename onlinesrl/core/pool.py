@@ -30,6 +30,8 @@ R = TypeVar("R")
 
 LOOK_SECONDS = 0.2
 """Between two looks at whether the process that started others is there."""
+ANSWER_SECONDS = 5.0
+"""How long the head of a cluster may take to accept a connection."""
 DEATHS = 20
 """So many workers that died in succession over one part end the work."""
 
@@ -202,11 +204,11 @@ class Forks(_Workers):
 def _work(
     pipe: Any, parent: int, function: Callable[..., Any], common: Any, part: Any
 ) -> None:  # in the fork
-    depend_on(parent)
+    _depend_on(parent)
     pipe.send(_tried(function, common, part))
 
 
-def depend_on(parent: int) -> None:
+def _depend_on(parent: int) -> None:
     """Leave Ctrl-C to the process that started this one, and end when that is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -297,8 +299,22 @@ def on_ray(address: str | None, workers: int | None) -> Iterator[OnRay]:
             api.shutdown()
 
 
+def _check_answers(address: str | None) -> None:
+    """Raise UnavailableError where nothing listens at host:port; Ray would wait for a minute."""
+    host, _, port = (address or "").rpartition(":")
+    if host and "/" not in host and port.isdecimal():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
+        except (OSError, OverflowError) as error:
+            raise UnavailableError(
+                f"distribute.address: nothing answers at {address} ({error}); expected the head of a "
+                "cluster, started by ray start --head --port PORT"
+            ) from None
+
+
 def _connect(ray: Any, address: str | None, workers: int | None) -> None:
     """Connect to Ray; it must not take the place of our signal handlers. Raises UnavailableError."""
+    _check_answers(address)
     here = {"num_cpus": workers, "include_dashboard": False} if address is None else {}
     main = threading.current_thread() is threading.main_thread()
     handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM) if main}

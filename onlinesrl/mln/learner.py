@@ -24,9 +24,11 @@ from onlinesrl.core.explanation import Atom, Explanation
 from onlinesrl.core.flips import DEFAULTS, Asked
 from onlinesrl.core.interrupt import Interrupted
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally, heaviest
+from onlinesrl.core.merging import State
 from onlinesrl.core.together import TOO_LARGE, Together
 from onlinesrl.core.update import Update
 from onlinesrl.logic.ast import Program
+from onlinesrl.mln import merging
 from onlinesrl.mln.explain import explain, least_certain
 from onlinesrl.mln.ground.advice import largest
 from onlinesrl.mln.ground.constants import NO_NEWS, News
@@ -368,6 +370,14 @@ class OnlineLearner:
         self.packer.set_stream(self.weights.stream)
         self.packer.set_shown(header.get("shown", {}))
         self.seen = header["seen"]
+
+    def gain(self, start: State) -> merging.Gain:
+        """See ``Learner.gain``."""
+        return merging.gain(self, start)
+
+    def merge(self, gains: Sequence[merging.Gain], by_dual: bool) -> float:
+        """See ``Learner.merge``."""
+        return merging.merge(self, gains, by_dual)
 
     def _forget(self) -> None:
         """Forget the constants of weights that were dropped."""

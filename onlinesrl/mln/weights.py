@@ -197,7 +197,7 @@ class WeightTable(AveragedWeights):
         """
         blocks = int(self.arrays.size[1])
         rows = self.arrays.key[:blocks, 1:]
-        kind, shift = (table[self.arrays.key[:blocks, 0]] for table in self._columns())
+        kind, shift = (table[self.arrays.key[:blocks, 0]] for table in self.columns())
         old = rows - shift
         for number, (name, known) in enumerate(self.stream.items()):
             here = (kind == number) & (old >= 0)
@@ -212,7 +212,7 @@ class WeightTable(AveragedWeights):
         self.arrays.slot[:] = -1
         k.rehash(self.arrays)
 
-    def _columns(self) -> tuple[Ints32, Ints32]:
+    def columns(self) -> tuple[Ints32, Ints32]:
         """Return the type of each template constant, and what is added to its number in a key.
 
         Both are [clause, constant]; a type is -1 where there is none, and 0 in a key of which 1 is added
@@ -255,10 +255,11 @@ class WeightTable(AveragedWeights):
         if not row.any() and not self.arrays.keyed[number]:
             first = int(self.plans.first_weight[number])
         else:
-            first = self._block(number, row)
+            first = self.block(number, row)
         self.arrays.value[first + offset, 0] = weight
 
-    def _block(self, number: int, row: Any) -> int:
+    def block(self, number: int, row: Any) -> int:
+        """Return the first weight of the block of a clause's template constants, added if need be."""
         at = k.find_slot(self.arrays, number, row)
         if self.arrays.slot[at] >= 0:
             return int(self.arrays.block[self.arrays.slot[at]])
@@ -266,7 +267,7 @@ class WeightTable(AveragedWeights):
         if first >= 0:
             return int(first)
         self.grow()
-        return self._block(number, row)
+        return self.block(number, row)
 
     def entries(self) -> Iterator[Entry]:
         """Yield every weight by name, in order of its number; unseen constants have none."""

@@ -26,9 +26,11 @@ from onlinesrl.core.example import Atoms, Example, show_ground_atom
 from onlinesrl.core.explanation import Atom, Explanation
 from onlinesrl.core.flips import DEFAULTS, Asked
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally
+from onlinesrl.core.merging import State
 from onlinesrl.core.slowest import Slowest
 from onlinesrl.core.together import Apart, Together
 from onlinesrl.core.update import Update
+from onlinesrl.psl import merging
 from onlinesrl.psl.engines.engine import HingeEngine, HingeSolution
 from onlinesrl.psl.explain import explain, least_certain
 from onlinesrl.psl.ground.grounder import Grounder
@@ -370,3 +372,11 @@ class PslLearner:
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Restore what ``save`` returned, bit for bit."""
         self.weights.restore(arrays)
+
+    def gain(self, start: State) -> merging.Gain:
+        """See ``Learner.gain``."""
+        return merging.gain(self.weights, start[1])
+
+    def merge(self, gains: Sequence[merging.Gain], by_dual: bool) -> float:
+        """See ``Learner.merge``."""
+        return merging.merge(self.weights, gains, by_dual)

@@ -22,6 +22,9 @@ FREE = (
     "inference.unsolved",
     "limits.bad_share",
     "limits.crashes",
+    "distribute.engine",
+    "distribute.address",
+    "distribute.workers",
 )
 """The keys that may change while a run is stopped."""
 
@@ -54,7 +57,9 @@ def fingerprint(config: Config, model: str) -> dict[str, Any]:
     """
     values = ALWAYS | dict(leaves(config.as_dict()))
     for key in FREE:
-        del values[key]
+        values.pop(key, None)
+    if config.distribute is None:
+        del values["distribute"]  # as in older checkpoints
     if config.dialect == "alchemy":
         del values["dialect"]
     if values.get("labels.max_bytes") == LABEL_BYTES:

@@ -9,8 +9,9 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from onlinesrl.core.errors import ConfigError
 from onlinesrl.core.language import Language, language_of
 from onlinesrl.core.section import Section
+from onlinesrl.core.update import Update
 from onlinesrl.core.updates import AnyUpdate, Cda2
-from onlinesrl.core.values import AnyPath, Count, File, Name, Names, Natural, duration
+from onlinesrl.core.values import STDIN, AnyPath, Count, File, Name, Names, Natural, duration
 from onlinesrl.core.yamltree import Place, Tree
 from onlinesrl.mln.sections import AnyEngine, MpeSection
 from onlinesrl.runs.fingerprint import LABEL_BYTES, fingerprint
@@ -81,6 +82,47 @@ class LimitsSection(Section):
     """an example in which so many processes in succession died is bad; 0: never."""
 
 
+class DistributeSection(Section):
+    """Learning in rounds of shards, on many cores or machines; `onlinesrl guide cluster`."""
+
+    engine: Literal["local", "ray"] = "local"
+    """processes of this machine, or Ray."""
+    address: Name | None = None
+    """where Ray is: auto, or host:port; null: it is started on this machine."""
+    workers: Count | None = None
+    """how many shards are learned at a time; null: one a core; it changes nothing that is learned."""
+    shards: Count = 8
+    """into how many parts the examples are cut."""
+    round: Count = 1000
+    """examples of each shard between two merges."""
+    merge: Literal["dual", "average"] | None = None
+    """how what the shards added is scaled: by the best value of the dual, or 1 by their number; null: dual
+    where the update has one."""
+
+    def check(self, config: Config) -> None:
+        """Raise ValueError, with the key, where another section does not go with rounds."""
+        if config.source.kind != "file" or STDIN in config.source.path:
+            raise ValueError("distribute: only files can be cut into shards; or leave it out")
+        if config.labels is not None:
+            raise ValueError(
+                "labels: examples of shards bring their own; leave it or distribute out"
+            )
+        if config.sink.kind != "file":
+            raise ValueError(
+                "sink.kind: a distributed run writes a file; leave it or distribute out"
+            )
+        if config.learner.columns:
+            name = config.learner.update
+            raise ValueError(f"learner.update: {name} cannot be merged; take another, such as cda1")
+        if self.merge == "dual" and not config.learner.dual:
+            name = config.learner.update
+            raise ValueError(f"distribute.merge: {name} has no dual; expected average")
+
+    def by_dual(self, update: Update) -> bool:
+        """Tell whether merges maximise the dual."""
+        return update.dual if self.merge is None else self.merge == "dual"
+
+
 class Root(Section):
     """The outermost section of a configuration, which knows where its keys stand."""
 
@@ -126,6 +168,7 @@ class Config(Root):
     checkpoint: CheckpointSection = CheckpointSection()
     metrics: MetricsSection = MetricsSection()
     limits: LimitsSection = LimitsSection()
+    distribute: DistributeSection | None = None
     seed: Natural = 0
     """of the random numbers of MaxWalkSAT (also as the fallback of a search) and MC-SAT."""
     batch: Count = 64
@@ -135,6 +178,8 @@ class Config(Root):
     def _fits_together(self) -> Self:
         self.source.check(self)
         self.sink.check(self)
+        if self.distribute is not None:
+            self.distribute.check(self)
         return self
 
     def argument_types(self) -> dict[str, tuple[str | None, ...]]:

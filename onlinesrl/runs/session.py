@@ -20,6 +20,7 @@ from onlinesrl.runs.inputs import background, check_apart, make_reader
 from onlinesrl.runs.messages import Say, acknowledge, warn
 from onlinesrl.runs.progress import Display, Shows
 from onlinesrl.runs.results import read_summary, write_results
+from onlinesrl.runs.rounds import distribution
 from onlinesrl.stream import checkpoint
 from onlinesrl.stream.examples import Decoded, Reader
 from onlinesrl.stream.folder import RunFolder
@@ -27,6 +28,7 @@ from onlinesrl.stream.labels import Labels
 from onlinesrl.stream.loop import Loop
 from onlinesrl.stream.protocols import Rebalanced, Source
 from onlinesrl.stream.requests import Requests
+from onlinesrl.stream.rounds import Rounds
 from onlinesrl.stream.schedule import Schedule
 from onlinesrl.stream.stopper import Stopper
 
@@ -334,7 +336,7 @@ def _make_loop(  # noqa: PLR0913, PLR0917 - the parts of a run
         config.metrics.every,
         config.batch,
     )
-    return Loop(
+    loop = (Loop if config.distribute is None else Rounds)(
         learner,
         reader,
         folder,
@@ -343,11 +345,14 @@ def _make_loop(  # noqa: PLR0913, PLR0917 - the parts of a run
         config.sink.make(config, lambda: stopper.asked, warn),
         options.strict,
         config.limits.bad_share,
-        config.limits.crashes,
+        config.limits.crashes if config.distribute is None else 0,
         settle=config.inference.unsolved == "stop",
         until=options.until if isinstance(options.until, int) else None,
         labels=Labels(config.labels.pending, config.labels.max_bytes) if config.labels else None,
     )
+    if isinstance(loop, Rounds) and config.distribute is not None:
+        loop.distribution = distribution(config, config.distribute, options)
+    return loop
 
 
 def compile_kernels(learner: Learner, say: Say) -> float:

@@ -29,24 +29,30 @@ class DeadLetters(OutputFile):
 
         Raises StorageError.
         """
-        letter: dict[str, str | int | None] = {"file": record.file, "line": record.line}
-        letter |= {"id": example_id, "reason": reason}
-        if record.too_long:
-            letter["cut"] = True
-        said = json.dumps(letter, ensure_ascii=False).removesuffix("}")
-        self.write(said.encode(errors="backslashreplace"))  # a lone surrogate: its JSON escape
-        try:
-            for _ in _texts(record.value):
-                pass
-            self.write(b', "text": "')
-            for text in _texts(record.value):
-                self.write(json.dumps(text, ensure_ascii=False)[1:-1].encode())
-        except UnicodeDecodeError:
-            self.write(b', "base64": "')
-            for first in range(0, len(record.value), PIECE):
-                self.write(base64.b64encode(record.value[first : first + PIECE]))
-        self.write(b'"}\n')
+        for piece in letter(record, reason, example_id):
+            self.write(piece)
         self.flush(fsync=False)
+
+
+def letter(record: Record, reason: str, example_id: str | None = None) -> Iterator[bytes]:
+    """Yield the line of one bad example, in pieces."""
+    said: dict[str, str | int | None] = {"file": record.file, "line": record.line}
+    said |= {"id": example_id, "reason": reason}
+    if record.too_long:
+        said["cut"] = True
+    head = json.dumps(said, ensure_ascii=False).removesuffix("}")
+    yield head.encode(errors="backslashreplace")  # a lone surrogate: its JSON escape
+    try:
+        for _ in _texts(record.value):
+            pass
+        yield b', "text": "'
+        for text in _texts(record.value):
+            yield json.dumps(text, ensure_ascii=False)[1:-1].encode()
+    except UnicodeDecodeError:
+        yield b', "base64": "'
+        for first in range(0, len(record.value), PIECE):
+            yield base64.b64encode(record.value[first : first + PIECE])
+    yield b'"}\n'
 
 
 def _texts(value: bytes) -> Iterator[str]:

@@ -28,7 +28,7 @@ from onlinesrl.stream.protocols import Source
 
 MAX_BYTES = 16 << 20
 LOOK_SECONDS = 1.0
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _FOLDER_KINDS = (".jsonl", ".jsonl.gz", ".db")
 _BLANK_LINES = 4096
 
@@ -131,7 +131,7 @@ class FileSource(Source):
 
     def _listed(self) -> list[str]:
         """Return the current files, in the order of the paths and by name within a path."""
-        return [file for path in self.paths for file in _expand(path, empty=self.live)]
+        return [file for path in self.paths for file in expand(path, empty=self.live)]
 
     def _look(self) -> None:
         """List the files again; new ones follow those that have been started."""
@@ -179,7 +179,7 @@ class FileSource(Source):
     def _records(self, opened: Opened) -> Iterator[Record | None]:
         """Yield the rest of a file's records."""
         try:
-            if not _is_world(opened.file):
+            if not is_world(opened.file):
                 yield from self._lines(opened)
             elif opened.line == 0:
                 yield from self._world(opened)
@@ -232,10 +232,8 @@ class FileSource(Source):
             opened.line -= 1
             return None
         too_long = len(raw) > self.max_bytes and not raw.endswith(b"\n")
-        value = raw[:-1] if too_long else raw.rstrip(b"\r\n")
-        if opened.line == 1:
-            value = value.removeprefix(_BYTE_ORDER_MARK)
-        if not value or value.isspace():
+        value = line_value(raw, opened.line, too_long)
+        if value is None:
             return None
         place = (opened.file, opened.line, self._index, opened.offset)
         return Record(value, *place, "json", too_long, opened.digest)
@@ -250,7 +248,7 @@ class FileSource(Source):
                 value += piece[: self.max_bytes + 1 - len(value)]
         opened.line = 1
         too_long = len(value) > self.max_bytes
-        value = value[: self.max_bytes].removeprefix(_BYTE_ORDER_MARK)
+        value = value[: self.max_bytes].removeprefix(BYTE_ORDER_MARK)
         place = (opened.file, 1, self._index, opened.offset)
         yield Record(value, *place, "db", too_long, opened.digest)
 
@@ -277,7 +275,7 @@ class FileSource(Source):
             raise StorageError(f"{read[-1].known}: is no longer a file of the source; {AGAIN}")
         opened = Opened(last, patient=self.live)
         try:
-            yield from compare(opened, read[-1], whole=_is_world(last) and read[-1].lines > 0)
+            yield from compare(opened, read[-1], whole=is_world(last) and read[-1].lines > 0)
         except BaseException:
             opened.close()
             raise
@@ -301,11 +299,20 @@ class FileSource(Source):
         return found
 
 
-def _is_world(file: str) -> bool:
+def line_value(raw: bytes, line: int, too_long: bool) -> bytes | None:
+    """Return the value of a line, or of the first part of one ``too_long``; None if it is blank."""
+    value = raw[:-1] if too_long else raw.rstrip(b"\r\n")
+    if line == 1:
+        value = value.removeprefix(BYTE_ORDER_MARK)
+    return None if not value or value.isspace() else value
+
+
+def is_world(file: str) -> bool:
+    """Tell whether a file is a database, one world."""
     return file.removesuffix(".gz").endswith(".db")
 
 
-def _expand(path: Path | str, empty: bool) -> list[str]:
+def expand(path: Path | str, empty: bool) -> list[str]:
     """Return the files that a path stands for, sorted by name for a folder or pattern.
 
     Raises StorageError if there are none, unless they may be ``empty``.

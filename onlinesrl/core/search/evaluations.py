@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
-from threading import Thread
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.batch import LearningError, Problem, UnfitError
+from onlinesrl.core.pool import Forks
 from onlinesrl.core.scores import METRICS, Scored
 
 JOURNAL = "explored.jsonl"
-LOOK_SECONDS = 0.2
-"""Between two looks at whether the process that started others is there."""
 WORTHWHILE = 0.5
 """Seconds of evaluations for which processes are started."""
 
@@ -116,9 +111,9 @@ class Evaluations:
                 return
 
     def _in_forks(self, trials: Sequence[Trial]) -> Iterator[tuple[Trial, float]]:
-        _Shared.evaluations = self
-        with get_context("fork").Pool(min(self.workers, len(trials)), _begin) as pool:
-            yield from zip(trials, pool.imap(_score, trials), strict=True)
+        yield from zip(
+            trials, Forks(self.workers).map(Evaluations.score, self, trials), strict=True
+        )
 
     def score(self, trial: Trial) -> float:
         """Return the metric, or its negative where less is better. Raises LearningError."""
@@ -141,32 +136,5 @@ class Evaluations:
         return value if metric.greater else -value
 
 
-class _Shared:
-    evaluations: Evaluations
-
-
-def _score(trial: Trial) -> float:
-    return _Shared.evaluations.score(trial)
-
-
-def _begin() -> None:
-    """Leave Ctrl-C to the process that started this one, and end when it is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    """End this process once it has another parent."""
-    while os.getppid() == parent:
-        time.sleep(LOOK_SECONDS)
-    os._exit(1)
-
-
 def _key(trial: Trial) -> bytes:
     return trial.weights.tobytes() + np.float64(trial.share).tobytes()
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

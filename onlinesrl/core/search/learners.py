@@ -14,8 +14,9 @@ from pydantic import Field, field_validator
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.batch import Learned, Trace, Watch
+from onlinesrl.core.pool import cores
 from onlinesrl.core.scores import METRICS
-from onlinesrl.core.search.evaluations import Evaluations, Searchable, Trial, cores
+from onlinesrl.core.search.evaluations import Evaluations, Searchable, Trial
 from onlinesrl.core.search.space import Space
 from onlinesrl.core.section import Section
 from onlinesrl.core.values import Count, Name, Positive

@@ -113,3 +113,7 @@ class SourceSection(Section):
     def make(self, setting: Setting) -> Source:
         """Return the source."""
         raise NotImplementedError
+
+    def cut(self, shards: int) -> Source:
+        """Return the source cut into shards."""
+        raise NotImplementedError

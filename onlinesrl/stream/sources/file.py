@@ -30,6 +30,12 @@ class FileSection(Brokers, SourceSection):
             raise ValueError("- (standard input) cannot be one of several")
         return path
 
+    def cut(self, shards: int) -> Source:
+        """Return the files cut into shards."""
+        from onlinesrl.stream.shards import Shards
+
+        return Shards(self.path, self.max_bytes, shards)
+
     def make(self, setting: Setting) -> Source:
         """Return the files' records."""
         from onlinesrl.stream.files import FileSource

@@ -1,0 +1,104 @@
+"""What a worker does with a shard, and how a run in rounds is put together."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from onlinesrl.core.background import Background
+from onlinesrl.core.errors import UsageError
+from onlinesrl.core.language import Program, counted
+from onlinesrl.core.learner import Learner
+from onlinesrl.core.pool import Forks, Inline, Pool, cores, on_ray
+from onlinesrl.logic.dialect import dialect_of
+from onlinesrl.runs.config import Config
+from onlinesrl.runs.inputs import background
+from onlinesrl.runs.schema import DistributeSection
+from onlinesrl.stream import shard
+from onlinesrl.stream.examples import Reader
+from onlinesrl.stream.rounds import Common, Distribution, Part
+from onlinesrl.stream.shard import Asked, Learned
+from onlinesrl.stream.shards import Pieces
+
+if TYPE_CHECKING:
+    from onlinesrl.runs.session import Options
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a learner is made of, known by ``key``: a worker needs no file but the examples."""
+
+    key: str
+    config: Config = field(compare=False)
+    program: Program = field(compare=False)
+    facts: Background = field(compare=False)
+
+
+def distribution(config: Config, section: DistributeSection, options: Options) -> Distribution:
+    """Return where and how the shards of a run are learned. Raises ConfigError, UsageError."""
+    if options.requests is not None:
+        raise config.error("distribute", "not for a server, whose requests come one by one")
+    if options.until == "forever":
+        raise UsageError("--until forever: a distributed run ends with the files that it has cut")
+    program = config.language.load(config.model, config.dialect)
+    recipe = Recipe(_key(config), config, program, background(config, program))
+    made(recipe)  # so that forks have it
+    settle = config.inference.unsolved == "stop"
+    return Distribution(
+        pool=lambda: pool(section),
+        learned=learned,
+        recipe=recipe,
+        shards=section.shards,
+        asked=Asked(section.round, config.batch, options.strict, settle),
+        by_dual=section.by_dual(config.learner),
+    )
+
+
+def _key(config: Config) -> str:
+    """Return a name for all that a learner depends on."""
+    files = [config.model, *(config.source.background or ())]
+    contents = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    return json.dumps([config.as_dict(), contents], sort_keys=True)
+
+
+@contextmanager
+def pool(section: DistributeSection) -> Iterator[Pool]:
+    """Open the configured pool. Raises UnavailableError."""
+    if section.engine == "ray":
+        with on_ray(section.address, section.workers) as connected:
+            yield connected
+    else:
+        workers = section.workers or cores()
+        yield Forks(workers) if workers > 1 else Inline()
+
+
+@lru_cache(maxsize=1)
+def made(recipe: Recipe) -> Learner:
+    """Return the learner of a recipe, compiled; only merges drop weights."""
+    config = recipe.config
+    unlimited = config.learner.model_copy(update={"max_weights": None})
+    config = config.model_copy(update={"learner": unlimited})
+    language = config.language
+    by = counted(language, recipe.program, config, config.metrics.by)
+    learner = language.learner(config, recipe.program, by, False, recipe.facts)
+    learner.compile()
+    return learner
+
+
+def learned(common: Common, part: Part) -> Learned:
+    """Learn a shard's next examples; a part of ``Pool.map``."""
+    config: Any = common.recipe.config
+    source = config.source
+    reader = Reader(
+        Pieces(part.pieces, source.max_bytes),
+        config.query,
+        source.only,
+        source.without,
+        dialect=dialect_of(config.dialect),
+    )
+    return shard.learn(made(common.recipe), common.state, reader, part.position, common.asked)

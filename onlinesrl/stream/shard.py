@@ -1,0 +1,109 @@
+"""One shard in one round: a learner takes the merged state, learns some examples, and returns its gain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
+from typing import Any, NamedTuple
+
+from onlinesrl.core.errors import DataError, ExampleError
+from onlinesrl.core.example import Example
+from onlinesrl.core.interrupt import Interrupted
+from onlinesrl.core.learner import Item, Learner, Outcome, Tally
+from onlinesrl.core.merging import State
+from onlinesrl.stream.answers import answer
+from onlinesrl.stream.deadletter import letter
+from onlinesrl.stream.examples import Decoded, Reader, micro_batch
+from onlinesrl.stream.protocols import SourcePosition
+from onlinesrl.stream.schedule import rare_collections
+from onlinesrl.stream.work import Shown, Work
+
+
+class Asked(NamedTuple):
+    """How a shard learns: at most so many examples, so many in a micro-batch.
+
+    ``strict``: a bad example is an error; ``settle``: so is an unsolved one.
+    """
+
+    examples: int
+    batch: int
+    strict: bool
+    settle: bool
+
+
+@dataclass
+class Learned:
+    """What came of a shard; ``position`` None: it has been read to its end."""
+
+    position: SourcePosition | None
+    examples: int = 0
+    gain: Any = None
+    tally: Tally | None = None
+    predictions: bytes = b""
+    letters: bytes = b""
+    shown: list[Any] = field(default_factory=list)
+    slowest: list[dict[str, Any]] = field(default_factory=list)
+    groups: list[str | None] = field(default_factory=list)
+
+
+def learn(
+    learner: Learner, state: State, reader: Reader, position: SourcePosition, asked: Asked
+) -> Learned:
+    """Learn the next examples of a reader from a state. Raises DataError, StorageError, Interrupted."""
+    learner.restore(*state)
+    learner.slowest.found = []
+    learned, shown, tallies = Learned(position), Shown(), list[Tally]()
+    items = reader.read(position)
+    with rare_collections():
+        while room := min(asked.batch, asked.examples - learned.examples):
+            batch, _ = micro_batch(items, room)
+            if not batch:
+                break
+            learned.examples += len(batch)
+            learned.position = reader.source.after(None, [record for record, _ in batch])
+            for part in reader.parts(batch):
+                tallies.append(_step(learner, part, learned, shown, asked))
+    if learned.examples < asked.examples:
+        learned.position = None
+    if tallies:
+        learned.tally, learned.gain = reduce(add, tallies), learner.gain(state)
+    learned.shown, learned.slowest = list(shown), learner.slowest.found
+    learned.groups = reader.choice.save()
+    return learned
+
+
+def _step(
+    learner: Learner, part: Sequence[Decoded], learned: Learned, shown: Shown, asked: Asked
+) -> Tally:
+    """Learn a micro-batch; write its predictions and dead letters."""
+    work = [Work(record, _item(content)) for record, content in part]
+    outcomes, tally = learner.step([each.item for each in work])
+    if len(outcomes) < len(work):
+        raise Interrupted("the round was interrupted")
+    for each, outcome in zip(work, outcomes, strict=True):
+        if outcome.prediction is None:
+            learned.letters += _refused(each, outcome, asked)
+    learned.predictions += b"".join(
+        answer(each.record, each.item, outcome) + b"\n"
+        for each, outcome in zip(work, outcomes, strict=True)
+    )
+    shown.take(work, outcomes)
+    return tally
+
+
+def _item(content: object) -> Item:
+    """Return the content of a record of a file without separate labels."""
+    assert isinstance(content, Example | ExampleError)
+    return content
+
+
+def _refused(work: Work, outcome: Outcome, asked: Asked) -> bytes:
+    """Return the dead letter of a bad example. Raises DataError where it ends the run."""
+    record, reason = work.record, outcome.error or ""
+    name = str(work.item.id) if isinstance(work.item, Example) else None
+    if asked.strict or (asked.settle and outcome.unsolved):
+        of = f" (example {name})" if name else ""
+        raise DataError(f"{record.file}:{record.line}: {reason}{of}; nothing of its round was kept")
+    return b"".join(letter(record, reason, name))

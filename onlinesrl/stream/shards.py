@@ -1,0 +1,195 @@
+"""Files cut into shards: every shard has a share of the bytes, cut where lines start.
+
+The cut depends on the files alone. A file that cannot be cut, compressed or a world, belongs whole to the
+shard in whose share of the bytes it begins.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, zip_longest
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
+
+from onlinesrl.core.errors import StorageError
+from onlinesrl.core.storage import storage_errors
+from onlinesrl.stream.files import BYTE_ORDER_MARK, Record, expand, is_world, line_value
+from onlinesrl.stream.ledger import AGAIN
+from onlinesrl.stream.opened import READ_ERRORS, unreadable
+from onlinesrl.stream.protocols import Source, SourcePosition
+
+BLOCK = 1 << 20
+START: SourcePosition = {"piece": 0, "offset": None, "line": 0}
+"""The position of a shard before its first piece; later the offset in a file, and the lines before it."""
+
+
+class Piece(NamedTuple):
+    """The bytes of a file from ``start`` to ``stop``; ``stop`` None: all of a file that cannot be cut."""
+
+    shard: int
+    number: int  # of the file
+    file: str  # as it was given
+    path: str  # absolute
+    start: int
+    stop: int | None
+    lines: int = 0  # of the file before it
+
+
+class Measured(NamedTuple):
+    """The number of lines of a piece, and the SHA-256 of its bytes as they are in the file."""
+
+    lines: int
+    sha256: str
+
+
+class Shards(Source):
+    """The shards of some files, as the run sees them; the records are read where they are learned from.
+
+    Raises StorageError for paths that do not exist or have no examples.
+    """
+
+    def __init__(self, paths: Sequence[Path], max_bytes: int, count: int) -> None:
+        self.files = [file for path in paths for file in expand(path, empty=False)]
+        self.max_bytes = max_bytes
+        self.pieces = cut(self.files, count)
+
+    def read(self, position: Any = None) -> Iterator[Record | None]:
+        """Yield nothing."""
+        return iter(())
+
+    def after(self, position: Any, records: Sequence[Record], more: bool = False) -> Any:
+        """Return the position, which only rounds move on."""
+        return position
+
+    def number(self, measured: Sequence[Measured]) -> None:
+        """Set which line each piece begins with; the measures of all are given in order."""
+        before = dict[int, int]()
+        for n, (piece, (lines, _)) in enumerate(zip(self.pieces, measured, strict=True)):
+            self.pieces[n] = piece._replace(lines=before.get(piece.number, 0))
+            before[piece.number] = before.get(piece.number, 0) + lines
+
+    def stamp(self, measured: Sequence[Measured]) -> list[list[Any]]:
+        """Return what the pieces are known by, as JSON can hold it: files may be moved, not changed."""
+        pairs = zip(self.pieces, measured, strict=True)
+        return [[p.shard, Path(p.file).name, p.start, m.sha256] for p, m in pairs]
+
+
+def check_same(known: Sequence[Sequence[Any]], now: Sequence[Sequence[Any]]) -> None:
+    """Raise StorageError where pieces are no longer those of this ``stamp``."""
+    for was, is_ in zip_longest(known, now):
+        if was != is_:
+            name = (was or is_)[1]
+            raise StorageError(f"{name}: its bytes have changed since the run began; {AGAIN}")
+
+
+def cut(files: Sequence[str], count: int) -> list[Piece]:
+    """Cut files into so many shards, in the order of the files; shards may be empty."""
+    sizes = [_size(file) for file in files]
+    ends = [sum(sizes) * n // count for n in range(1, count)]
+    found, first = list[Piece](), 0
+    for index, (file, size) in enumerate(zip(files, sizes, strict=True)):
+        path = str(Path(file).absolute())
+        shard = bisect_right(ends, first)
+        if _divisible(file):
+            inside = [end - first for end in ends if first < end < first + size]
+            starts = [0, *(_line_start(path, at) for at in inside), size]
+            found += [
+                Piece(shard + n, index, file, path, start, stop)
+                for n, (start, stop) in enumerate(pairwise(starts))
+                if start < stop
+            ]
+        else:
+            found.append(Piece(shard, index, file, path, 0, None))
+        first += size
+    return sorted(found, key=lambda piece: piece.shard)
+
+
+def _size(file: str) -> int:
+    with storage_errors(file, "read"):
+        return Path(file).stat().st_size
+
+
+def _divisible(file: str) -> bool:
+    return not is_world(file) and not file.endswith(".gz")
+
+
+def _line_start(path: str, at: int) -> int:
+    """Return where the first line starts at or after a byte."""
+    with storage_errors(path, "read"), Path(path).open("rb") as stream:
+        stream.seek(at - 1)
+        while (part := stream.readline(BLOCK)) and not part.endswith(b"\n"):
+            pass
+        return stream.tell()
+
+
+def measured(common: None, piece: Piece) -> Measured:
+    """Count the lines of a piece and hash it; a part of ``Pool.map``. Raises StorageError."""
+    lines, digest = 0, hashlib.sha256()
+    with storage_errors(piece.path, "read"), Path(piece.path).open("rb") as stream:
+        stream.seek(piece.start)
+        left = piece.stop - piece.start if piece.stop is not None else _size(piece.path)
+        while left and (block := stream.read(min(BLOCK, left))):
+            lines += block.count(b"\n")
+            digest.update(block)
+            left -= len(block)
+    return Measured(lines, digest.hexdigest())
+
+
+class Pieces(Source):
+    """The records of a shard's pieces, in order. Raises StorageError where one cannot be read."""
+
+    def __init__(self, pieces: Sequence[Piece], max_bytes: int) -> None:
+        self.pieces = pieces
+        self.max_bytes = max_bytes
+
+    def read(self, position: Any = None) -> Iterator[Record]:
+        """Yield the records after a position."""
+        at = position or START
+        for number, piece in enumerate(self.pieces[at["piece"] :], at["piece"]):
+            offset, line = piece.start, piece.lines
+            if number == at["piece"] and at["offset"] is not None:
+                offset, line = at["offset"], at["line"]
+            try:
+                with storage_errors(piece.path, "read"), _opened(piece) as stream:
+                    stream.seek(offset)
+                    yield from self._records(stream, number, piece, line)
+            except READ_ERRORS as error:
+                raise unreadable(piece.path, line + 1, error) from error
+
+    def after(self, position: Any, records: Sequence[Record], more: bool = False) -> SourcePosition:
+        """Return the position after the last record."""
+        last = records[-1]
+        return {"piece": last.index, "offset": last.offset, "line": last.line}
+
+    def _records(self, stream: BinaryIO, number: int, piece: Piece, line: int) -> Iterator[Record]:
+        if is_world(piece.file):
+            if line == piece.lines:
+                yield self._world(stream, number, piece)
+            return
+        offset = stream.tell()
+        while (piece.stop is None or offset < piece.stop) and (
+            raw := stream.readline(self.max_bytes + 1)
+        ):
+            line += 1
+            too_long = len(raw) > self.max_bytes and not raw.endswith(b"\n")
+            end = raw
+            while end and not end.endswith(b"\n"):
+                end = stream.readline(BLOCK)
+            offset = stream.tell()
+            value = line_value(raw, line, too_long)
+            if value is not None:
+                yield Record(value, piece.file, line, number, offset, "json", too_long)
+
+    def _world(self, stream: BinaryIO, number: int, piece: Piece) -> Record:
+        value = stream.read(self.max_bytes + 1)
+        too_long = len(value) > self.max_bytes
+        value = value[: self.max_bytes].removeprefix(BYTE_ORDER_MARK)
+        return Record(value, piece.file, 1, number, stream.tell(), "db", too_long)
+
+
+def _opened(piece: Piece) -> BinaryIO:
+    packed = piece.file.endswith(".gz")
+    return cast(BinaryIO, gzip.open(piece.path)) if packed else Path(piece.path).open("rb")

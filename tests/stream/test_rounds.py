@@ -1,0 +1,262 @@
+"""Learning in rounds of shards: all examples once, the same bits for any workers, kills leave no trace."""
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import REPO, Job, command, tiers, wait
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onlinesrl.stream.files import FileSource, Record
+from onlinesrl.stream.shards import Pieces, Shards, measured
+from tests.stream.test_kill import mixed
+from tests.waiting import until
+
+LIMIT = 12
+MAIN = "from onlinesrl.cli import main; main()"
+DISTRIBUTED = {"shards": 3, "round": 4, "workers": 1}
+LINE = st.sampled_from(
+    [b"", b" ", b"{}", b'{"id": 1}', b"x" * (LIMIT + 3), b"\xef\xbb\xbf{}", b"\r"]
+)
+FILES = st.lists(
+    st.tuples(
+        st.sampled_from(["jsonl", "jsonl.gz", "db"]), st.lists(LINE, max_size=6), st.booleans()
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+def in_shards(paths: list[Path], count: int) -> Iterator[Record]:
+    """The records as the shards read them, each piece after the one before."""
+    source = Shards(paths, LIMIT, count)
+    source.number([measured(None, piece) for piece in source.pieces])
+    for shard in range(count):
+        yield from Pieces([p for p in source.pieces if p.shard == shard], LIMIT).read()
+
+
+@given(FILES, st.integers(1, 5))
+def test_shards_have_the_records_of_the_files(
+    contents: list[tuple[str, list[bytes], bool]], count: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        paths = []
+        for number, (kind, lines, ended) in enumerate(contents):
+            data = b"\n".join(lines) + b"\n" * ended
+            path = Path(folder) / f"{number}.{kind}"
+            path.write_bytes(gzip.compress(data) if kind.endswith("gz") else data)
+            paths.append(path)
+        expected = [
+            (r.value, r.file, r.line, r.too_long) for r in FileSource(paths, LIMIT).read() if r
+        ]
+        found = [(r.value, r.file, r.line, r.too_long) for r in in_shards(paths, count)]
+    assert found == expected
+
+
+@given(st.integers(1, 4), st.integers(0, 11))
+def test_a_shard_goes_on_behind_any_record(count: int, after: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / name for name in ("a.jsonl", "b.jsonl")]
+        for path in paths:
+            path.write_bytes(b"".join(b"%d\n" % n for n in range(6)))
+        source = Shards(paths, LIMIT, count)
+        source.number([measured(None, piece) for piece in source.pieces])
+        pieces = Pieces(source.pieces, LIMIT)
+        records = list(pieces.read())
+        position = json.loads(json.dumps(pieces.after(None, records[: after + 1])))
+        assert list(pieces.read(position)) == records[after + 1 :]
+
+
+@pytest.mark.parametrize("update", ["cda1", "cda2", "mira"])
+def test_the_same_bits_for_any_number_of_workers(
+    job: Callable[..., Job], citations: list[bytes], update: str
+) -> None:
+    lines = mixed(citations, 40, update)
+    one = job(lines, learner={"update": update}, distribute=DISTRIBUTED, limits={"bad_share": 1.0})
+    found = []
+    for workers in (1, 2, 3):
+        assert one.run("--fresh", "--set", f"distribute.workers={workers}") == 0, one.said
+        found.append(one.results())
+    assert found[0] == found[1] == found[2]
+    assert len(one.lines("deadletter.jsonl")) == len(lines) - 40
+    ids = [line["id"] for line in one.predictions()]
+    assert sorted(ids) == sorted(json.loads(line)["id"] for line in citations[:40])
+    last = one.lines("metrics.jsonl")[-1]
+    assert last["examples"] == len(lines)
+    assert last["rounds"] >= 3
+
+
+def test_it_learns_about_as_well_as_without_shards(
+    job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    f1 = []
+    for distribute in (None, {"shards": 2, "round": 10, "workers": 1}):
+        each = job(citations[:120], name=str(distribute), distribute=distribute)
+        assert each.run() == 0, each.said
+        f1.append(each.lines("metrics.jsonl")[-1]["f1"])
+    assert f1[1] > f1[0] - 0.06
+
+
+@tiers("kills", 4, 100)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_kills_of_the_run_leave_no_trace(
+    job: Callable[..., Job], citations: list[bytes], workers: int, kills: int
+) -> None:
+    broken = job(
+        mixed(citations, 30, "rounds"),
+        learner={"update": "cda1"},
+        distribute=DISTRIBUTED | {"workers": workers},
+        limits={"bad_share": 1.0},
+    )
+    broken.survives(kills, workers)
+
+
+def test_a_signal_ends_it_with_a_checkpoint_and_it_goes_on(
+    job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    one = job(citations[:60], distribute=DISTRIBUTED | {"workers": 2})
+    assert one.run() == 0, one.said
+    whole = one.results()
+    shutil.rmtree(one.output)
+    process = one.start()
+    until(one.checkpoints)
+    os.kill(process, signal.SIGINT)  # it may have ended already
+    assert wait(process) == 0, one.said
+    assert one.run() == 0, one.said
+    assert one.results() == whole
+
+
+def test_a_file_that_changed_is_refused(job: Callable[..., Job], citations: list[bytes]) -> None:
+    changed = job(citations[:40], distribute=DISTRIBUTED)
+    assert changed.run("--until", "12") == 0, changed.said
+    changed.source.write_bytes(b"".join([*citations[1:40], citations[0]]))
+    assert changed.run() == 74
+    assert "source.jsonl: its bytes have changed since the run began" in changed.said
+    changed.source.unlink()
+    assert changed.run() == 78
+    assert "source.path: expected a file" in changed.said
+
+
+def test_an_example_that_may_not_be_bad_ends_the_run_with_its_place(
+    job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    strict = job([*citations[:9], b"{\n"], distribute=DISTRIBUTED | {"workers": 2})
+    assert strict.run("--strict") == 65
+    assert "source.jsonl:10: " in strict.said
+    assert strict.said.rstrip().endswith("nothing of its round was kept")
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (
+            ["learner.update=adagrad"],
+            "learner.update: adagrad cannot be merged; take another, such as cda1",
+        ),
+        (
+            ["learner.update=mira", "distribute.merge=dual"],
+            "distribute.merge: mira has no dual; expected average",
+        ),
+        (["source.path=-"], "distribute: only files can be cut into shards; or leave it out"),
+    ],
+)
+def test_what_does_not_go_with_shards_is_said(
+    keys: list[str], said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = [part for key in ("distribute.shards=2", *keys) for part in ("--set", key)]
+    assert command("run", str(REPO / "configs" / "citations.yaml"), *settings) == 78
+    assert said in capfd.readouterr().err
+
+
+# Ray ---------------------------------------------------------------------------------------------
+
+
+def ray_environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(REPO), "RAY_DEDUP_LOGS": "0"}
+
+
+def descendants(process: int) -> dict[int, str]:
+    """The processes below one, by number, and their command lines."""
+    parents: dict[int, list[tuple[int, str]]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (folder / "stat").read_text().rpartition(")")[2].split()
+            text = (folder / "cmdline").read_text().replace("\0", " ")
+        except OSError:
+            continue
+        parents.setdefault(int(stat[1]), []).append((int(folder.name), text))
+    found: dict[int, str] = {}
+    waiting = [process]
+    while waiting:
+        for number, text in parents.get(waiting.pop(), ()):
+            found[number] = text
+            waiting.append(number)
+    return found
+
+
+def on_ray(one: Job, kills: int) -> int:
+    """Run on Ray; kill so many workers while they learn; return how many were killed."""
+    options = ("--fresh", "--set", "distribute.engine=ray", "--set", "distribute.workers=2")
+    with subprocess.Popen(
+        [sys.executable, "-c", MAIN, "run", str(one.config), *options],
+        env=ray_environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    ) as process:
+        killed: set[int] = set()
+        while process.poll() is None and len(killed) < kills:
+            for number, text in descendants(process.pid).items():
+                if text.startswith("ray::_on_worker") and len(killed) < kills:
+                    os.kill(number, signal.SIGKILL)
+                    killed.add(number)
+            time.sleep(0.05)
+        assert process.stderr is not None
+        said = process.stderr.read().decode()
+    assert process.returncode == 0, said
+    return len(killed)
+
+
+@tiers("kills", 2, 50)
+def test_ray_gives_the_same_bits_and_its_workers_may_die(
+    job: Callable[..., Job], citations: list[bytes], kills: int, tally: Any
+) -> None:
+    lines = mixed(citations, 30 if kills == 2 else 240, "ray")
+    one = job(lines, learner={"update": "cda2"}, distribute=DISTRIBUTED, limits={"bad_share": 1.0})
+    assert one.run() == 0, one.said
+    local = one.results()
+    tally["kills of Ray's workers"] += on_ray(one, kills)
+    assert one.results() == local
+
+
+def test_an_address_that_does_not_answer_is_said(
+    job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    lost = job(citations[:5], distribute=DISTRIBUTED)
+    with socket.socket() as bound:  # not listening: connections are refused
+        bound.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
+        ray = ("--set", "distribute.engine=ray", "--set", f"distribute.address={address}")
+        assert lost.run(*ray) == 69
+    assert f"nothing answers at {address}" in lost.said
+    assert "Traceback" not in lost.said
+
+
+def test_without_ray_it_says_what_to_install(
+    job: Callable[..., Job], citations: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    without = job(citations[:5], distribute=DISTRIBUTED | {"engine": "ray"})
+    assert without.run() == 69
+    assert "ray is not installed; pip install 'onlinesrl[ray]'" in without.said
