@@ -41,8 +41,6 @@ class Recipe:
 
 def distribution(config: Config, section: DistributeSection, options: Options) -> Distribution:
     """Return where and how the shards of a run are learned. Raises ConfigError, UsageError."""
-    if options.requests is not None:
-        raise config.error("distribute", "not for a server, whose requests come one by one")
     if options.until == "forever":
         raise UsageError("--until forever: a distributed run ends with the files that it has cut")
     program = config.language.load(config.model, config.dialect)

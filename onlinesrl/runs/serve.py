@@ -57,6 +57,8 @@ def serve(
     source = config.source.model_copy(update={"path": (journal,)})
     limits = config.limits.model_copy(update={"bad_share": 1.0})
     config = config.model_copy(update={"source": source, "limits": limits})
+    if config.distribute is not None:
+        raise config.error("distribute", "not for a server, whose requests come one by one")
     requests = Requests()
     board = _Board(requests)
     with Server(host, port, requests, board, 2 * source.max_bytes) as server:

@@ -180,6 +180,14 @@ def test_what_does_not_go_with_shards_is_said(
     assert said in capfd.readouterr().err
 
 
+def test_a_server_has_no_shards(capfd: pytest.CaptureFixture[str]) -> None:
+    config = str(REPO / "configs" / "citations.yaml")
+    assert command("serve", config, "--port", "0", "--set", "distribute.shards=2") == 78
+    said = capfd.readouterr()
+    assert "distribute: not for a server, whose requests come one by one" in said.err
+    assert "serving at" not in said.out + said.err
+
+
 # Ray ---------------------------------------------------------------------------------------------
 
 
