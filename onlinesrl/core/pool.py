@@ -282,6 +282,7 @@ def on_ray(address: str | None, workers: int | None) -> Iterator[OnRay]:
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # a busy machine starts slowly
     try:
         import ray
     except ImportError:
@@ -320,7 +321,7 @@ def _connect(ray: Any, address: str | None, workers: int | None) -> None:
     handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM) if main}
     try:
         ray.init(address or "local", log_to_driver=False, logging_level="ERROR", **here)
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+    except Exception as error:  # Ray raises Exception itself where it could not start in time
         said = " ".join(str(error).split())
         raise UnavailableError(f"Ray at {address or 'this machine'}: {said}") from None
     finally:
