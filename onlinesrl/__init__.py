@@ -22,15 +22,16 @@ if TYPE_CHECKING:
         NotFittedError,
         OnlinesrlError,
         StorageError,
+        TableError,
         UsageError,
     )
     from onlinesrl.core.example import Example
     from onlinesrl.core.explanation import Explanation, ExplanationError
-    from onlinesrl.estimators.linked import LinkedClassifier
-    from onlinesrl.estimators.tagger import SequenceTagger
     from onlinesrl.library.batch import LearnedModel, learn
     from onlinesrl.library.counting import Counts, count
     from onlinesrl.library.curves import Curves
+    from onlinesrl.library.estimators.linked import LinkedClassifier
+    from onlinesrl.library.estimators.tagger import SequenceTagger
     from onlinesrl.library.explain import explain
     from onlinesrl.library.inference import Answer, ground, infer
     from onlinesrl.library.learner import OnlineLearner
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from onlinesrl.library.streams import examples, read, run
     from onlinesrl.library.tables import Table
     from onlinesrl.library.weights import Weights
-    from onlinesrl.logic.tables import TableError
 
 _MODULES = {
     "core.errors": (
@@ -52,13 +52,14 @@ _MODULES = {
         "NotFittedError",
         "OnlinesrlError",
         "StorageError",
+        "TableError",
         "UsageError",
     ),
     "core.batch": ("LearningError",),
     "core.example": ("Example",),
     "core.explanation": ("Explanation", "ExplanationError"),
-    "estimators.linked": ("LinkedClassifier",),
-    "estimators.tagger": ("SequenceTagger",),
+    "library.estimators.linked": ("LinkedClassifier",),
+    "library.estimators.tagger": ("SequenceTagger",),
     "library.batch": ("LearnedModel", "learn"),
     "library.counting": ("Counts", "count"),
     "library.curves": ("Curves",),
@@ -70,7 +71,6 @@ _MODULES = {
     "library.streams": ("examples", "read", "run"),
     "library.tables": ("Table",),
     "library.weights": ("Weights",),
-    "logic.tables": ("TableError",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -15,8 +15,6 @@ LAYERS = [
     {"stream"},
     {"runs"},
     {"library"},
-    {"estimators"},
-    {"dashboard"},
     {"commands"},
     {"cli"},
 ]

@@ -111,6 +111,12 @@ class DataError(OnlinesrlError):
     exit_code = 65
 
 
+class TableError(OnlinesrlError):
+    """A table whose columns or rows are not those of its predicate."""
+
+    exit_code = 65
+
+
 class ExampleError(OnlinesrlError):
     """One bad example, which does not end the run; ``reason`` (one line) is written to the dead letters.
 

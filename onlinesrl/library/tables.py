@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
+from onlinesrl.core.errors import TableError
 from onlinesrl.core.example import Constant, ValuedAtom
 from onlinesrl.library.display import table_html
-from onlinesrl.logic.tables import VALUE, TableError, checked, connect
+from onlinesrl.logic.tables import VALUE, checked, connect
 
 
 class Table:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from onlinesrl.core.errors import OnlinesrlError, StorageError
+from onlinesrl.core.errors import StorageError, TableError
 from onlinesrl.core.example import GroundAtom, show_ground_atom
 from onlinesrl.core.storage import storage_errors, sync_folder
 from onlinesrl.logic.database import Signature, load_db, valued_atom
@@ -23,12 +23,6 @@ PARQUET = ".parquet"
 """The suffix of files of tables."""
 VALUE = "value"
 """The column with truth values, or with numbers; without it every row's value is 1."""
-
-
-class TableError(OnlinesrlError):
-    """A table whose columns or rows are not those of its predicate."""
-
-    exit_code = 65
 
 
 def argument_names(types: Iterable[str | None]) -> list[str]:

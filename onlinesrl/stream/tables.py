@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from onlinesrl.core.errors import StorageError
+from onlinesrl.core.errors import StorageError, TableError
 from onlinesrl.core.example import Constant
 from onlinesrl.core.storage import storage_errors
-from onlinesrl.logic.tables import PARQUET, VALUE, TableError, connect, duckdb_errors
+from onlinesrl.logic.tables import PARQUET, VALUE, connect, duckdb_errors
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.ledger import AGAIN
 from onlinesrl.stream.protocols import Source

@@ -14,9 +14,9 @@ import pytest
 from conftest import REPO, Job, command, wait
 from starlette.testclient import TestClient
 
-from onlinesrl.dashboard import app
-from onlinesrl.dashboard.app import Page, application
-from onlinesrl.dashboard.folders import Watched
+from onlinesrl.commands.dashboard import app
+from onlinesrl.commands.dashboard.app import Page, application
+from onlinesrl.commands.dashboard.folders import Watched
 
 
 @pytest.fixture(scope="module")
@@ -159,5 +159,5 @@ def test_a_port_in_use_is_one_clear_line(done: Job) -> None:
 
 
 def test_it_needs_no_learner_to_show_a_run() -> None:
-    code = "import onlinesrl.dashboard.app, sys; sys.exit('numba' in sys.modules)"
+    code = "import onlinesrl.commands.dashboard.app, sys; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

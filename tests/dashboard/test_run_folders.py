@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onlinesrl.commands.dashboard import folders
+from onlinesrl.commands.dashboard.folders import POINTS, PREDICTIONS, Watched
+from onlinesrl.commands.dashboard.tail import Tail
 from onlinesrl.core.errors import FolderError
-from onlinesrl.dashboard import folders
-from onlinesrl.dashboard.folders import POINTS, PREDICTIONS, Watched
-from onlinesrl.dashboard.tail import Tail
 from onlinesrl.stream.folder import RunFolder
 
 LINES = [b'{"a": %d}' % n for n in range(6)]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import onlinesrl as srl
-from onlinesrl.estimators.tagger import RULES, SequenceTagger
+from onlinesrl.library.estimators.tagger import RULES, SequenceTagger
 
 TAGS = ["A", "B", "C"]
 UPDATES = [

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import onlinesrl as srl
-from onlinesrl.estimators.estimator import Estimator
+from onlinesrl.library.estimators.estimator import Estimator
 
 X = [
     [{"word": "In", "title": True}, {"word": "Rome", "title": True, "length": 0.4}, {"word": "."}],
@@ -270,7 +270,7 @@ def test_a_label_never_seen_is_scored_as_wrong() -> None:
 
 @pytest.mark.parametrize("module", ["tagger", "linked"])
 def test_the_examples_in_docstrings_run(module: str) -> None:
-    assert doctest.testmod(import_module(f"onlinesrl.estimators.{module}")).failed == 0
+    assert doctest.testmod(import_module(f"onlinesrl.library.estimators.{module}")).failed == 0
 
 
 def test_scikit_learn_is_not_imported() -> None:

@@ -19,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import onlinesrl as srl
-from onlinesrl.estimators.estimator import Estimator
+from onlinesrl.library.estimators.estimator import Estimator
 
 WITHOUT_DATA = [
     checks.check_estimator_cloneable,

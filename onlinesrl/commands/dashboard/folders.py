@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from onlinesrl.commands.dashboard.tail import Tail
 from onlinesrl.core.errors import FolderError, StorageError
 from onlinesrl.core.example import Atoms, Constant, ValuedAtom, arguments, show_ground_atom
-from onlinesrl.dashboard.tail import Tail
 from onlinesrl.stream.checkpoint import numbered
 from onlinesrl.stream.folder import is_run
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from onlinesrl.core.errors import InputError
-from onlinesrl.estimators.samples import listed
+from onlinesrl.library.estimators.samples import listed
 
 
 class Rows:

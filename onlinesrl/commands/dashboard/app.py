@@ -20,7 +20,7 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from onlinesrl.dashboard.folders import Unseen, Watched
+from onlinesrl.commands.dashboard.folders import Unseen, Watched
 from onlinesrl.runs.listening import address, hosts_of, listening
 from onlinesrl.runs.messages import Say
 
@@ -156,7 +156,7 @@ class Page:
 async def answer(**request: Any) -> dict[str, Any]:
     """Return what a worker process answers, ``GONE`` if nothing."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "onlinesrl.dashboard.worker"),
+        *(sys.executable, "-P", "-m", "onlinesrl.commands.dashboard.worker"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

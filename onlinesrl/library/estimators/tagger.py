@@ -13,9 +13,9 @@ from onlinesrl.core.errors import InputError, UsageError
 from onlinesrl.core.interrupt import whole
 from onlinesrl.core.update import Update
 from onlinesrl.core.updates import AnyUpdate
-from onlinesrl.estimators.estimator import Estimator
-from onlinesrl.estimators.features import Features, Rows
-from onlinesrl.estimators.samples import (
+from onlinesrl.library.estimators.estimator import Estimator
+from onlinesrl.library.estimators.features import Features, Rows
+from onlinesrl.library.estimators.samples import (
     Label,
     classes_of,
     extended,

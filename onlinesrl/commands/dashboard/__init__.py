@@ -18,7 +18,7 @@ def dashboard(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: a free one.")] = 8081,
 ) -> None:
     """Show runs in a browser, side by side and live; it only reads their folders."""
-    from onlinesrl.dashboard.app import serve
+    from onlinesrl.commands.dashboard.app import serve
 
     with interruptible():
         serve(runs, host, port, say)

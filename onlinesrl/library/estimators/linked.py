@@ -9,9 +9,9 @@ import numpy as np
 
 from onlinesrl.core.errors import InputError
 from onlinesrl.core.example import ValuedAtom
-from onlinesrl.estimators.estimator import Estimator
-from onlinesrl.estimators.features import flat, pairs
-from onlinesrl.estimators.samples import (
+from onlinesrl.library.estimators.estimator import Estimator
+from onlinesrl.library.estimators.features import flat, pairs
+from onlinesrl.library.estimators.samples import (
     Label,
     classes_of,
     extended,

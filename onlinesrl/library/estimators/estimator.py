@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, Self
 
 from onlinesrl.core.errors import InputError, NotFittedError
-from onlinesrl.estimators.samples import Label, accuracy, labels_of
+from onlinesrl.library.estimators.samples import Label, accuracy, labels_of
 from onlinesrl.library.learner import section
 
 
