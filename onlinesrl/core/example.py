@@ -82,6 +82,15 @@ class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     dup_of: Constant | None = None
     time: float | None = None
 
+    @property
+    def labelled(self) -> bool:
+        """Whether the truth is known."""
+        return self.truth is not None
+
+    def whole(self) -> Example:
+        """Return the example with all its fields in memory."""
+        return self
+
 
 class Label(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The truth of an example that came, or comes, without it."""

@@ -203,6 +203,13 @@ class Learner(Protocol):
         """Compile the kernels, or load them from the cache; returns the seconds it took."""
         ...
 
+    def decode(self, line: bytes) -> Example:
+        """Return the example of a JSON line, as ``step`` takes it. Raises ExampleError.
+
+        It need not have its atoms in memory: ``whole`` has them.
+        """
+        ...
+
     def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:
         """Predict, and learn from, each example in turn; an Answered one is not predicted again.
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.example import Atoms, Example
+from onlinesrl.core.example import Atoms, Example, decode
 from onlinesrl.core.explanation import Atom, Explanation
 from onlinesrl.core.flips import DEFAULTS, Asked
 from onlinesrl.core.interrupt import Interrupted
@@ -97,6 +97,7 @@ class OnlineLearner:
         """Compile the kernels, or load them from the cache; returns the seconds it took."""
         started = time.perf_counter()
         self.packer.clear()
+        self.packer.lines.read(b"{}")
         self.worlds.compile()
         return time.perf_counter() - started
 
@@ -159,6 +160,10 @@ class OnlineLearner:
     def least_certain(self, example: Example, most: int) -> list[Atom]:
         """See ``Learner.least_certain``."""
         return least_certain(self, example, most)
+
+    def decode(self, line: bytes) -> Example:
+        """See ``Learner.decode``."""
+        return self.packer.lines.read(line) or decode(line)
 
     # the step ------------------------------------------------------------------------------
 

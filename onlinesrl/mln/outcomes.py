@@ -144,7 +144,7 @@ class Reporter:
                 scores[w],
                 w not in results.unproven,
                 example.group,
-                hamming[w] if example.truth is not None else None,
+                hamming[w] if example.labelled else None,
                 margins[w],
                 marginals=results.marginals.get(w),
             )

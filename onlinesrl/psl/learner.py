@@ -22,7 +22,7 @@ from onlinesrl.core.background import Background
 from onlinesrl.core.costs import Costs
 from onlinesrl.core.counts import BEYOND_RANGE
 from onlinesrl.core.errors import ExampleError, Infeasible, ModelError, UsageError
-from onlinesrl.core.example import Atoms, Example, show_ground_atom
+from onlinesrl.core.example import Atoms, Example, decode, show_ground_atom
 from onlinesrl.core.explanation import Atom, Explanation
 from onlinesrl.core.flips import DEFAULTS, Asked
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally
@@ -194,6 +194,10 @@ class PslLearner:
         if marginals:
             raise UsageError("PSL predicts truth values, and has no marginal probabilities")
         return self.step(items, learning=False)[0]
+
+    def decode(self, line: bytes) -> Example:
+        """See ``Learner.decode``."""
+        return decode(line)
 
     # the step ------------------------------------------------------------------------------------
 

@@ -110,7 +110,7 @@ def write_results(config: Config, loop: Loop, timing: Mapping[str, float]) -> di
             summary=summary,
             metrics=list(json_lines(folder.metrics, _Line)),
             weights=[weight_row(e) for e in entries[:REPORTED_WEIGHTS]],
-            examples=[example_row(loop.learner, *shown) for shown in loop.shown],
+            examples=[example_row(loop.learner, *shown) for shown in loop.shown.whole()],
         )
     write_atomic(folder.summary, json.dumps(summary, indent=2).encode() + b"\n")
     return summary

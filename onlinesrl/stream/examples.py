@@ -79,6 +79,7 @@ class Reader:
         self.labels = labels
         self._begun: Iterator[Decoded | None] | None = None
         self.dialect = dialect
+        self.decode: Callable[[bytes], Example] = decode
 
     def read(self, position: dict[str, Any] | None = None) -> Iterator[Decoded | None]:
         """Yield records and their examples after a position; None: the source has no more for now."""
@@ -129,7 +130,7 @@ class Reader:
             reason = f"longer than source.max_bytes ({self.source.max_bytes})"
             return ExampleError(reason, "too_long")
         try:
-            return self._world(record) if record.kind == "db" else decode(record.value)
+            return self._world(record) if record.kind == "db" else self.decode(record.value)
         except ExampleError as error:
             return self._label(record) or error
         except MemoryError:

@@ -62,6 +62,8 @@ class Loop:
         self.settle = settle
         self.until = until
         self.labels = labels
+        if labels is None:  # what waits for its label is kept whole
+            reader.decode = learner.decode
         self.sink = sink
         self.answered: Callable[[Record, Any, Outcome], object] = lambda *of: None
         self.sink_state: dict[str, Any] | None = None

@@ -46,15 +46,19 @@ class Shown(deque[tuple[Example, Outcome]]):
             (each.example, outcome)
             for each, outcome in zip(reversed(work), reversed(outcomes), strict=True)
             if isinstance(each.example, Example)
-            and each.example.truth is not None
+            and each.example.labelled
             and outcome.prediction is not None
             and len(each.record.value) <= SHOWN_BYTES
         )
         self.extend(reversed(list(islice(labelled, SHOWN))))
 
+    def whole(self) -> list[tuple[Example, Outcome]]:
+        """Return them with all atoms in memory."""
+        return [(example.whole(), outcome) for example, outcome in self]
+
     def save(self) -> Any:
         """Return them as JSON values."""
-        return msgspec.to_builtins(list(self))
+        return msgspec.to_builtins(self.whole())
 
     def restore(self, saved: Any) -> None:
         """Restore what ``save`` returned."""

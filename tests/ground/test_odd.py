@@ -297,4 +297,4 @@ def test_a_refused_example_takes_no_room():
     with pytest.raises(ExampleError, match="Q takes 1 argument, found 2"):
         own.packer.add(example({"E": [["a"], ["b"]]}, {"Q": [["a", "b"]]}), 0)
 
-    assert (len(own.packer), own.packer.data, own.packer.start, own.packer.count) == (0, [], [], [])
+    assert (len(own.packer), own.packer.rows, own.packer.spans) == (0, [], [])

@@ -15,7 +15,8 @@ from conftest import REPO, Job, wait
 
 from onlinesrl.core.example import Example, Label, decode
 from onlinesrl.core.learner import Prediction
-from onlinesrl.stream import checkpoint, examples
+from onlinesrl.mln.learner import OnlineLearner
+from onlinesrl.stream import checkpoint
 from onlinesrl.stream.examples import READ_BYTES, Decoded, micro_batch
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.labels import Labels, Waiting
@@ -64,15 +65,15 @@ def short_of_memory(poison: str, times: int) -> Callable[[], None]:
     """Let there be too little memory to read an example, so many times."""
 
     def install() -> None:
-        decode, left = examples.decode, [times]
+        decode, left = OnlineLearner.decode, [times]
 
-        def decoding(line: bytes) -> Example:
+        def decoding(learner: OnlineLearner, line: bytes) -> Example:
             if f'"{poison}"'.encode() in line and left[0]:
                 left[0] -= 1
                 raise MemoryError
-            return decode(line)
+            return decode(learner, line)
 
-        examples.decode = decoding
+        OnlineLearner.decode = decoding
 
     return install
 

@@ -7,6 +7,7 @@ are numbered for the whole stream, because weights are known by them. Nothing el
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -28,6 +29,7 @@ from onlinesrl.core.example import (
 )
 from onlinesrl.mln.ground.constants import Constants, Domain
 from onlinesrl.mln.ground.layout import Layout
+from onlinesrl.mln.ground.lines import LineReader, NumberedExample
 from onlinesrl.mln.kernels.plans import Batch
 
 KEPT_NAMES = 1 << 16
@@ -69,6 +71,7 @@ class Packer(Constants):
         self.max_atoms = max_atoms
         self.keys = keys
         self.worlds_ever = 0
+        self.lines = LineReader(self)
         self.clear()
 
     # one example ---------------------------------------------------------------------------------
@@ -76,9 +79,8 @@ class Packer(Constants):
     def clear(self) -> None:
         """Forget the packed worlds."""
         self.worlds: list[Packed] = []
-        self.data: list[int] = []
-        self.start: list[int] = []
-        self.count: list[int] = []
+        self.rows: list[bytes] = []
+        self.spans: list[bytes] = []
         self.listed = bytearray()
         self.labelled = bytearray()
         self.values: dict[float, int] = {}
@@ -95,26 +97,39 @@ class Packer(Constants):
 
     def add(self, example: Example, place: int) -> None:
         """Pack one example. Raises ExampleError, and packs nothing then."""
+        if isinstance(example, NumberedExample):
+            self._add_numbered(example, place)
+            return
         example = self.background.beside(example, self.layout.plan.query)
-        at = len(self.data)
         start, count = [0] * self.layout.slots, [0] * self.layout.slots
-        try:
-            evidence = example.evidence
-            if self.layout.numeric:
-                evidence = self._numeric(evidence, start, count)
-            self._relations(evidence, "evidence", self.layout.evidence, start, count)
-            if example.truth is not None:
-                self._relations(example.truth, "truth", self.layout.truth, start, count)
-            if example.query is not None:
-                opened = self._opened(example.query, example.evidence)
-                self._relations(opened, "query", self.layout.listed, start, count)
-        except ExampleError:
-            del self.data[at:]
-            raise
-        self.start += start
-        self.count += count
-        self.listed.append(example.query is not None)
-        self.labelled.append(example.truth is not None)
+        self.data: list[int] = []
+        evidence = example.evidence
+        if self.layout.numeric:
+            evidence = self._numeric(evidence, start, count)
+        self._relations(evidence, "evidence", self.layout.evidence, start, count)
+        if example.truth is not None:
+            self._relations(example.truth, "truth", self.layout.truth, start, count)
+        if example.query is not None:
+            opened = self._opened(example.query, example.evidence)
+            self._relations(opened, "query", self.layout.listed, start, count)
+        self.rows.append(array("i", self.data).tobytes())
+        self.spans.append(array("q", start + count).tobytes())
+        self._append(example, place, example.query is not None, example.truth is not None)
+
+    def _add_numbered(self, example: NumberedExample, place: int) -> None:
+        """Pack an example that has its numbers; if they are no longer those of its constants, anew."""
+        numbered = example
+        if example.domain is not self.constants:
+            found = self.lines.read(example.line)
+            assert found is not None, "a line that was read once can be read again"
+            numbered = found
+        self.rows.append(numbered.row)
+        self.spans.append(numbered.place)
+        self._append(example, place, False, example.labelled)
+
+    def _append(self, example: Example, place: int, listed: bool, labelled: bool) -> None:
+        self.listed.append(listed)
+        self.labelled.append(labelled)
         self.worlds.append(Packed(example, place))
 
     def _numeric(self, evidence: Atoms, start: list[int], count: list[int]) -> Atoms:
@@ -252,10 +267,12 @@ class Packer(Constants):
         worlds, types = len(self.worlds), len(self.layout.types)
         if learning and any(self.labelled):
             self.join_strange()
-        data = np.fromiter(self.data, np.int32, len(self.data))
+        data = np.frombuffer(bytearray().join(self.rows), np.int32)
+        before_each = np.cumsum([0, *map(len, self.rows)]) // data.itemsize
+        places = np.frombuffer(b"".join(self.spans), np.int64).reshape(worlds, 2, self.layout.slots)
         batch = Batch(
-            np.array(self.start, np.int64).reshape(worlds, self.layout.slots),
-            np.array(self.count, np.int64).reshape(worlds, self.layout.slots),
+            places[:, 0] + before_each[:worlds, None],
+            places[:, 1].copy(),
             data,
             np.zeros((worlds, types), np.int32),
             np.full((worlds, types), -1, np.int64),

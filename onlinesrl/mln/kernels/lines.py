@@ -1,0 +1,269 @@
+"""The JSON line of an example, read into rows of numbered constants in one pass.
+
+Only plain lines are read: an id, a group, evidence and truth, each atom a list of strings without escapes
+and whole numbers. Whatever else a line may be is left to the decoder of any JSON.
+"""
+
+from onlinesrl.core.arrays import Bytes, Ints, Ints32
+from onlinesrl.core.kernels.frames import Frame
+from onlinesrl.core.kernels.jit import kernel
+
+REFUSED = -1
+DIGITS = 18
+"""The most digits of a whole number that is read here."""
+ID, GROUP, EVIDENCE, TRUTH = 0, 1, 2, 3
+KEYS = (b"id", b"group", b"evidence", b"truth")
+TEXT, COMMA, COLON, MINUS = ord('"'), ord(","), ord(":"), ord("-")
+OPEN_LIST, CLOSE_LIST, OPEN_MAP, CLOSE_MAP = ord("["), ord("]"), ord("{"), ord("}")
+ESCAPE, ZERO, NINE, BLANK = ord("\\"), ord("0"), ord("9"), ord(" ")
+
+
+class Texts(Frame):
+    """Different texts, numbered in order, in a hash table with open addressing."""
+
+    cell: Ints32  # [power of two] the number of a text, -1: none
+    hash: Ints  # [number]
+    start: Ints  # [number + 1] into byte
+    byte: Bytes
+    size: Ints  # [1] how many there are
+
+
+class Scan(Frame):
+    """What a line is read with, and what was read of it."""
+
+    constants: Texts
+    keys: Texts  # KEYS
+    predicates: Texts
+    slot: Ints32  # [predicate, EVIDENCE or TRUTH less EVIDENCE] -1: its atoms are not read here
+    arity: Ints32  # [predicate]
+    most: int  # atoms of a predicate
+    row: Ints32  # the numbers of the atoms' constants, atom after atom
+    place: Ints  # [2, slot] where the atoms of each slot start in row, and how many they are
+    span: Ints  # [key, 2] where id and group stand in the line; start -1: they do not
+
+
+@kernel
+def _hash(line: Bytes, first: int, stop: int) -> int:
+    """Return FNV-1a of some bytes, its high bits mixed into the low ones."""
+    h = -3750763034362895579
+    for at in range(first, stop):
+        h = (h ^ line[at]) * 1099511628211
+    return h ^ (h >> 29)
+
+
+@kernel
+def _cell(texts: Texts, line: Bytes, first: int, stop: int, h: int) -> int:
+    """Return the cell of a text, or the empty one where it would be."""
+    mask = len(texts.cell) - 1
+    cell = h & mask
+    while texts.cell[cell] >= 0:
+        known = texts.cell[cell]
+        begin = texts.start[known]
+        if texts.hash[known] == h and texts.start[known + 1] - begin == stop - first:
+            same = True
+            for k in range(stop - first):
+                same = same and texts.byte[begin + k] == line[first + k]
+            if same:
+                return cell
+        cell = (cell + 1) & mask
+    return cell
+
+
+@kernel
+def _number(texts: Texts, line: Bytes, first: int, stop: int) -> int:
+    """Return the number of a text, which is added if it is new; there must be room."""
+    h = _hash(line, first, stop)
+    cell = _cell(texts, line, first, stop, h)
+    if texts.cell[cell] < 0:
+        number = texts.size[0]
+        texts.cell[cell], texts.hash[number] = number, h
+        begin = texts.start[number]
+        for k in range(stop - first):
+            texts.byte[begin + k] = line[first + k]
+        texts.start[number + 1] = begin + stop - first
+        texts.size[0] = number + 1
+    return texts.cell[cell]
+
+
+@kernel
+def _known(texts: Texts, line: Bytes, first: int, stop: int) -> int:
+    """Return the number of a text, or -1."""
+    return texts.cell[_cell(texts, line, first, stop, _hash(line, first, stop))]
+
+
+@kernel
+def add(texts: Texts, joined: Bytes, stops: Ints) -> None:
+    """Add texts, ``joined`` one after another, each up to its place in ``stops``."""
+    first = 0
+    for k in range(len(stops)):
+        _number(texts, joined, first, stops[k])
+        first = stops[k]
+
+
+@kernel
+def _next(line: Bytes, at: int) -> int:
+    """Return where the next byte is that is no white space; that of the line's end, if there is none."""
+    while line[at] == BLANK or line[at] == 9 or line[at] == 10 or line[at] == 13:
+        if at == len(line) - 1:
+            break
+        at += 1
+    return at
+
+
+@kernel
+def _text_end(line: Bytes, at: int) -> int:
+    """Return where the text ends whose first byte is at ``at``; REFUSED: nowhere, or it has escapes."""
+    while line[at] != TEXT:
+        if line[at] < BLANK or line[at] == ESCAPE:
+            return REFUSED
+        at += 1
+    return at
+
+
+@kernel
+def _whole_end(line: Bytes, at: int) -> int:
+    """Return where the whole number at ``at`` ends; REFUSED: it is none, or not as it would be written."""
+    first = at + (line[at] == MINUS)
+    at = first
+    while ZERO <= line[at] <= NINE:
+        at += 1
+    padded = at > first and line[first] == ZERO and (at > first + 1 or line[first - 1] == MINUS)
+    return REFUSED if at == first or at - first > DIGITS or padded else at
+
+
+@kernel
+def _constant(line: Bytes, at: int) -> tuple[int, int, int]:
+    """Return where the text of the constant at ``at`` starts and ends, and what follows it."""
+    if line[at] == TEXT:
+        stop = _text_end(line, at + 1)
+        return at + 1, stop, stop + 1
+    stop = _whole_end(line, at)
+    return at, stop, stop
+
+
+@kernel
+def _after(line: Bytes, at: int, close: int) -> int:
+    """Return what follows the comma at ``at``, or where ``close`` is; REFUSED: neither is there."""
+    at = _next(line, at)
+    if line[at] == close:
+        return at
+    if line[at] != COMMA:
+        return REFUSED
+    at = _next(line, at + 1)
+    return REFUSED if line[at] == close else at
+
+
+@kernel
+def _atom(line: Bytes, at: int, s: Scan, arity: int, n: int) -> int:
+    """Read the atom at ``at`` into the row from ``n`` on; returns what follows it."""
+    if line[at] != OPEN_LIST:
+        return REFUSED
+    at = _next(line, at + 1)
+    found = 0
+    while line[at] != CLOSE_LIST:
+        first, stop, at = _constant(line, at)
+        if stop < 0 or found == arity:
+            return REFUSED
+        s.row[n + found] = _number(s.constants, line, first, stop)
+        found += 1
+        at = _after(line, at, CLOSE_LIST)
+        if at < 0:
+            return REFUSED
+    return at + 1 if found == arity else REFUSED
+
+
+@kernel
+def _atoms(line: Bytes, at: int, s: Scan, name: int, slot: int, n: int) -> tuple[int, int]:
+    """Read the atoms of a predicate; returns what follows them, and where the row ends."""
+    if line[at] != OPEN_LIST or s.place[1, slot] >= 0:
+        return REFUSED, n
+    s.place[0, slot], count = n, 0
+    at = _next(line, at + 1)
+    while line[at] != CLOSE_LIST:
+        at = _atom(line, at, s, s.arity[name], n)
+        if at < 0 or count == s.most:
+            return REFUSED, n
+        count, n = count + 1, n + s.arity[name]
+        at = _after(line, at, CLOSE_LIST)
+        if at < 0:
+            return REFUSED, n
+    s.place[1, slot] = count
+    return at + 1, n
+
+
+@kernel
+def _key(line: Bytes, at: int, texts: Texts) -> tuple[int, int]:
+    """Return the number of the key at ``at``, and where its value is; REFUSED: it is unknown."""
+    if line[at] != TEXT:
+        return REFUSED, at
+    stop = _text_end(line, at + 1)
+    if stop < 0:
+        return REFUSED, at
+    key = _known(texts, line, at + 1, stop)
+    at = _next(line, stop + 1)
+    if line[at] != COLON:
+        return REFUSED, at
+    return key, _next(line, at + 1)
+
+
+@kernel
+def _relations(line: Bytes, at: int, s: Scan, part: int, n: int) -> tuple[int, int]:
+    """Read evidence or truth; returns what follows it, and where the row ends."""
+    if line[at] != OPEN_MAP:
+        return REFUSED, n
+    at = _next(line, at + 1)
+    while line[at] != CLOSE_MAP:
+        name, at = _key(line, at, s.predicates)
+        slot = s.slot[name, part - EVIDENCE] if name >= 0 else REFUSED
+        if slot < 0:
+            return REFUSED, n
+        at, n = _atoms(line, at, s, name, slot, n)
+        if at >= 0:
+            at = _after(line, at, CLOSE_MAP)
+        if at < 0:
+            return REFUSED, n
+    return at + 1, n
+
+
+@kernel
+def _value(line: Bytes, at: int, s: Scan, key: int, n: int) -> tuple[int, int]:
+    """Read the value of a key of an example; returns what follows it, and where the row ends."""
+    if s.span[key, 0] >= 0:
+        return REFUSED, n
+    s.span[key, 0] = at
+    if key >= EVIDENCE:
+        return _relations(line, at, s, key, n)
+    first, stop, after = _constant(line, at)
+    if stop < 0 or (key == GROUP and first == at):
+        return REFUSED, n
+    s.span[key, 0], s.span[key, 1] = first, stop
+    return after, n
+
+
+@kernel
+def scan(line: Bytes, s: Scan) -> int:
+    """Read a line of valid UTF-8 that ends in a line feed; returns the length of its row, or REFUSED.
+
+    There must be room for as many constants, and bytes of them, as the line has bytes.
+    """
+    for key in range(len(s.span)):
+        s.span[key, 0] = REFUSED
+    for slot in range(s.place.shape[1]):
+        s.place[0, slot], s.place[1, slot] = 0, REFUSED
+    n, at = 0, _next(line, 0)
+    if line[at] != OPEN_MAP:
+        return REFUSED
+    at = _next(line, at + 1)
+    while line[at] != CLOSE_MAP:
+        key, at = _key(line, at, s.keys)
+        if key < 0:
+            return REFUSED
+        at, n = _value(line, at, s, key, n)
+        if at >= 0:
+            at = _after(line, at, CLOSE_MAP)
+        if at < 0:
+            return REFUSED
+    for slot in range(s.place.shape[1]):
+        s.place[1, slot] = max(s.place[1, slot], 0)
+    whole = _next(line, at + 1) == len(line) - 1
+    return n if whole and s.span[ID, 0] >= 0 and s.span[EVIDENCE, 0] >= 0 else REFUSED
