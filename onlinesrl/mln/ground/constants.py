@@ -299,8 +299,11 @@ class Constants:
             return NamesBeside(
                 shared, self.constants.names, batch.member, batch.own, w, kind, first
             )
-        own = batch.member[first : first + batch.domain.item(w, kind) - len(shared)]
-        return [*shared, *map(self.constants.names.__getitem__, own.tolist())]
+        size = batch.domain.item(w, kind) - len(shared)
+        if not size:
+            return shared
+        own = batch.member[first : first + size].tolist()
+        return [*shared, *map(self.constants.names.__getitem__, own)]
 
     def truth_constants(
         self, batch: Batch, slot: int, w: int, row: int

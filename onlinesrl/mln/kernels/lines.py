@@ -103,8 +103,8 @@ def add(texts: Texts, joined: Bytes, stops: Ints) -> None:
 @kernel
 def _next(line: Bytes, at: int) -> int:
     """Return where the next byte is that is no white space; that of the line's end, if there is none."""
-    while line[at] == BLANK or line[at] == 9 or line[at] == 10 or line[at] == 13:
-        if at == len(line) - 1:
+    while line[at] <= BLANK and at < len(line) - 1:
+        if line[at] != BLANK and line[at] != 9 and line[at] != 10 and line[at] != 13:
             break
         at += 1
     return at
