@@ -29,7 +29,8 @@ function begin(paths) {
 const show = {
   head(run, value) {
     const last = value.last ?? {};
-    const each = last.regret_bound == null ? null : last.regret_bound / Math.max(1, last.examples);
+    const bounded = last.restarted ? last.updates - last.restarted : last.examples;
+    const each = last.regret_bound == null ? null : last.regret_bound / Math.max(1, bounded);
     const state = el("span", { class: `state ${value.state.replace(" ", "-")}` }, value.state);
     return [figures({
       state,
