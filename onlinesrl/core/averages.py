@@ -87,7 +87,7 @@ class AveragedWeights:
         """
         t, _, length, dual, primal, loss = self.scalar
         if not self.update.dual or self.dropped or not t:
-            return certificate(int(t), loss, primal, None)
+            return certificate(int(t), loss, primal, None, self.before)
         sigma = self.update.sigma
         dual -= (sigma / (2.0 * t) if self.update.shrinks else sigma / 2.0) * length
-        return certificate(int(t), loss, primal, dual)
+        return certificate(int(t), loss, primal, dual, self.before)

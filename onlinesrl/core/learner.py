@@ -164,8 +164,6 @@ class LearnedWeights(Restarts, Protocol):
     """The weights of a learner; the length is their number."""
 
     dropped: int
-    before: int
-    """The number of updates before the last restart; 0: there was none."""
 
     def __len__(self) -> int: ...
 
@@ -241,7 +239,10 @@ class Learner(Protocol):
         ...
 
     def certificate(self) -> dict[str, float | None]:
-        """Return the mean loss, the dual value and the bound on the regret, as far as known."""
+        """Return the mean loss, the dual value and the bound on the regret, as far as known.
+
+        After a restart they are of the updates since; ``restarted`` is then the number of those before.
+        """
         ...
 
     def start(self, program: Any) -> list[str]:

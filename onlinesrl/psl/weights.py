@@ -127,13 +127,13 @@ class RuleWeights:
         """
         t, loss, primal = int(self.scalar[T]), float(self.scalar[LOSS]), float(self.scalar[PRIMAL])
         if not self.update.dual or not t:
-            return certificate(t, loss, primal, None)
+            return certificate(t, loss, primal, None, self.before)
         sigma, weights = self.update.sigma, self.current()
         strength = sigma * (t if self.update.shrinks else 1)
         metric = self.update.metric(self.kept, np.zeros(len(self.base)))
         dual = float(self.scalar[ALPHA_RHO]) - sigma * float(weights @ self.dual)
         dual += 0.5 * strength * float(np.sum(metric * (weights - self.base) ** 2))
-        return certificate(t, loss, primal, dual)
+        return certificate(t, loss, primal, dual, self.before)
 
     # names ---------------------------------------------------------------------------------------
 

@@ -379,7 +379,6 @@ class Loop:
             **({"lost": lost} if (lost := (self.position or {}).get("lost")) else {}),
             **self.learner.certificate(),
             "updates": self.learner.weights.updates,
-            **({"restarted": before} if (before := self.learner.weights.before) else {}),
             "weights": len(self.learner.weights),
             "dropped_weights": self.learner.weights.dropped,
             **(self.labels.counts() if self.labels is not None else {}),

@@ -31,6 +31,10 @@ class _Scores(msgspec.Struct):
     f1: float | None = None
 
 
+class _Drift(msgspec.Struct):
+    at: list[int] = []
+
+
 class Point(msgspec.Struct):
     """What is shown of a line of metrics."""
 
@@ -45,6 +49,7 @@ class Point(msgspec.Struct):
     regret_bound: float | None = None
     updates: int = 0
     restarted: int = 0
+    drift: _Drift = msgspec.field(default_factory=_Drift)
     weights: int = 0
     errors: dict[str, int] = {}
     routes: dict[str, int] = {}
@@ -223,6 +228,7 @@ class Watched:
             "window": [point.window.f1 for point in points],
             "loss": [point.loss for point in points],
             "regret": [_each(point.regret_bound, _bounded(point)) for point in points],
+            "drift": points[-1].drift.at if points else [],
         }
         return columns | {"wrong": [each.hamming for each in self._newest]}
 

@@ -39,6 +39,7 @@ const show = {
       "F1, last window": fixed(last.window?.f1),
       "mean absolute error": last.mae == null ? undefined : fixed(last.mae),
       loss: fixed(last.loss),
+      "drift, at example": last.drift?.at.length ? number(last.drift.at.at(-1)) : undefined,
       "regret bound, per example": fixed(each),
       weights: number(last.weights),
       updates: number(last.updates),
