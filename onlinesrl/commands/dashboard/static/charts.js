@@ -32,9 +32,27 @@ function options(chart, runs, width) {
     scales: { x, y: { range: (u, low, high) => bounds(chart, low, high) } },
     axes: [{ ...axis, values: few, space: 50, size: 32 }, { ...axis, size: 56 }],
     series: [{ label: chart.x ?? "of the newest", value: (u, value) => (value == null ? "–" : number(value)) }, ...series],
+    hooks: { draw: chart.x ? [marks] : [] },
     legend: { show: false },
     cursor: { y: false },
   };
+}
+
+// A vertical line at each signal of drift.
+function marks(u) {
+  u.ctx.save();
+  u.ctx.setLineDash([2, 4]);
+  for (const run of current) {
+    u.ctx.strokeStyle = colour(`--run${run.number % 6}`);
+    for (const at of run.parts.curves?.drift ?? []) {
+      const x = u.valToPos(at, "x", true);
+      u.ctx.beginPath();
+      u.ctx.moveTo(x, u.bbox.top);
+      u.ctx.lineTo(x, u.bbox.top + u.bbox.height);
+      u.ctx.stroke();
+    }
+  }
+  u.ctx.restore();
 }
 
 function bounds(chart, low, high) {
