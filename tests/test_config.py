@@ -141,7 +141,7 @@ batch: 0
 """
     known = (
         "model, dialect, query, source, output, labels, sink, learner, inference, checkpoint, metrics, "
-        "limits, distribute, seed, batch"
+        "limits, drift, distribute, seed, batch"
     )
     assert complaints(folder, text) == [
         "run.yaml:1:8: model: expected a file that can be read (No such file or directory), "

@@ -28,12 +28,17 @@ class AveragedWeights:
     def __init__(self, update: Update):
         self.update = update
         self.scalar = [0.0] * 6
+        self.before = 0
         self.dropped = 0
 
     @property
     def updates(self) -> int:
-        """The number of updates so far, T."""
-        return int(self.scalar[T])
+        """The number of updates so far: T, and those ``before`` the last restart."""
+        return self.before + int(self.scalar[T])
+
+    def scale(self) -> float:
+        """Return s_{T+1}: the present weights are base + s_{T+1} u."""
+        return self.update.scale(int(self.scalar[T]) + 1)
 
     def mean(self) -> tuple[float, float]:
         """Return (cu, cv): the averaged weight is base + cu u + cv v."""
@@ -45,7 +50,7 @@ class AveragedWeights:
 
         NaN: some number would not be finite; nothing has been changed.
         """
-        update, t = self.update, self.updates + 1
+        update, t = self.update, int(self.scalar[T]) + 1
         _, sum_s, length, dual, primal, losses = self.scalar
         gap = update.measure(self.arrays, self.kept, n, update.required(rho))
         s = update.scale(t)
@@ -64,16 +69,25 @@ class AveragedWeights:
         self.scalar[:] = float(t), sum_s, length, dual, primal, losses + loss
         return loss
 
+    def restart(self) -> None:
+        """Start over from the present weights: they are the base, and T = 0."""
+        value = self.arrays.value
+        value[:, 0] += self.scale() * value[:, 1]
+        for array in (value[:, 1:], *self.kept.values()):
+            array[:] = 0.0
+        self.before = self.updates
+        self.scalar[:] = [0.0] * len(self.scalar)
+
     def certificate(self) -> dict[str, float | None]:
         """Return the mean loss, the dual value D_T and the bound it gives on the regret.
 
         Of updates that shrink the weights an upper bound on the regret, of others on the excess of the
         summed loss over the least regularised one. None for updates without a dual, and once weights
-        were dropped.
+        were dropped. After a restart all are of the updates since, and the weights it started from.
         """
         t, _, length, dual, primal, loss = self.scalar
         if not self.update.dual or self.dropped or not t:
-            return certificate(self.updates, loss, primal, None)
+            return certificate(int(t), loss, primal, None, self.before)
         sigma = self.update.sigma
         dual -= (sigma / (2.0 * t) if self.update.shrinks else sigma / 2.0) * length
-        return certificate(self.updates, loss, primal, dual)
+        return certificate(int(t), loss, primal, dual, self.before)

@@ -29,14 +29,16 @@ def count_classes(counts: dict[str, Ints], atoms: Iterable[MarkedAtom], argument
 
 
 def certificate(
-    updates: int, loss: float, primal: float, dual: float | None
+    updates: int, loss: float, primal: float, dual: float | None, before: int
 ) -> dict[str, float | None]:
     """Return the mean loss, the dual value and the bound on the regret, each None where unknown.
 
     ``loss`` and ``primal`` are sums over ``updates`` updates; an update without a dual has no bound.
+    ``restarted`` is there after a restart: how many updates there were ``before`` it.
     """
     return {
         "loss": loss / updates if updates else None,
         "dual": dual,
         "regret_bound": None if dual is None else primal - dual,
+        **({"restarted": before} if before else {}),
     }

@@ -10,6 +10,7 @@ import msgspec
 
 from onlinesrl.core.arrays import Ints
 from onlinesrl.core.confusion import Confusion, Pair
+from onlinesrl.core.drift import Monitor, Restarts
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Atoms, Constant, Example, ValuedAtom
 from onlinesrl.core.explanation import Atom, Explanation
@@ -47,12 +48,13 @@ class Prediction(msgspec.Struct, omit_defaults=True):
 class Outcome(msgspec.Struct):
     """The result for one example: its prediction, or the reason why it is bad.
 
-    ``unsolved``: it is bad only because a search reached its limit.
+    ``unsolved``: it is bad only because a search reached its limit. ``drift``: it raised a signal.
     """
 
     prediction: Prediction | None
     error: str | None = None
     unsolved: bool = False
+    drift: bool = False
 
 
 class Answered(NamedTuple):
@@ -158,7 +160,7 @@ def heaviest(entries: Iterable[E]) -> list[E]:
     return sorted(known, key=lambda e: -abs(e.weight) * max(1, e.uses))
 
 
-class LearnedWeights(Protocol):
+class LearnedWeights(Restarts, Protocol):
     """The weights of a learner; the length is their number."""
 
     dropped: int
@@ -167,7 +169,7 @@ class LearnedWeights(Protocol):
 
     @property
     def updates(self) -> int:
-        """The number of updates so far."""
+        """The number of updates so far, also before a restart."""
         ...
 
     def entries(self) -> Iterator[WeightEntry]:
@@ -180,6 +182,8 @@ class Learner(Protocol):
 
     update: Update
     slowest: Slowest
+    monitor: Monitor | None
+    """Watches for drift, where this is asked for."""
     seen: int
     """How many examples have been processed, good or bad; audits go by it."""
     valued: ClassVar[bool]
@@ -242,7 +246,10 @@ class Learner(Protocol):
         ...
 
     def certificate(self) -> dict[str, float | None]:
-        """Return the mean loss, the dual value and the bound on the regret, as far as known."""
+        """Return the mean loss, the dual value and the bound on the regret, as far as known.
+
+        After a restart they are of the updates since; ``restarted`` is then the number of those before.
+        """
         ...
 
     def start(self, program: Any) -> list[str]:

@@ -19,6 +19,8 @@ from onlinesrl.core.confusion import Confusion
 from onlinesrl.core.ranking import Ranking
 
 HITS, FALSE_ALARMS, MISSES, UNITS, RIGHT_UNITS, HAMMING, EXACT = range(7)
+MARKS = 100
+"""Of so many signals of drift, the newest, the places in the stream are kept."""
 UNIT = 1_000_000
 """Values in [0, 1] are counted in millionths."""
 
@@ -85,6 +87,9 @@ class Metrics:
     unsolved: int = 0
     skipped: int = 0
     reported: int = 0
+    signals: int = 0
+    """Signals of drift, and the numbers of examples at the newest ones."""
+    marks: list[int] = field(default_factory=list)
     total: Counts = field(default_factory=Counts)
     window: Counts = field(default_factory=Counts)
     routes: dict[str, int] = field(default_factory=dict)
@@ -94,8 +99,14 @@ class Metrics:
     ranking: dict[str, Ranking] = field(default_factory=dict)
     confusion: Confusion = field(default_factory=Confusion)
 
-    def add(self, tally: Any, examples: int, labels: int = 0) -> None:
-        """Add a batch of examples and late labels; ``tally`` (core.learner.Tally) counts both."""
+    def add(self, tally: Any, examples: int, labels: int = 0, drifts: Sequence[int] = ()) -> None:
+        """Add a batch of examples and late labels; ``tally`` (core.learner.Tally) counts both.
+
+        ``drifts``: after how many of these examples there was a signal of drift.
+        """
+        if drifts:
+            self.signals += len(drifts)
+            self.marks = [*self.marks, *(self.examples + n for n in drifts)][-MARKS:]
         self.examples += examples
         self.steps += examples + labels
         self.bad += sum(tally.errors.values())
@@ -145,6 +156,7 @@ class Metrics:
             **({"tombstones": self.tombstones} if self.tombstones else {}),
             "unsolved": self.unsolved,
             **({"skipped": self.skipped} if self.skipped else {}),
+            **({"drift": {"signals": self.signals, "at": self.marks}} if self.signals else {}),
             "window": {"examples": self.window.labelled, **self.window.scores()},
         }
 

@@ -73,7 +73,7 @@ class ChainWeights(AveragedWeights):
         """Learn from chains, one after the other. Raises InputError where an update overflows."""
         augmented, scores = self.update.loss == "ml", self._room(chains)
         for c in range(len(chains.start) - 1):
-            cu = self.update.scale(self.updates + 1)
+            cu = self.scale()
             n, rho = k.find_gap(chains, c, self.arrays, cu, augmented, self.labels, scores)
             if math.isnan(self.learn(n, rho)):
                 raise InputError(f"sample {c}: {BEYOND_RANGE}", "overflow")

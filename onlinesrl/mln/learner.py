@@ -18,6 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from onlinesrl.core.background import Background
+from onlinesrl.core.drift import Monitor
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Atoms, Example, decode
 from onlinesrl.core.explanation import Atom, Explanation
@@ -70,6 +71,7 @@ class OnlineLearner:
         self.slowest = self.worlds.slowest
         self.reporter = Reporter(self.grounder, self.by)
         self.together = Together()
+        self.monitor: Monitor | None = None
         self.seen = 0
 
     def _by(self, by: tuple[str, int] | None) -> outcome.By:
@@ -99,6 +101,8 @@ class OnlineLearner:
         self.packer.clear()
         self.packer.lines.read(b"{}")
         self.worlds.compile()
+        if self.monitor is not None:
+            self.monitor.compile()
         return time.perf_counter() - started
 
     def start(self, program: Program) -> list[str]:
@@ -339,6 +343,8 @@ class OnlineLearner:
                     raise
                 self.weights.cut(*begun)
                 return w, False
+            if self.monitor is not None and self.weights.updates > updates:
+                self.reporter.watch(results, w, self.monitor)
             if most is not None and len(self.weights) > most:
                 self.weights.drop_least(most)
         return len(results.worlds), True
@@ -367,11 +373,14 @@ class OnlineLearner:
         """Return header and arrays of a checkpoint."""
         self._forget()
         header, arrays = self.weights.save()
+        arrays |= {} if self.monitor is None else self.monitor.save()
         return {**header, "seen": self.seen, "shown": self.packer.shown()}, arrays
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Restore the state that ``save`` returned, bit for bit."""
         self.weights.restore(header, arrays)
+        if self.monitor is not None:
+            self.monitor.restore(arrays)
         self.packer.set_stream(self.weights.stream)
         self.packer.set_shown(header.get("shown", {}))
         self.seen = header["seen"]

@@ -14,6 +14,7 @@ import numpy as np
 from onlinesrl.core.arrays import Bytes, Ints
 from onlinesrl.core.confusion import Confusion, Pair, pairs
 from onlinesrl.core.counts import BEYOND_RANGE
+from onlinesrl.core.drift import Monitor
 from onlinesrl.core.errors import printable
 from onlinesrl.core.example import Constant, ValuedAtom, arguments
 from onlinesrl.core.learner import Outcome, Prediction, Tally
@@ -64,6 +65,7 @@ class Results:
     ]  # by world, the prediction already given, before its truth came
     unproven: set[int] = field(default_factory=set)  # those whose prediction is not certified
     unsolved: set[int] = field(default_factory=set)  # those with a search that ended at its limit
+    drifted: set[int] = field(default_factory=set)  # those that raised a signal of drift
     audits: dict[int, float] = field(default_factory=dict)  # the score that the audit found
     marginals: dict[int, dict[str, list[ValuedAtom]]] = field(default_factory=dict)
     diagnostics: dict[int, Diagnostics] = field(default_factory=dict)
@@ -135,7 +137,7 @@ class Reporter:
                 continue
             if w in results.answered:
                 given = msgspec.structs.replace(results.answered[w], hamming=hamming[w])
-                outcomes.append(Outcome(given))
+                outcomes.append(Outcome(given, drift=w in results.drifted))
                 continue
             example = world.example
             prediction = Prediction(
@@ -151,7 +153,7 @@ class Reporter:
             if w in results.diagnostics:
                 prediction.r_hat = round(results.diagnostics[w].largest_r_hat, 4)
                 prediction.ess = round(results.diagnostics[w].least_ess, 1)
-            outcomes.append(Outcome(prediction))
+            outcomes.append(Outcome(prediction, drift=w in results.drifted))
         return outcomes
 
     def _atoms(
@@ -170,6 +172,13 @@ class Reporter:
                 mine = [key for key, of in zip(mine, queries[span], strict=True) if of == q]
             found[atoms.name] = atoms.constants(mine, names)
         return found
+
+    def watch(self, results: Results, w: int, monitor: Monitor) -> None:
+        """Have a monitor heed a world that was learned from."""
+        if w in results.answered:
+            self._score_answered(results, w)
+        if monitor.heed(int(results.out.counts[w, k.HAMMING])):
+            results.drifted.add(w)
 
     def _score_answered(self, results: Results, w: int) -> None:
         """Count by the prediction given before, instead of the one that the kernel counted."""

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from onlinesrl.mln.engines.mpe import Mpe
     from onlinesrl.mln.inference import Inference
 
+CELLS = 500
+"""Cells of tables that branch and bound may read for each unit of ``max_work``."""
+
 
 class EngineSection(Section, ABC):
     """How examples are predicted, and how far a search may go."""
@@ -41,9 +44,10 @@ class EngineSection(Section, ABC):
     """the nodes of branch and bound after which a search ends, the same on every replay; null: any
     number."""
     max_work: Count | None = 1_000_000
-    """the work after which a search ends, the same on every replay: the steps of HiGHS (LPs and
-    nodes) times the entries of its matrix. A million take 1 to 15 seconds; null: the search goes on to
-    the proof, for hours on dense examples of a hundred atoms. cbc counts nodes only."""
+    """the work after which a search ends, the same on every replay: of HiGHS its steps (LPs and
+    nodes) times the entries of its matrix, of branch and bound the cells that it reads, by 500. A million
+    take 1 to 15 seconds; null: the search goes on to the proof, for hours on dense examples of a hundred
+    atoms. cbc counts nodes only."""
     unsolved: Literal["fallback", "skip", "stop"] = "fallback"
     """what becomes of an example whose search ended without proof: predicted by the best state
     found, put aside as bad, or the end of the run."""
@@ -93,7 +97,7 @@ class EngineSection(Section, ABC):
             from onlinesrl.mln.engines.toulbar2 import Toulbar2
 
             return Mpe(Toulbar2(), growth=1)
-        return searching(last)
+        return searching(last, None if self.max_work is None else CELLS * self.max_work)
 
 
 class MpeSection(EngineSection):

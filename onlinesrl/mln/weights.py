@@ -144,7 +144,7 @@ class WeightTable(AveragedWeights):
         By the averaged or the current weights. The next call overwrites it.
         """
         weight = self.room(net)
-        cu, cv = self.mean() if averaged else (self.update.scale(self.updates + 1), 0.0)
+        cu, cv = self.mean() if averaged else (self.scale(), 0.0)
         k.effective(net, self.arrays.value, cu, cv, weight)
         return weight
 
@@ -316,6 +316,7 @@ class WeightTable(AveragedWeights):
         header = {
             "constants": {t: d.names for t, d in self.stream.items()},
             "dropped": self.dropped,
+            **({"before": self.before} if self.before else {}),
         }
         arrays = {
             "value": a.value[:n],
@@ -330,7 +331,7 @@ class WeightTable(AveragedWeights):
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Restore the state that ``save`` returned, bit for bit."""
         self.stream = {t: Domain(names) for t, names in header["constants"].items()}
-        self.dropped = header["dropped"]
+        self.dropped, self.before = header["dropped"], header.get("before", 0)
         n, blocks = len(arrays["uses"]), len(arrays["block"])
         while n > len(self.arrays.uses) or 2 * (blocks + 1) > len(self.arrays.slot):
             self.grow()

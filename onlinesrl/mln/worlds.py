@@ -225,8 +225,7 @@ class Worlds:
                 self._contrast(results, w, *clause_model(self.grounder.net))
             return
         self._price(results.batch, w)
-        cu = update.scale(self.weights.updates + 1)
-        n, rho = narrow.find_gap(self.memory, cu, update.loss == "ml")
+        n, rho = narrow.find_gap(self.memory, self.weights.scale(), update.loss == "ml")
         interrupt.check()
         self._learn(results, w, n, rho)
 

@@ -21,6 +21,7 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.background import Background
 from onlinesrl.core.costs import Costs
 from onlinesrl.core.counts import BEYOND_RANGE
+from onlinesrl.core.drift import Monitor
 from onlinesrl.core.errors import ExampleError, Infeasible, ModelError, UsageError
 from onlinesrl.core.example import Atoms, Example, decode, show_ground_atom
 from onlinesrl.core.explanation import Atom, Explanation
@@ -124,6 +125,7 @@ class PslLearner:
         self.packer = PslPacker(program.predicates, query, inference.max_atoms, background)
         self.grounder = Grounder(program, most=inference.max_groundings, skip=inference.skip)
         self.together = Together()
+        self.monitor: Monitor | None = None
         self.seen = 0
 
     @property
@@ -187,6 +189,8 @@ class PslLearner:
         self._ground([self.packer.world(example)])
         self.inference.engine.solve(_ONE_HINGE, np.ones(1))
         self._measured(_ONE_HINGE, np.ones(1))
+        if self.monitor is not None:
+            self.monitor.compile()
         return time.perf_counter() - started
 
     def predict(self, items: Sequence[Item], marginals: bool = False) -> list[Outcome]:
@@ -284,14 +288,19 @@ class PslLearner:
             batch.unsolved += 1
             raise ExampleError(UNSOLVED, "unsolved")
         prediction, units = spoken(checked, predicted) if served is None else repeated(served)
+        learned = False
         if learning and labelled is not None:
-            unsolved |= not self._learn(graph, labelled, predicted, batch)
+            learned = self._learn(graph, labelled, predicted, batch)
+            unsolved |= not learned
         batch.unsolved += unsolved and (served is None or served.certified)
         if served is None:
             batch.skipped += skipped
             batch.routes[predicted.route] += 1
             batch.certified += predicted.certified
-        return Outcome(batch.score(checked, prediction, units))
+        outcome = Outcome(batch.score(checked, prediction, units))
+        if learned and self.monitor is not None:
+            outcome.drift = self.monitor.heed(prediction.hamming or 0)
+        return outcome
 
     def _solve(
         self, graph: HingeModel, weights: Floats, bonus: Floats | None, start: HingeSolution | None
@@ -371,11 +380,15 @@ class PslLearner:
 
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return header and arrays of a checkpoint."""
-        return {"language": "psl"}, self.weights.save()
+        header = {"language": "psl", **({"before": n} if (n := self.weights.before) else {})}
+        return header, self.weights.save() | ({} if self.monitor is None else self.monitor.save())
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Restore what ``save`` returned, bit for bit."""
         self.weights.restore(arrays)
+        self.weights.before = header.get("before", 0)
+        if self.monitor is not None:
+            self.monitor.restore(arrays)
 
     def gain(self, start: State) -> merging.Gain:
         """See ``Learner.gain``."""

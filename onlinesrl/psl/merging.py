@@ -48,7 +48,7 @@ def _share(weights: RuleWeights, step: Floats, added: Floats) -> float:
     w = max(base + s (u + gamma Delta), 0), s = s_{T+1}, so D' is linear between the gammas where a weight
     becomes 0 or leaves it.
     """
-    scale = weights.update.scale(weights.updates + int(added[T]) + 1)
+    scale = weights.update.scale(int(weights.scalar[T] + added[T]) + 1)
     start, pace = weights.base + scale * weights.dual, scale * step
     moving = pace != 0.0
     crossing = -start[moving] / pace[moving]

@@ -58,6 +58,7 @@ class RuleWeights:
         self.dual, self.total, self.uses = np.zeros(n), np.zeros(n), np.zeros(n, np.int64)
         self.kept = {name: np.zeros(n) for name in update.columns}
         self.scalar = np.zeros(4)
+        self.before = 0
 
     def __len__(self) -> int:
         """Return the number of weighted rules."""
@@ -65,17 +66,18 @@ class RuleWeights:
 
     @property
     def updates(self) -> int:
-        """The number of updates so far, T."""
-        return int(self.scalar[T])
+        """The number of updates so far: T, and those ``before`` the last restart."""
+        return self.before + int(self.scalar[T])
 
     def current(self) -> Floats:
         """Return w_{T+1}, with which the next rival is found."""
         metric = self.update.metric(self.kept, np.zeros(len(self.base)))
-        return self._weights(self.update.scale(self.updates + 1), metric)
+        return self._weights(self.update.scale(int(self.scalar[T]) + 1), metric)
 
     def averaged(self) -> Floats:
         """Return the mean of w_2 .. w_{T+1}; before any update the starting weights."""
-        return self.total / self.updates if self.updates else self.base
+        updates = int(self.scalar[T])
+        return self.total / updates if updates else self.base
 
     def _weights(self, scale: float, metric: Floats | float) -> Floats:
         return np.maximum(self.base + scale * self.dual / metric, 0.0)
@@ -86,7 +88,7 @@ class RuleWeights:
         ``rho`` is the label loss of the rival, ``delta`` float64[rules] the features of the truth less
         the rival's. NaN: some number would not be finite, and nothing was changed.
         """
-        update, t = self.update, self.updates + 1
+        update, t = self.update, int(self.scalar[T]) + 1
         weights, rho = self.current(), update.required(rho)
         loss = max(0.0, rho - float(weights @ delta))
         metric = update.metric(self.kept, delta)
@@ -109,21 +111,29 @@ class RuleWeights:
         self.total = self.total + self.current()
         return loss
 
+    def restart(self) -> None:
+        """Start over from the present weights: they are the base, and T = 0."""
+        self.base = self.current()
+        for array in (self.dual, self.total, *self.kept.values()):
+            array[:] = 0.0
+        self.before, self.scalar = self.updates, np.zeros(4)
+
     def certificate(self) -> dict[str, float | None]:
         """Return the mean loss, the dual value D_T and the bound that it gives on the regret.
 
         CDA2, subgradient: an upper bound on the regret. CDA1: on the excess of the summed loss over
-        the least regularised one. None for MIRA and the perceptron.
+        the least regularised one. None for MIRA and the perceptron. After a restart all are of the
+        updates since, and the weights it started from.
         """
-        loss, primal = float(self.scalar[LOSS]), float(self.scalar[PRIMAL])
-        if not self.update.dual or not self.updates:
-            return certificate(self.updates, loss, primal, None)
+        t, loss, primal = int(self.scalar[T]), float(self.scalar[LOSS]), float(self.scalar[PRIMAL])
+        if not self.update.dual or not t:
+            return certificate(t, loss, primal, None, self.before)
         sigma, weights = self.update.sigma, self.current()
-        strength = sigma * (self.updates if self.update.shrinks else 1)
+        strength = sigma * (t if self.update.shrinks else 1)
         metric = self.update.metric(self.kept, np.zeros(len(self.base)))
         dual = float(self.scalar[ALPHA_RHO]) - sigma * float(weights @ self.dual)
         dual += 0.5 * strength * float(np.sum(metric * (weights - self.base) ** 2))
-        return certificate(self.updates, loss, primal, dual)
+        return certificate(t, loss, primal, dual, self.before)
 
     # names ---------------------------------------------------------------------------------------
 

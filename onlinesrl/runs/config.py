@@ -181,6 +181,7 @@ _WORDS = {
     "literal_error": "expected {expected}",
     "greater_than": "expected more than {gt:g}",
     "greater_than_equal": "expected at least {ge:g}",
+    "less_than": "expected less than {lt:g}",
     "less_than_equal": "expected at most {le:g}",
 }
 

@@ -194,6 +194,8 @@ def _counters(figures: dict[str, Any]) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "onlinesrl_dead_letters", "Examples put into deadletter.jsonl.", figures["bad"]
     )
+    signals = figures.get("drift", {"signals": 0})["signals"]
+    yield CounterMetricFamily("onlinesrl_drift_signals", "Signals of drift.", signals)
     for key, (name, label, words) in _FAMILIES.items():
         family = CounterMetricFamily(f"onlinesrl_{name}", words, labels=[label])
         for value, count in figures[key].items():

@@ -60,6 +60,8 @@ def fingerprint(config: Config, model: str) -> dict[str, Any]:
         values.pop(key, None)
     if config.distribute is None:
         del values["distribute"]  # as in older checkpoints
+    if config.drift is None:
+        del values["drift"]
     if config.dialect == "alchemy":
         del values["dialect"]
     if values.get("labels.max_bytes") == LABEL_BYTES:

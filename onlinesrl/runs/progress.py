@@ -137,6 +137,7 @@ class Display:
             "error": _show(snapshot.get("mae"), "{:.3f}"),
             "loss": _show(snapshot.get("loss"), "{:.3g}"),
             "regret bound": _show(_mean(snapshot), "{:.3g} per example"),
+            "drift": _drift(snapshot.get("drift")),
             "weights": self._growth.show(snapshot.get("weights")),
             "solver": ", ".join(f"{k} {v:,}" for k, v in (snapshot.get("routes") or {}).items()),
             "bad": f"{snapshot['bad']:,}" if snapshot.get("bad") else "",
@@ -300,10 +301,12 @@ def _summary_lines(summary: Snapshot) -> list[tuple[str, str]]:
             + _show(get("compile_seconds"), ", {:.1f} s of compilation"),
         ),
         *_score_lines(summary, soft),
+        ("Drift", _drift(get("drift")) or ("none" if (get("config") or {}).get("drift") else "")),
         (
             "Regret bound",
             _show(get("regret_bound"), "{:,.4g} in total")
-            + _show(_mean(summary), ", {:.3g} per example"),
+            + _show(_mean(summary), ", {:.3g} per example")
+            + _show(get("restarted"), ", since the restart after update {:,}"),
         ),
         (
             "Weights",
@@ -376,8 +379,17 @@ def _by_predicate(predicates: Mapping[str, Snapshot]) -> list[tuple[str, str]]:
 
 def _mean(figures: Snapshot) -> float | None:
     """Return the regret bound per example, where there is one."""
-    bound, updates = figures.get("regret_bound"), figures.get("updates")
+    bound, updates = figures.get("regret_bound"), figures.get("updates", 0)
+    updates -= figures.get("restarted", 0)
     return bound / updates if bound is not None and updates else None
+
+
+def _drift(drift: Snapshot | None) -> str:
+    """Say how many signals of drift there were, and when the last came; empty where there was none."""
+    if not drift:
+        return ""
+    signals, last = drift["signals"], drift["at"][-1]
+    return f"{signals:,} signal{'s' * (signals > 1)}, the last at example {last:,}"
 
 
 def _show(value: float | None, form: str) -> str:

@@ -42,6 +42,13 @@ def read_summary(path: Path) -> dict[str, Any] | None:
     return summary
 
 
+class _Drift(msgspec.Struct):
+    """The signals of drift so far, and after how many examples the newest came."""
+
+    signals: int
+    at: list[int]
+
+
 class _Line(msgspec.Struct):
     """The fields of a line of metrics that the report needs."""
 
@@ -50,6 +57,7 @@ class _Line(msgspec.Struct):
     by: dict[str, dict[str, Any]]
     routes: dict[str, int] = {}
     errors: dict[str, int] = {}
+    drift: _Drift | None = None
 
 
 class _Slow(msgspec.Struct):
@@ -85,6 +93,8 @@ class _Summary(msgspec.Struct):
     accuracy: float | None = None
     hamming: float | None = None
     regret_bound: float | None = None
+    restarted: int | None = None
+    drift: _Drift | None = None
 
 
 def write_results(config: Config, loop: Loop, timing: Mapping[str, float]) -> dict[str, Any]:

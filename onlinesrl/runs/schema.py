@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
+from onlinesrl.core.drift import DriftSection
 from onlinesrl.core.errors import ConfigError
 from onlinesrl.core.language import Language, language_of
 from onlinesrl.core.section import Section
@@ -111,6 +112,10 @@ class DistributeSection(Section):
             raise ValueError(
                 "sink.kind: a distributed run writes a file; leave it or distribute out"
             )
+        if config.drift is not None:
+            raise ValueError(
+                "drift: shards have no order in which to see it; leave it or distribute out"
+            )
         if config.learner.columns:
             name = config.learner.update
             raise ValueError(f"learner.update: {name} cannot be merged; take another, such as cda1")
@@ -168,6 +173,7 @@ class Config(Root):
     checkpoint: CheckpointSection = CheckpointSection()
     metrics: MetricsSection = MetricsSection()
     limits: LimitsSection = LimitsSection()
+    drift: DriftSection | None = None
     distribute: DistributeSection | None = None
     seed: Natural = 0
     """of the random numbers of MaxWalkSAT (also as the fallback of a search) and MC-SAT."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onlinesrl.core.drift import Monitor
 from onlinesrl.core.errors import StorageError
 from onlinesrl.core.interrupt import Interrupted, leavable, polled
 from onlinesrl.core.kernels.jit import told_of_compiling
@@ -57,6 +58,8 @@ def make_learner(config: Config, program: Program | None = None, margins: bool =
 def new_learner(config: Config) -> Learner:
     """Return a learner to be trained, with its starting weights or state."""
     learner, start = make_learner(config), config.learner.start
+    if config.drift is not None:
+        learner.monitor = Monitor(config.drift, learner.weights)
     if start is not None and _has_state(start):
         _take_over(config, learner, start)
     elif start is not None:

@@ -25,7 +25,7 @@ from onlinesrl.stream.labels import Labels, Waiting
 from onlinesrl.stream.protocols import Sink, Watcher
 from onlinesrl.stream.schedule import SHARE_EVERY, Schedule, rare_collections
 from onlinesrl.stream.stopper import Stopped, Stopper
-from onlinesrl.stream.work import Shown, Work
+from onlinesrl.stream.work import Shown, Work, drifts
 
 
 class Loop:
@@ -228,7 +228,7 @@ class Loop:
                 work, _ = self.work(batch[:read])
             self.write(work, outcomes)
             late = sum(isinstance(each.item, Answered) for each in work)
-            self.metrics.add(tally, len(work) - late, late)
+            self.metrics.add(tally, len(work) - late, late, drifts(outcomes, work))
         self.metrics.tombstones += sum(item is None for _, item in batch[:read])
         if work and self.schedule.metrics_due(self.metrics.steps):
             self.write_metrics()
@@ -376,10 +376,9 @@ class Loop:
 
     def line(self) -> dict[str, Any]:
         """Return a line of metrics, over the run so far."""
-        lost = (self.position or {}).get("lost")
         return {
             **self.metrics.snapshot(),
-            **({"lost": lost} if lost else {}),
+            **({"lost": lost} if (lost := (self.position or {}).get("lost")) else {}),
             **self.learner.certificate(),
             "updates": self.learner.weights.updates,
             "weights": len(self.learner.weights),

@@ -34,6 +34,15 @@ class Work(NamedTuple):
         return self.item.example if isinstance(self.item, Answered) else self.item
 
 
+def drifts(outcomes: Sequence[Outcome], work: Sequence[Work]) -> list[int]:
+    """Return how many examples there are up to each signal of drift; late labels are none."""
+    return [
+        sum(not isinstance(each.item, Answered) for each in work[: place + 1])
+        for place, outcome in enumerate(outcomes)
+        if outcome.drift
+    ]
+
+
 class Shown(deque[tuple[Example, Outcome]]):
     """The last labelled examples and their outcomes."""
 

@@ -151,6 +151,18 @@ def test_curves_predictions_and_letters(run: Path) -> None:
     assert [letter.reason for letter in parts["operation"]["letters"]] == ["r"]
 
 
+def test_after_a_restart_the_bound_is_of_the_updates_since(run: Path) -> None:
+    drift = {"signals": 1, "at": [7]}
+    first = point(6, regret_bound=3.0, updates=6)
+    second = point(10, regret_bound=4.5, updates=9, restarted=6, drift=drift)
+    (run / "metrics.jsonl").write_bytes(first + second)
+    watched = Watched(run)
+    watched.look()
+    curves = watched.parts()["curves"]
+    assert curves["regret"] == [0.5, 1.5]
+    assert curves["drift"] == [7]
+
+
 @pytest.mark.parametrize("bad", [b"\xff\n", b"[]\n", b'{"examples": "1"}\n', b"{\n", b"[" * 9999])
 def test_damaged_lines_are_left_out(bad: bytes, run: Path) -> None:
     for name in ("metrics", "predictions", "deadletter"):

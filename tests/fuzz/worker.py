@@ -42,6 +42,7 @@ QUERY = {
     "yeast": "function",
     "cora": "Samebib",
     "scores": "Fake",
+    "tastes": "Read",
     "collective": "Topic",
     "smokers": "Smokes,Cancer",
     "joint": "InField",

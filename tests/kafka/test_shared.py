@@ -250,7 +250,7 @@ def test_long_inference_keeps_the_partitions(member: Callable[..., Job], ids: se
     Only the time between polls is short: heartbeats may be late on a busy machine.
     """
     jobs = [member("first", batch=1), member("second", batch=1)]
-    most: dict[str, Any] = {"MOST_POLL_MS": 5000, "SESSION_MS": 30_000, "JOIN_SECONDS": 30.0}
+    most: dict[str, Any] = {"MOST_POLL_MS": 5000, "SESSION_MS": 30_000, "JOIN_SECONDS": 10.0}
     processes = [start(job, slow=lambda n: 7.0 if n == 20 else 0.01, **most) for job in jobs]
     for job, process in zip(jobs, processes, strict=True):
         assert wait(process) == 0, job.said

@@ -155,7 +155,7 @@ def test_only_proven_answers_can_be_audited(stream: Callable[..., Job]) -> None:
 
 def test_the_slowest_examples_are_kept(stream: Callable[..., Job]) -> None:
     """Of a whole run, also of what it had done before it was stopped."""
-    run = stream([*WIDE, *EASY], "mpe")
+    run = stream([*WIDE, *EASY], "mpe", inference={"max_work": 2_000})
     assert run.run("--until", "2") == 0, run.said
 
     def slowest() -> list[dict[str, Any]]:

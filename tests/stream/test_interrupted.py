@@ -121,7 +121,7 @@ def test_a_signal_ends_a_search_that_takes_minutes(
     assert len(run.checkpoints()) == 1
     if solver == "cbc":  # which counts no work
         return
-    limit = ("--set", "inference.max_work=20000")
+    limit = ("--set", "inference.max_work=1000")
     assert run.run(*limit) == 0, run.said
     expected = run.results()
     certified = [p["certified"] for p in run.lines("predictions.jsonl")]

@@ -31,6 +31,10 @@ class _Scores(msgspec.Struct):
     f1: float | None = None
 
 
+class _Drift(msgspec.Struct):
+    at: list[int] = []
+
+
 class Point(msgspec.Struct):
     """What is shown of a line of metrics."""
 
@@ -44,6 +48,8 @@ class Point(msgspec.Struct):
     loss: float | None = None
     regret_bound: float | None = None
     updates: int = 0
+    restarted: int = 0
+    drift: _Drift = msgspec.field(default_factory=_Drift)
     weights: int = 0
     errors: dict[str, int] = {}
     routes: dict[str, int] = {}
@@ -221,7 +227,8 @@ class Watched:
             "f1": [point.f1 for point in points],
             "window": [point.window.f1 for point in points],
             "loss": [point.loss for point in points],
-            "regret": [_each(point.regret_bound, point.examples) for point in points],
+            "regret": [_each(point.regret_bound, _bounded(point)) for point in points],
+            "drift": points[-1].drift.at if points else [],
         }
         return columns | {"wrong": [each.hamming for each in self._newest]}
 
@@ -263,6 +270,11 @@ def _decoded(lines: list[bytes], kind: type[T]) -> list[T]:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             found.append(msgspec.json.decode(line, type=kind))
     return found
+
+
+def _bounded(point: Point) -> int:
+    """Return how many examples the bound on the regret is of: after a restart, the updates since."""
+    return point.updates - point.restarted if point.restarted else point.examples
 
 
 def _each(total: float | None, count: int) -> float | None:

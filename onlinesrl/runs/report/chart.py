@@ -39,18 +39,20 @@ class _Axis:
         return round(100 * (self.scale(value) - low) / (high - low), 2)
 
 
-def line_chart(
+def line_chart(  # noqa: PLR0913 - what is drawn, and how it is written
     series: Sequence[Series],
     *,
     label: str,
     show: Callable[[float], str],
     tick: Callable[[float], str],
     shade: bool = False,
+    marks: Sequence[float] = (),
 ) -> Markup:
     """Draw lines over the number of examples, on a logarithmic scale.
 
     ``show`` formats values, ``tick`` the labels of the vertical axis. ``shade`` fills between the first
-    two lines, whose points must be at the same examples. Series without points are left out; at least
+    two lines, whose points must be at the same examples. ``marks`` are numbers of examples, at which a
+    vertical line is drawn. Series without points are left out; at least
     one must have points.
     """
     drawn = [line for line in series if line.points]
@@ -63,7 +65,7 @@ def line_chart(
         tag(
             "div",
             tag("div", *(_tick("top", 100 - y.place(v), tick(v)) for v in y.ticks), class_="y"),
-            _svg(lines, x, y, shade=shade),
+            _svg(lines, x, y, shade=shade, marks=[n for n in marks if x.low <= n <= x.high]),
             tag("div", *(_tick("left", x.place(v), compact(v)) for v in x.ticks), class_="x"),
             class_="plot",
         ),
@@ -127,9 +129,12 @@ def _placed(line: Series, x: _Axis, y: _Axis) -> list[Point]:
     return [(x.place(at), round(100 - y.place(value), 2)) for at, value in kept]
 
 
-def _svg(lines: Sequence[Sequence[Point]], x: _Axis, y: _Axis, *, shade: bool) -> Markup:
+def _svg(
+    lines: Sequence[Sequence[Point]], x: _Axis, y: _Axis, *, shade: bool, marks: Sequence[float]
+) -> Markup:
     grid = [tag("path", d=f"M0 {100 - y.place(v):g}H100", class_="grid") for v in y.ticks]
     grid += [tag("path", d=f"M{x.place(v):g} 0V100", class_="grid") for v in x.ticks]
+    grid += [tag("path", d=f"M{x.place(n):g} 0V100", class_="mark") for n in marks]
     area = _path([*lines[0], *reversed(lines[1])]) + "Z" if shade and len(lines) > 1 else None
     return tag(
         "svg",

@@ -46,13 +46,15 @@ def learning_curve(metrics: Sequence[Figures]) -> Markup:
     recent = _points(metrics, lambda line: number((line.get("window") or {}).get(key)))
     if not whole:
         return section("Learning curve", paragraph("There are no labelled examples."))
+    marks = (metrics[-1].get("drift") or {}).get("at", ())
     words = paragraph(
         f"{'The mean absolute error' if soft else 'F1'} of the predictions made so far: over the whole "
-        "stream, which includes the mistakes on the first examples, and since the previous point."
+        "stream, which includes the mistakes on the first examples, and since the previous point.",
+        " The vertical lines are signals of drift." if marks else None,
     )
     lines = [Series("whole stream so far", whole), Series("since previous point", recent)]
     show, tick = (figure, figure) if soft else (percent, percent_tick)
-    chart = line_chart(lines, label="Learning curve", show=show, tick=tick)
+    chart = line_chart(lines, label="Learning curve", show=show, tick=tick, marks=marks)
     return section("Learning curve", words, chart, _numbers(metrics, soft))
 
 
@@ -62,6 +64,7 @@ def regret_bound(metrics: Sequence[Figures], update: str) -> Markup | None:
     if not known:
         return None
     last = known[-1]
+    known = [line for line in known if line.get("restarted") == last.get("restarted")]
     settled = [line for line in known if 100 * line["examples"] >= last["examples"]]
     lower = _points(settled, lambda line: _per_update(line, "dual"))
     upper = _points(settled, lambda line: _per_update(line, "dual", "regret_bound"))
@@ -69,6 +72,12 @@ def regret_bound(metrics: Sequence[Figures], update: str) -> Markup | None:
     words = _BOUNDS.get(update, _BOUNDS[""]).format(
         gap=or_dash(gap, figure), bound=or_dash(bound, figure)
     )
+    since = number(last.get("restarted"))
+    if since:
+        words += (
+            f" All this is of the updates since drift made learning start over, after update {count(since)}; "
+            "regularisation is towards the weights it started from."
+        )
     lines = [
         Series("loss of the learner, per example", upper),
         Series("lower bound for fixed weights, per example", lower),
@@ -86,7 +95,7 @@ def _points(metrics: Sequence[Figures], value: Callable[[Figures], float | None]
 def _per_update(line: Figures, *keys: str) -> float | None:
     """Return the sum of some figures divided by the examples learned from."""
     values = [number(line.get(key)) for key in keys]
-    updates = number(line.get("updates"))
+    updates = (number(line.get("updates")) or 0.0) - (number(line.get("restarted")) or 0.0)
     if not updates or any(value is None for value in values):
         return None
     return sum(value for value in values if value is not None) / updates

@@ -32,9 +32,27 @@ function options(chart, runs, width) {
     scales: { x, y: { range: (u, low, high) => bounds(chart, low, high) } },
     axes: [{ ...axis, values: few, space: 50, size: 32 }, { ...axis, size: 56 }],
     series: [{ label: chart.x ?? "of the newest", value: (u, value) => (value == null ? "–" : number(value)) }, ...series],
+    hooks: { draw: chart.x ? [marks] : [] },
     legend: { show: false },
     cursor: { y: false },
   };
+}
+
+// A vertical line at each signal of drift.
+function marks(u) {
+  u.ctx.save();
+  u.ctx.setLineDash([2, 4]);
+  for (const run of current) {
+    u.ctx.strokeStyle = colour(`--run${run.number % 6}`);
+    for (const at of run.parts.curves?.drift ?? []) {
+      const x = u.valToPos(at, "x", true);
+      u.ctx.beginPath();
+      u.ctx.moveTo(x, u.bbox.top);
+      u.ctx.lineTo(x, u.bbox.top + u.bbox.height);
+      u.ctx.stroke();
+    }
+  }
+  u.ctx.restore();
 }
 
 function bounds(chart, low, high) {
@@ -53,6 +71,14 @@ function data(chart, runs) {
   return uPlot.join(tables);
 }
 
+function note(chart, runs) {
+  const columns = runs.map((run) => run.parts.curves?.[chart.columns[0]] ?? []);
+  if (columns.some((column) => column.some((value) => value != null))) {
+    return chart.x ? " by examples, on a logarithmic scale" : " oldest to newest";
+  }
+  return chart.x ? " nothing yet" : " none in a run folder: they may be written to a topic";
+}
+
 function label(chart, runs) {
   const ends = runs.map((run) => {
     const values = (run.parts.curves?.[chart.columns[0]] ?? []).filter((value) => value != null);
@@ -65,25 +91,31 @@ function draw() {
   for (const each of shown) {
     each.plot?.destroy();
     each.plot = new uPlot(options(each.chart, current, each.place.clientWidth), data(each.chart, current), each.place);
-    each.place.setAttribute("aria-label", label(each.chart, current));
+    say(each, current);
   }
+}
+
+function say(each, runs) {
+  each.place.setAttribute("aria-label", label(each.chart, runs));
+  each.note.textContent = note(each.chart, runs);
 }
 
 export const charts = {
   begin(parent, runs) {
     current = runs;
     shown.forEach((each) => each.plot?.destroy());
-    shown = CHARTS.map((chart) => ({ chart, place: el("div", { class: "plot", role: "img" }) }));
-    parent.replaceChildren(...shown.map(({ chart, place }) => {
-      const scale = chart.x ? "by examples, on a logarithmic scale" : "oldest to newest";
-      return el("figure", {}, el("figcaption", {}, chart.name, el("span", { class: "soft" }, ` ${scale}`)), place);
+    shown = CHARTS.map((chart) => ({
+      chart,
+      note: el("span", { class: "soft" }),
+      place: el("div", { class: "plot", role: "img" }),
     }));
+    parent.replaceChildren(...shown.map(({ chart, note, place }) => el("figure", {}, el("figcaption", {}, chart.name, note), place)));
     draw();
   },
   update(runs) {
     for (const each of shown) {
       each.plot.setData(data(each.chart, runs));
-      each.place.setAttribute("aria-label", label(each.chart, runs));
+      say(each, runs);
     }
   },
 };

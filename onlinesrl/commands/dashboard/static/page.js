@@ -29,7 +29,8 @@ function begin(paths) {
 const show = {
   head(run, value) {
     const last = value.last ?? {};
-    const each = last.regret_bound == null ? null : last.regret_bound / Math.max(1, last.examples);
+    const bounded = last.restarted ? last.updates - last.restarted : last.examples;
+    const each = last.regret_bound == null ? null : last.regret_bound / Math.max(1, bounded);
     const state = el("span", { class: `state ${value.state.replace(" ", "-")}` }, value.state);
     return [figures({
       state,
@@ -38,6 +39,7 @@ const show = {
       "F1, last window": fixed(last.window?.f1),
       "mean absolute error": last.mae == null ? undefined : fixed(last.mae),
       loss: fixed(last.loss),
+      "drift, at example": last.drift?.at.length ? number(last.drift.at.at(-1)) : undefined,
       "regret bound, per example": fixed(each),
       weights: number(last.weights),
       updates: number(last.updates),
