@@ -1,6 +1,7 @@
 """The metrics server: true figures, readiness, and that it never gets in the way of learning."""
 
 import json
+import math
 import os
 import signal
 import socket
@@ -307,7 +308,7 @@ def test_a_run_that_works_too_long_is_not_alive(
     waiting: Exporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     items = waiting.reading(iter([1, 2]), Stopper())  # type: ignore[arg-type, list-item]
-    now = time.monotonic()
+    now = math.ceil(time.monotonic())  # sums of whole numbers are exact
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
     now += module.STUCK_SECONDS
     assert get(waiting.port, "/healthz") == (200, "alive\n")  # it waits for its source
