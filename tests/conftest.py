@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
@@ -42,7 +43,12 @@ settings.register_profile("soak", derandomize=True, deadline=None, max_examples=
 
 
 class Job:
-    """A configuration in a folder of its own, and processes forked from this one that run it."""
+    """A configuration in a folder of its own, and processes forked from this one that run it.
+
+    ``brief``: their reports show little.
+    """
+
+    brief = True
 
     def __init__(self, folder: Path, lines: Sequence[bytes], **keys: Any) -> None:
         self.folder = folder
@@ -66,6 +72,8 @@ class Job:
             try:
                 self._redirect()
                 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup ignores
+                if self.brief:
+                    brief()
                 if first is not None:
                     first()
                 code = command(*arguments)
@@ -160,11 +168,23 @@ def tiers(name: str, few: int, many: int) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(name, [few, pytest.param(many, marks=pytest.mark.soak)])
 
 
+def brief() -> None:
+    """Let a report show little: it would take half the time of a short run; called in a fork."""
+    from onlinesrl.runs import results
+    from onlinesrl.stream import work
+
+    work.SHOWN, results.REPORTED_WEIGHTS = 1, 10
+
+
 def command(*arguments: str) -> int:
     """Run the command line in this process; return its exit code."""
+    from typer.main import get_command
+
     from onlinesrl import cli
     from onlinesrl.core import interrupt
 
+    if isinstance(cli.app, typer.Typer):
+        cli.app = get_command(cli.app)  # type: ignore[assignment]  # once, not by every fork
     interrupt.left_behind.clear()  # by tests before, or this process would end with the command
     sys.argv = ["onlinesrl", *arguments]
     try:

@@ -18,9 +18,11 @@ from conftest import Job, tiers, wait
 EVERY = {"every": 7}
 
 
-@pytest.fixture
-def unbroken(job: Callable[..., Job], citations: list[bytes]) -> dict[str, bytes]:
-    run = job(citations[:40], "unbroken", checkpoint=EVERY)
+@pytest.fixture(scope="module")
+def unbroken(
+    warm: None, citations: list[bytes], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, bytes]:
+    run = Job(tmp_path_factory.mktemp("unbroken"), citations[:40], checkpoint=EVERY)
     assert run.run() == 0, run.said
     return run.results()
 
@@ -28,7 +30,7 @@ def unbroken(job: Callable[..., Job], citations: list[bytes]) -> dict[str, bytes
 # signals ----------------------------------------------------------------------------------------
 
 
-@tiers("signals", 6, 50)
+@tiers("signals", 4, 50)
 @pytest.mark.parametrize("inference", [{}, {"presolve": "none"}], ids=["elimination", "ilp"])
 def test_signals_at_random_moments_end_a_run_in_order(
     job: Callable[..., Job],
@@ -106,7 +108,7 @@ def test_an_error_of_the_disk_ends_a_run_that_can_go_on_later(  # noqa: PLR0917
     name: str,
     code: int,
 ) -> None:
-    """At the first such call, at some in the middle, and at the last."""
+    """At the first such call, at one in the middle, and at the last."""
     calls = job(citations[:40], "calls", checkpoint=EVERY)
     made = calls.folder / "made"
 
@@ -129,7 +131,7 @@ def test_an_error_of_the_disk_ends_a_run_that_can_go_on_later(  # noqa: PLR0917
 
     assert calls.run(first=failing(0)) == 0, calls.said
     total = int(made.read_text())
-    for at in sorted({1, 2, total // 2, total - 1, total} - {0}):
+    for at in sorted({1, total // 2, total} - {0}):
         run = calls
         assert run.run("--fresh", first=failing(at)) == 74, f"call {at} of {total}: {run.said}"
         last = run.said.splitlines()[-1]
