@@ -1,6 +1,7 @@
 """What tests of whole runs share: a stream of our own, its configuration, and warm processes."""
 
 import compileall
+import importlib
 import json
 import os
 import random
@@ -239,6 +240,19 @@ def pytest_configure(config: pytest.Config) -> None:
         from tests.shapes import same_for_all_plans
 
         same_for_all_plans()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Import a share of the files before all are collected, so that one process rewrites their assertions."""
+    of = getattr(session.config, "workerinput", None)
+    if of is not None:
+        files = sorted((REPO / "tests").glob("**/test_*.py"))
+        sys.path += sorted({str(file.parent) for file in files})
+        for file in files[int(of["workerid"].removeprefix("gw")) :: of["workercount"]]:
+            if file.parent.name != "benchmarks":
+                with suppress(BaseException):  # collecting it says why
+                    importlib.import_module(file.stem)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
