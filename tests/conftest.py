@@ -41,6 +41,7 @@ LONG = (
     "test_readme.py",
     "kafka/",
     "fuzz/",
+    "test_replay.py",
     "stream/",
     "streams/",
     "learn/",
