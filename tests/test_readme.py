@@ -46,6 +46,12 @@ def test_ci_calls_the_test_command_of_the_readme():
     assert command in (ROOT / ".ci" / "run").read_text().splitlines()
 
 
+def test_both_commands_install_the_package_in_the_same_way():
+    """Cached kernels beside a package that was installed otherwise would hide the other one."""
+    for command in blocks(README, "sh"):
+        assert ".venv/bin/pip install -q -e " in command
+
+
 def test_both_commands_are_on_the_first_screen():
     first, second = (README.index(block) for block in blocks(README, "sh"))
     assert README[: max(first, second)].count("\n") < 40
