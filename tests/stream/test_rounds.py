@@ -111,7 +111,7 @@ def test_it_learns_about_as_well_as_without_shards(
     assert f1[1] > f1[0] - 0.06
 
 
-@tiers("kills", 4, 100)
+@tiers("kills", 2, 100)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_kills_of_the_run_leave_no_trace(
     job: Callable[..., Job], citations: list[bytes], workers: int, kills: int
@@ -244,13 +244,13 @@ def on_ray(one: Job, kills: int, rng: random.Random) -> int:
     return len(killed)
 
 
-@tiers("kills", 2, 50)
+@tiers("kills", 1, 50)
 def test_ray_gives_the_same_bits_and_its_workers_may_die(
     job: Callable[..., Job], citations: list[bytes], kills: int, tally: Any
 ) -> None:
     small = DISTRIBUTED | {"round": 1}
     one = job(
-        mixed(citations, 30 if kills == 2 else 120, "ray"),
+        mixed(citations, 30 if kills == 1 else 120, "ray"),
         learner={"update": "cda2"},
         distribute=small,
         limits={"bad_share": 1.0},
