@@ -19,7 +19,8 @@ from onlinesrl.cli import app
 from onlinesrl.core.example import decode
 from onlinesrl.core.section import sections_of
 from onlinesrl.library.model import Model
-from onlinesrl.runs.batch import MlnBatch, PslBatch
+from onlinesrl.runs.mln_batch import MlnBatch
+from onlinesrl.runs.psl_batch import PslBatch
 from onlinesrl.runs.schema import Config
 
 ROOT = Path(__file__).parents[1]

@@ -14,8 +14,10 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 import numba
+import numpy as np
 from numba import types
 from numba.core import event
+from numba.np import numpy_support
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,6 +34,14 @@ def _wide(kind: Any) -> Any:
     return kind
 
 
+def array_type(value: Any) -> Any:
+    """Return the type of an array, as numba does, which imports ``numpy.ma`` to see whether it is one."""
+    if type(value) is not np.ndarray:
+        return None
+    layout, readonly = numpy_support.map_layout(value), not value.flags.writeable
+    return types.Array(numba.from_dtype(value.dtype), value.ndim, layout, readonly=readonly)
+
+
 def _compiled(function: Callable[..., Any], compiler: str, **options: Any) -> Any:
     """Return numba's dispatcher of a function; its compiler class is imported at the first compilation."""
     njit: Any = numba.njit  # its types do not know _nrt
@@ -45,6 +55,8 @@ def _compiled(function: Callable[..., Any], compiler: str, **options: Any) -> An
         return anew(kinds, returned)
 
     dispatcher.compile = lambda kinds: either(tuple(map(_wide, kinds)))
+    kind_of = dispatcher.typeof_pyval
+    dispatcher.typeof_pyval = lambda value: array_type(value) or kind_of(value)
     dispatcher._compiler.compile = compile_anew
     return dispatcher
 
