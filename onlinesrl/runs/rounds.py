@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -14,10 +12,10 @@ from onlinesrl.core.background import Background
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.language import Program, counted
 from onlinesrl.core.learner import Learner
-from onlinesrl.core.pool import Forks, Inline, Pool, cores, on_ray
 from onlinesrl.logic.dialect import dialect_of
 from onlinesrl.runs.config import Config
 from onlinesrl.runs.inputs import background
+from onlinesrl.runs.pools import opened
 from onlinesrl.runs.schema import DistributeSection
 from onlinesrl.stream import shard
 from onlinesrl.stream.examples import Reader
@@ -48,7 +46,7 @@ def distribution(config: Config, section: DistributeSection, options: Options) -
     made(recipe)  # so that forks have it
     settle = config.inference.unsolved == "stop"
     return Distribution(
-        pool=lambda: pool(section),
+        pool=lambda: opened(section),
         learned=learned,
         recipe=recipe,
         shards=section.shards,
@@ -62,17 +60,6 @@ def _key(config: Config) -> str:
     files = [config.model, *(config.source.background or ())]
     contents = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
     return json.dumps([config.as_dict(), contents], sort_keys=True)
-
-
-@contextmanager
-def pool(section: DistributeSection) -> Iterator[Pool]:
-    """Open the configured pool. Raises UnavailableError."""
-    if section.engine == "ray":
-        with on_ray(section.address, section.workers) as connected:
-            yield connected
-    else:
-        workers = section.workers or cores()
-        yield Forks(workers) if workers > 1 else Inline()
 
 
 @lru_cache(maxsize=1)

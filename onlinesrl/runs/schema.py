@@ -16,6 +16,7 @@ from onlinesrl.core.values import STDIN, AnyPath, Count, File, Name, Names, Natu
 from onlinesrl.core.yamltree import Place, Tree
 from onlinesrl.mln.sections import AnyEngine, MpeSection
 from onlinesrl.runs.fingerprint import LABEL_BYTES, fingerprint
+from onlinesrl.runs.pools import PoolSection
 from onlinesrl.stream.sinks import AnySink
 from onlinesrl.stream.sinks.file import FileSinkSection
 from onlinesrl.stream.sources import AnySource
@@ -83,15 +84,9 @@ class LimitsSection(Section):
     """an example in which so many processes in succession died is bad; 0: never."""
 
 
-class DistributeSection(Section):
+class DistributeSection(PoolSection):
     """Learning in rounds of shards, on many cores or machines; `onlinesrl guide cluster`."""
 
-    engine: Literal["local", "ray"] = "local"
-    """processes of this machine, or Ray."""
-    address: Name | None = None
-    """where Ray is: auto, or host:port; null: it is started on this machine."""
-    workers: Count | None = None
-    """how many shards are learned at a time; null: one a core; it changes nothing that is learned."""
     shards: Count = 8
     """into how many parts the examples are cut."""
     round: Count = 1000

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from onlinesrl.core.errors import ModelError, StorageError
-from onlinesrl.psl.ground.duckdb_joins import DuckDb, _whole_groups, write_sql
+from onlinesrl.psl.ground.duckdb_joins import DuckDb, _whole_groups
 from onlinesrl.psl.ground.grounder import Grounder, _united
 from onlinesrl.psl.ground.plan import plan_program
 from onlinesrl.psl.ground.rows import Listing
