@@ -186,7 +186,8 @@ class DuckDbJoins:
         )
 
     def _missing(self, plan: RulePlan, query: SqlPlan) -> GroundingFailure:
-        ((row,),) = (each.T.tolist() for each in self._engine.stream(query.first_unlisted()))
+        with closing(self._engine.stream(query.first_unlisted())) as found:
+            row = next(found)[:, 0].tolist()  # DuckDB's optimiser may lose the limit
         bound = {
             name: self._names[constant] for name, constant in zip(plan.variables, row, strict=False)
         }
