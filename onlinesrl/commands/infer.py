@@ -291,8 +291,8 @@ def _in_parts(distribute: Sequence[str]) -> Iterator[Parts | None]:
         with bounded(PSL_ADVICE):
             yield None
         return
+    from onlinesrl.core.pools import PartsSection, given, opened
     from onlinesrl.psl.methods import Parts
-    from onlinesrl.runs.pools import PartsSection, given, opened
 
     section = given(PartsSection, distribute)
     with opened(section) as pool:

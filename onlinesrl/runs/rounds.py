@@ -12,10 +12,10 @@ from onlinesrl.core.background import Background
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.language import Program, counted
 from onlinesrl.core.learner import Learner
+from onlinesrl.core.pools import opened
 from onlinesrl.logic.dialect import dialect_of
 from onlinesrl.runs.config import Config
 from onlinesrl.runs.inputs import background
-from onlinesrl.runs.pools import opened
 from onlinesrl.runs.schema import DistributeSection
 from onlinesrl.stream import shard
 from onlinesrl.stream.examples import Reader

@@ -9,6 +9,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from onlinesrl.core.drift import DriftSection
 from onlinesrl.core.errors import ConfigError
 from onlinesrl.core.language import Language, language_of
+from onlinesrl.core.pools import PoolSection
 from onlinesrl.core.section import Section
 from onlinesrl.core.update import Update
 from onlinesrl.core.updates import AnyUpdate, Cda2
@@ -16,7 +17,6 @@ from onlinesrl.core.values import STDIN, AnyPath, Count, File, Name, Names, Natu
 from onlinesrl.core.yamltree import Place, Tree
 from onlinesrl.mln.sections import AnyEngine, MpeSection
 from onlinesrl.runs.fingerprint import LABEL_BYTES, fingerprint
-from onlinesrl.runs.pools import PoolSection
 from onlinesrl.stream.sinks import AnySink
 from onlinesrl.stream.sinks.file import FileSinkSection
 from onlinesrl.stream.sources import AnySource

@@ -53,8 +53,8 @@ def given(section: type[S], options: Sequence[str]) -> S:
 
 
 @contextmanager
-def opened(section: PoolSection) -> Iterator[Pool]:
-    """Open the pool of a section. Raises UnavailableError."""
+def opened(section: PoolSection, inline: bool = True) -> Iterator[Pool]:
+    """Open the pool of a section; one worker is this process if ``inline``. Raises UnavailableError."""
     from onlinesrl.core.pool import Forks, Inline, cores
 
     if section.engine == "ray":
@@ -64,4 +64,4 @@ def opened(section: PoolSection) -> Iterator[Pool]:
             yield connected
     else:
         workers = section.workers or cores()
-        yield Forks(workers) if workers > 1 else Inline()
+        yield Inline() if workers == 1 and inline else Forks(workers)
