@@ -38,9 +38,9 @@ class Died(Exception):
     """A worker died before it had a result."""
 
 
-def check_deaths(deaths: int, part: int, death: Died) -> None:
+def check_deaths(deaths: int, part: int, death: Died, most: int | None = None) -> None:
     """Raise UnavailableError where too many workers died over a part."""
-    if deaths >= DEATHS:
+    if deaths >= (DEATHS if most is None else most):
         raise UnavailableError(
             f"{deaths} workers in succession died over part {part + 1} of a round ({death}): killed for "
             "lack of memory, or crashed by an example; use fewer workers or a smaller distribute.round"

@@ -25,11 +25,18 @@ R = TypeVar("R")
 class Pool(Protocol):
     """Where parts are worked on."""
 
-    def map(self, function: Callable[[C, P], R], common: C, parts: Sequence[P]) -> Iterator[R]:
+    def map(
+        self,
+        function: Callable[[C, P], R],
+        common: C,
+        parts: Sequence[P],
+        again: Callable[[P], P] | None = None,
+    ) -> Iterator[R]:
         """Yield ``function(common, part)`` of every part, in the order of the parts.
 
-        The function is pure. Raises what it raises, or PartError in its place; UnavailableError where
-        workers die over one part again and again; Interrupted when a signal asks to stop.
+        The function is pure. A part over which a worker died is done again, as ``again`` of it. Raises
+        what the function raises, or PartError in its place; UnavailableError where workers die over one
+        part again and again; Interrupted when a signal asks to stop.
         """
         ...
 
@@ -41,7 +48,13 @@ class Pool(Protocol):
 class Inline:
     """Works on the parts one after another, in this process."""
 
-    def map(self, function: Callable[[C, P], R], common: C, parts: Sequence[P]) -> Iterator[R]:
+    def map(
+        self,
+        function: Callable[[C, P], R],
+        common: C,
+        parts: Sequence[P],
+        again: Callable[[P], P] | None = None,
+    ) -> Iterator[R]:
         """See ``Pool.map``."""
         return (function(common, part) for part in parts)
 
@@ -54,10 +67,18 @@ class Workers(ABC):
     """Parts on so many workers at a time."""
 
     workers: int
+    most_deaths: int | None = None
+    """So many deaths over a part end the work; None: the usual number."""
 
-    def map(self, function: Callable[[C, P], R], common: C, parts: Sequence[P]) -> Iterator[R]:
+    def map(
+        self,
+        function: Callable[[C, P], R],
+        common: C,
+        parts: Sequence[P],
+        again: Callable[[P], P] | None = None,
+    ) -> Iterator[R]:
         """See ``Pool.map``."""
-        shared = self._shared(common)
+        shared, parts = self._shared(common), [*parts]
         waiting, running, done = deque(range(len(parts))), dict[Any, int](), dict[int, Done]()
         deaths = Counter[int]()
         try:
@@ -73,7 +94,8 @@ class Workers(ABC):
                             done[at] = self._result(task)
                         except Died as death:
                             deaths[at] += 1
-                            check_deaths(deaths[at], at, death)
+                            check_deaths(deaths[at], at, death, self.most_deaths)
+                            parts[at] = parts[at] if again is None else again(parts[at])
                             waiting.appendleft(at)
                 yield value(done.pop(number))
         finally:
@@ -112,8 +134,9 @@ def cores() -> int:
 class Forks(Workers):
     """A fork of this process for every part: it has ``common`` and the compiled kernels already."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, most_deaths: int | None = None) -> None:
         self.workers = workers
+        self.most_deaths = most_deaths
         self.context = get_context("fork")
 
     def hold(self, build: Callable[[C, P], State], common: C, parts: Sequence[P]) -> Held:
@@ -123,7 +146,7 @@ class Forks(Workers):
     def _start(self, function: Callable[..., Any], shared: Any, part: Any) -> Any:
         ours, theirs = self.context.Pipe(duplex=False)
         process = self.context.Process(
-            target=_work, args=(theirs, os.getpid(), function, shared, part), daemon=True
+            target=_work, args=(theirs, os.getpid(), function, shared, part)
         )
         process.start()
         theirs.close()  # or the end of the fork would not be seen
