@@ -9,7 +9,7 @@ from typing import NamedTuple
 from onlinesrl.core.errors import DataError, OnlinesrlError, UsageError
 from onlinesrl.core.example import Example
 from onlinesrl.core.interrupt import whole
-from onlinesrl.core.pool import Forks
+from onlinesrl.core.pools import PoolSection, opened
 from onlinesrl.runs.comparison.candidates import Candidate, Overrides
 from onlinesrl.runs.comparison.folds import Divide, Fold, last_tenth
 from onlinesrl.runs.comparison.scoring import SCORES, Score, examples_of, score
@@ -54,7 +54,7 @@ def cross_validated(  # noqa: PLR0913, PLR0917 - what a comparison is made of
     alternatives: Sequence[Overrides],
     divide: Divide,
     metric: str,
-    workers: int,
+    pool: PoolSection,
     say: Callable[[str], object],
 ) -> list[Compared]:
     """Score every candidate on every fold, in the order of the candidates.
@@ -68,8 +68,8 @@ def cross_validated(  # noqa: PLR0913, PLR0917 - what a comparison is made of
     work = _Work(runnable, alternatives, good, metric)
     parts = [_Part(n, m) for n, of in enumerate(good) for m in range(len(of))]
     tested = []
-    with whole():  # else Ctrl-C would be lost in a fork
-        for found in Forks(workers).map(_tested, work, parts):
+    with whole(), opened(pool, inline=False) as workers:  # else Ctrl-C would be lost in a fork
+        for found in workers.map(_tested, work, parts):
             tested.append(found)
             say(f"{len(tested)} of {len(parts)} folds of all configurations")
     left = iter(tested)
