@@ -25,14 +25,15 @@ from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.ground.pack import Packed
 from onlinesrl.mln.kernels import outcome as k
 from onlinesrl.mln.kernels import plans
+from onlinesrl.mln.kernels.narrow import OVERFLOW
 from onlinesrl.mln.kernels.plans import INFEASIBLE
 from onlinesrl.mln.positives import PREDICTED, Positives
 
 ELIMINATION, ILP = 0, 1
 ROUTES = ("elimination", "ilp")
 """The routes that are always counted; others are once an engine has used them."""
-OVERFLOW, UNSOLVED = 24, 32
-"""The status of a world whose update is beyond the range of numbers; whose search ended at its limit."""
+UNSOLVED = 32
+"""The status of a world whose search ended at its limit."""
 _REASONS = {
     INFEASIBLE: "no state satisfies the hard rules",
     OVERFLOW: BEYOND_RANGE,
