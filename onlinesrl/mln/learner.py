@@ -49,6 +49,7 @@ class OnlineLearner:
     """Owns the weights; ``step`` processes a micro-batch. All worlds have the facts of ``background``."""
 
     valued = False
+    spells = False
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a learner is made of
         self,
@@ -276,7 +277,7 @@ class OnlineLearner:
                 raise MemoryError
         results = results.first(done)
         check_audits(results)
-        found = self.reporter.outcomes(results)
+        found = self.reporter.outcomes(results, self.spells)
         for world, outcome_ in zip(results.worlds, found, strict=True):
             outcomes[world.place] = outcome_
         end = worlds[done].place if done < len(worlds) else len(items)
