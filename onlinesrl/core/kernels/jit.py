@@ -79,6 +79,13 @@ def threaded(function: F) -> F:
     return _kernel(function, "", None, nogil=True)
 
 
+def plain(function: F) -> F:
+    """Return the Python function of a kernel that calls no other: nothing is compiled for it."""
+    of: Any = function
+    result: F = of.py_func
+    return result
+
+
 def kernel_of(what: str, otherwise: Any) -> Callable[[F], F]:
     """Compile a function for frames that have the feature ``what``.
 
