@@ -1,5 +1,6 @@
 """Compilation of kernels: cached on disk, with numpy's division and without reference counting.
 
+An index below 0 is out of bounds in them (``NUMBA_BOUNDSCHECK=1`` says where one is used).
 Kernels take frames, arrays and numbers, allocate nothing and return numbers. Reference counting of
 arrays is therefore switched off; it makes the same code about thirty times slower. A kernel called from
 Python is optimised as a whole and cached. Kernels called by it are linked into it before optimisation,
