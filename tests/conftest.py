@@ -1,6 +1,7 @@
 """What tests of whole runs share: a stream of our own, its configuration, and warm processes."""
 
 import compileall
+import importlib
 import json
 import os
 import random
@@ -20,7 +21,6 @@ import pytest
 import typer
 import yaml
 from hypothesis import settings
-from xdist.scheduler import LoadFileScheduling
 
 from tests import compiling
 from tests.kafka.broker import broker, broker_process, own_broker, topic  # noqa: F401 - fixtures
@@ -30,9 +30,24 @@ REPO = Path(__file__).parents[1]
 MODEL = REPO / "streams" / "citations" / "segmentation.mln"
 CITATIONS = REPO / "streams" / "citations" / "citations.jsonl"
 RESULTS = ("weights.*", "predictions.jsonl", "metrics.jsonl", "deadletter.jsonl")
-KAFKA = "tests/kafka/"
-LONG = (KAFKA, "tests/stream/", "tests/fuzz/", "tests/streams/", "tests/learn/", "tests/infer/")
-"""Where the tests are that take long, which are therefore run first."""
+LONG = (
+    "kafka/test_shared.py",
+    "stream/test_faults.py",
+    "kafka/test_source.py",
+    "stream/test_interrupted.py",
+    "kafka/test_sink.py",
+    "stream/test_rounds.py",
+    "kafka/test_kills.py",
+    "test_readme.py",
+    "kafka/",
+    "fuzz/",
+    "test_replay.py",
+    "stream/",
+    "streams/",
+    "learn/",
+    "infer/",
+)
+"""What takes long, and is therefore run first; what waits beside what works."""
 RUNNING: set[int] = set()
 TRIED: Counter[str] = Counter()
 KEYS = {"model": str(MODEL), "query": "InField", "metrics": {"by": "field"}}
@@ -228,6 +243,19 @@ def pytest_configure(config: pytest.Config) -> None:
         same_for_all_plans()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Import a share of the files before all are collected, so that one process rewrites their assertions."""
+    of = getattr(session.config, "workerinput", None)
+    if of is not None:
+        files = sorted((REPO / "tests").glob("**/test_*.py"))
+        sys.path += sorted({str(file.parent) for file in files})
+        for file in files[int(of["workerid"].removeprefix("gw")) :: of["workercount"]]:
+            if file.parent.name != "benchmarks":
+                with suppress(BaseException):  # collecting it says why
+                    importlib.import_module(file.stem)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not import benchmarks for nothing."""
     left_out = "not benchmark" in config.option.markexpr
@@ -236,32 +264,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
     """What takes long comes first; and every property is soaked, too."""
-    items.sort(key=lambda item: [item.nodeid.startswith(each) for each in LONG], reverse=True)
+    items.sort(key=lambda item: [f"tests/{each}" in item.nodeid for each in LONG], reverse=True)
     for item in items if config.option.markexpr == "soak" else ():
         if getattr(item.function, "is_hypothesis_test", False):
             item.add_marker("soak")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Three processes for folders of tests, for some of them wait; none for a few files, and where they
+    """Four processes for folders of tests, as many of them wait; none for a few files, and where they
     measure or print.
     """
     start = config.invocation_params.dir
     folders = all((start / each).is_dir() for each in config.args)
     quiet = config.option.capture != "no" and config.option.markexpr != "benchmark"
-    return 3 if folders and quiet else 0
-
-
-class Files(LoadFileScheduling):
-    """Hands out whole files, in their order; those of Kafka as one, for its broker and its waits."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file: str = super()._split_scope(nodeid)
-        return KAFKA if file.startswith(KAFKA) else file
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Files:
-    return Files(config, log)
+    return 4 if folders and quiet else 0
 
 
 def pytest_testnodedown(node: Any) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from textbook import (
@@ -35,6 +35,8 @@ from tests.kernels.networks import true
 from tests.learn.learners import update_of
 
 WEIGHTS, ATOMS = 5, 4
+FEWER = settings(max_examples=settings.default.max_examples // 2)
+"""For each of the updates."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +126,7 @@ def test_the_textbook_has_them_all() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
+@FEWER
 @given(st.lists(pairs(), max_size=12), sigmas, st.sampled_from([0.5, 1.0]), base_weights)
 def test_the_lazy_learner_is_the_dense_one(
     rule: str, seen: list[Pair], sigma: float, eta: float, base: Vector
@@ -169,6 +172,7 @@ wild_weights = st.lists(
 
 
 @pytest.mark.parametrize("rule", RULES)
+@FEWER
 @given(st.lists(pairs(), min_size=1, max_size=12), positive, positive, wild_weights)
 @example([Pair.of_one(1, 0)] * 3, 5e-324, 1.7e308, np.zeros(WEIGHTS))
 @example([Pair.of_one(1, 0)] * 3, 1e-149, 1e149, np.zeros(WEIGHTS))
@@ -204,6 +208,7 @@ def test_an_update_out_of_range_is_a_bad_example(presolve: bool) -> None:
 
 
 @pytest.mark.parametrize("rule", CERTIFIED)
+@FEWER
 @given(st.lists(pairs(), min_size=1, max_size=12), sigmas, base_weights)
 def test_the_certificate_is_what_all_rounds_give(
     rule: str, seen: list[Pair], sigma: float, base: Vector
@@ -222,6 +227,7 @@ def test_the_certificate_is_what_all_rounds_give(
 
 
 @pytest.mark.parametrize("rule", CERTIFIED)
+@FEWER
 @given(
     st.lists(pairs(), min_size=1, max_size=12),
     sigmas,
@@ -245,6 +251,7 @@ def test_no_fixed_weights_do_better_than_the_dual_value(
 
 
 @pytest.mark.parametrize("rule", ASCENDING)
+@FEWER
 @given(st.lists(pairs(), min_size=1, max_size=12), sigmas, base_weights)
 def test_coordinate_steps_never_lower_the_dual_value(
     rule: str, seen: list[Pair], sigma: float, base: Vector
@@ -269,6 +276,7 @@ def test_no_certificate_without_multipliers(rule: str) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
+@FEWER
 @given(st.lists(pairs(), max_size=12), st.integers(0, 12), sigmas, base_weights)
 def test_a_restart_is_a_new_learner_from_the_present_weights(
     rule: str, seen: list[Pair], at: int, sigma: float, base: Vector

@@ -177,7 +177,7 @@ STREAMS = {
     [
         ("with a bad one", 1, 1),
         ("with a bad one", 64, 2),
-        ("labelled later", 64, 1),
+        ("labelled later", 64, 2),
         ("new constants", 64, 2),
     ],
 )
