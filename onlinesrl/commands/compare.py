@@ -63,11 +63,13 @@ def compare(  # noqa: PLR0913, PLR0917 - the options of the command
 
     _check_metric(metric)
     figures.check_scipy()
-    folder.check_free(output, fresh)
+    journal = folder.opened(output, fresh)
     chosen, alternatives = candidates.candidates(configs, set_, grid), candidates.grid(tune)
     with _status() as say:
         compared = validation.cross_validated(
-            chosen, alternatives, partial(divided, k=folds), metric, workers or cores(), say
+            *(chosen, alternatives, partial(divided, k=folds), metric, workers or cores()),
+            say,
+            journal,
         )
     lines = figures.lines(compared, metric)
     settings = {
@@ -99,12 +101,15 @@ def tune(
     from onlinesrl.core.pool import cores
     from onlinesrl.runs.comparison import candidates, figures, validation
     from onlinesrl.runs.comparison.folds import last_tenth
+    from onlinesrl.runs.comparison.journal import Journal
 
     _check_metric(metric)
     chosen = candidates.candidates([config], set_, grid)
     with _status() as say:
         compared = validation.cross_validated(
-            chosen, [()], lambda examples: [last_tenth(examples)], metric, workers or cores(), say
+            *(chosen, [()], lambda examples: [last_tenth(examples)], metric, workers or cores()),
+            say,
+            Journal(None),
         )
     lines = figures.lines(compared, metric)
     _print(figures.text(lines, metric))
