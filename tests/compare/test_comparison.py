@@ -24,6 +24,7 @@ from onlinesrl.runs.comparison import figures
 from onlinesrl.runs.comparison.candidates import candidates, command, grid
 from onlinesrl.runs.comparison.figures import Line, paired_t
 from onlinesrl.runs.comparison.folds import divided, last_tenth
+from onlinesrl.runs.comparison.journal import Journal, Kept
 from onlinesrl.runs.comparison.page import comparison_page
 from onlinesrl.runs.comparison.scoring import mean_average_precision
 from tests.test_report import EVIL, Page
@@ -264,18 +265,26 @@ def test_an_interrupt_ends_all_processes_and_writes_no_table(run: Job, tmp_path:
 
 
 def test_a_killed_comparison_goes_on(
-    run: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Job,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tuned = ("compare", str(run.config), *GRID[:2], "--tune", "learner.sigma=0.001,1", "--workers")
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert call(*tuned, "1", "--output", str(whole)) == 0
-    process = run.fork(*tuned, "1", "--output", str(killed))
-    until(lambda: "2 of 4 folds of all" in run.said)
-    os.kill(process, signal.SIGKILL)
-    wait(process)
-    journal = killed / "comparison.jsonl"
-    known = journal.read_bytes().splitlines(keepends=True)
-    journal.write_bytes(b"".join(known[:2]) + b'["torn')
+    journal, add = killed / "comparison.jsonl", Journal.add
+
+    def add_and_die(self: Journal, kept: Kept) -> None:
+        add(self, kept)
+        if len(journal.read_bytes().splitlines()) == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "add", add_and_die)
+        assert wait(run.fork(*tuned, "1", "--output", str(killed))) == -signal.SIGKILL
+    with journal.open("ab") as file:
+        file.write(b'["torn')
     assert call(*tuned, "1", "--output", str(killed)) == 0
     assert "going on: 2 of 4 folds are known" in capsys.readouterr().err
     assert scores(killed) == scores(whole)
@@ -290,9 +299,8 @@ def test_what_a_journal_knows_of_other_settings_does_not_count(run: Job, tmp_pat
         assert call(*line, *more) == 0
         kept.append(len(journal.read_text().splitlines()))
     with run.source.open("ab") as source:
-        source.write(
-            run.source.read_bytes().splitlines(keepends=True)[0].replace(b'"id":', b'"id":9')
-        )
+        first, *_ = run.source.read_bytes().splitlines(keepends=True)
+        source.write(first.replace(b'"id": "', b'"id": "x'))
     (tmp_path / "c" / "comparison.csv").unlink()
     assert call(*line) == 0
     kept.append(len(journal.read_text().splitlines()))

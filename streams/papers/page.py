@@ -1,0 +1,219 @@
+"""One page: every table and figure of the papers that onlinesrl implements, and what it measures beside them.
+
+usage: python streams/papers/page.py [FOLDER] [--output FILE]
+
+papers.yaml lists the tables and figures: what the papers print, where our results are, and by which command
+they are made. A result is taken from FOLDER (runs/papers) if a command has written it there, else as it was
+recorded: in measured/, or in a README. Where there is none, the page says how to make it. Writes
+runs/papers.html.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import csv
+import mimetypes
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from onlinesrl.runs.report.chart import Series, line_chart
+from onlinesrl.runs.report.markup import Markup, join, tag
+from onlinesrl.runs.report.page import page
+from onlinesrl.runs.report.words import figure, paragraph
+
+HERE = Path(__file__).parent
+REPO = HERE.parents[1]
+MEASURED = HERE / "measured"
+Result = Mapping[str, Any]
+
+
+class Table(NamedTuple):
+    """A table's head, and its rows."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+class Source(NamedTuple):
+    """A file that has a result, and the heading that it stands under."""
+
+    path: Path
+    heading: str
+
+    @property
+    def name(self) -> str:
+        """What the page calls it."""
+        known = self.path.is_relative_to(REPO)
+        return str(self.path.relative_to(REPO) if known else self.path)
+
+
+# results -----------------------------------------------------------------------------------------
+
+
+def source(of: Result, folder: Path) -> Source | None:
+    """Return where a result is: the first place of ``from`` that there is."""
+    for place in of["from"]:
+        name, _, heading = place.partition("#")
+        roots = (REPO,) if "/" in name else (folder, MEASURED)
+        for root in roots:
+            if (root / name).exists():
+                return Source(root / name, heading)
+    return None
+
+
+def tables(of: Source) -> list[Table]:
+    """Return the tables of a CSV file, or those under a heading of a Markdown file; all without one."""
+    if of.path.suffix == ".csv":
+        with of.path.open(newline="", encoding="utf-8") as file:
+            head, *rows = csv.reader(file)
+        return [Table(head, rows)]
+    return [*_markdown(_under(of.path.read_text(encoding="utf-8"), of.heading))]
+
+
+def _under(text: str, heading: str) -> str:
+    """Return what stands under a heading, up to the next one. Raises ValueError where there is none."""
+    if not heading:
+        return text
+    parts = re.split(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return parts[parts.index(heading) + 1]
+
+
+def _markdown(text: str) -> Iterator[Table]:
+    for block in re.findall(r"(?:^\|.*\|\n?)+", text, re.MULTILINE):
+        head, _, *rows = (
+            [*map(str.strip, line.strip("|").split("|"))] for line in block.splitlines()
+        )
+        yield Table(head, rows)
+
+
+def series(of: Table) -> list[Series]:
+    """Return the columns of a table as lines over the first one; empty cells are no points."""
+    return [
+        Series(name, [(float(row[0]), float(row[n])) for row in of.rows if row[n]])
+        for n, name in enumerate(of.head[1:], 1)
+    ]
+
+
+# the page ----------------------------------------------------------------------------------------
+
+
+def shown(of: Result, folder: Path) -> Markup:
+    """Return a result of ours: a chart, a picture or tables, where it is from and how it is made."""
+    where = source(of, folder)
+    made = join("made by ", tag("code", of["by"]))
+    if where is None:
+        return tag("p", "Not here yet; ", made, class_="soft")
+    said = tag("p", "From ", tag("code", where.name), "; ", made, class_="soft")
+    if "chart" in of:
+        return join(_chart(of, tables(where)[0]), said)
+    if "picture" in of:
+        return join(_picture(of["picture"], where.path), said)
+    return join(*map(_table, tables(where)), said)
+
+
+def _chart(of: Result, table: Table) -> Markup:
+    title = of["chart"]
+    chart = line_chart(
+        series(table),
+        label=title,
+        show=figure,
+        tick=figure,
+        across=of.get("across", table.head[0]),
+        log=of.get("log", ""),
+    )
+    return join(tag("h4", title), chart)
+
+
+def _picture(title: str, path: Path) -> Markup:
+    kind = mimetypes.guess_type(path.name)[0]
+    data = base64.b64encode(path.read_bytes()).decode()
+    return join(tag("h4", title), tag("img", src=f"data:{kind};base64,{data}", alt=title))
+
+
+def _table(of: Table) -> Markup:
+    rows = [tag("tr", *(tag("th", _text(cell)) for cell in of.head))]
+    rows += [tag("tr", *(tag("td", _text(cell)) for cell in row)) for row in of.rows]
+    return tag("div", tag("table", *rows), class_="scroll")
+
+
+def _text(cell: str) -> Markup:
+    """Return a cell with its code marked."""
+    parts = cell.split("`")
+    return join(*(tag("code", part) if n % 2 else part for n, part in enumerate(parts)))
+
+
+def entry(of: Result, folder: Path) -> Markup:
+    """Return the part of a table or figure: theirs, ours, and what cannot be compared."""
+    theirs = of["theirs"]
+    printed = [*_markdown(theirs)]
+    ours = [shown(each, folder) for each in of.get("ours", ())]
+    return tag(
+        "section",
+        tag("h3", f"{of['name']}: {of['what']}"),
+        tag("h4", "In the paper"),
+        *(map(_table, printed) if printed else [paragraph(theirs)]),
+        tag("h4", "Here") if ours else None,
+        *ours,
+        tag("p", tag("b", "Comparable? "), _text(of["comparable"])),
+        id=anchor(of),
+    )
+
+
+def anchor(of: Result) -> str:
+    """Return the id of a table or figure."""
+    return f"{of['paper']}-{of['name']}".lower().replace(" ", "-").replace(".", "-")
+
+
+def load() -> list[dict[str, Any]]:
+    """Return the papers, with their tables and figures."""
+    papers: list[dict[str, Any]] = yaml.safe_load(
+        (HERE / "papers.yaml").read_text(encoding="utf-8")
+    )
+    for paper in papers:
+        for each in paper["shown"]:
+            each["paper"] = paper["short"]
+    return papers
+
+
+def whole(folder: Path) -> str:
+    """Return the page."""
+    papers = load()
+    links = [tag("p", tag("b", paper["short"]), ": ", *_links(paper["shown"])) for paper in papers]
+    words = (
+        "Every table and figure of the papers, with what is measured here beside it. Seconds here are CPU "
+        "seconds of one core, unless they say otherwise; each paper had a machine of its own. Where a paper "
+        "prints a figure without its numbers, what its text says of it stands here."
+    )
+    parts = [
+        join(tag("h2", paper["paper"]), *(entry(each, folder) for each in paper["shown"]))
+        for paper in papers
+    ]
+    return page("Beside the papers", join(paragraph(words), *links, *parts))
+
+
+def _links(entries: Sequence[Result]) -> Iterator[Markup]:
+    for each in entries:
+        yield tag("a", each["name"], href=f"#{anchor(each)}")
+        yield Markup(" ")
+
+
+def main() -> None:
+    """Write the page."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, nargs="?", default=REPO / "runs" / "papers")
+    parser.add_argument("--output", type=Path, default=REPO / "runs" / "papers.html")
+    given = parser.parse_args()
+    given.output.parent.mkdir(parents=True, exist_ok=True)
+    given.output.write_text(whole(given.folder), encoding="utf-8")
+    print(f"written to {given.output}")
+
+
+if __name__ == "__main__":
+    main()
