@@ -15,7 +15,9 @@ import base64
 import csv
 import mimetypes
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,10 +35,11 @@ Result = Mapping[str, Any]
 
 
 class Table(NamedTuple):
-    """A table's head, and its rows."""
+    """A table's head, its rows, and the line above it, if it has one of its own."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
+    caption: str = ""
 
 
 class Source(NamedTuple):
@@ -84,11 +87,15 @@ def _under(text: str, heading: str) -> str:
 
 
 def _markdown(text: str) -> Iterator[Table]:
-    for block in re.findall(r"(?:^\|.*\|\n?)+", text, re.MULTILINE):
-        head, _, *rows = (
-            [*map(str.strip, line.strip("|").split("|"))] for line in block.splitlines()
-        )
-        yield Table(head, rows)
+    blocks = re.split(r"\n\s*\n", text.strip())
+    for before, block in pairwise(["", *blocks]):
+        if block.startswith("|"):
+            head, _, *rows = (_cells(line) for line in block.splitlines())
+            yield Table(head, rows, "" if "\n" in before or before.startswith("|") else before)
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
 
 
 def series(of: Table) -> list[Series]:
@@ -102,43 +109,63 @@ def series(of: Table) -> list[Series]:
 # the page ----------------------------------------------------------------------------------------
 
 
-def shown(of: Result, folder: Path) -> Markup:
-    """Return a result of ours: a chart, a picture or tables, where it is from and how it is made."""
-    where = source(of, folder)
-    made = join("made by ", tag("code", of["by"]))
-    if where is None:
-        return tag("p", "Not here yet; ", made, class_="soft")
-    said = tag("p", "From ", tag("code", where.name), "; ", made, class_="soft")
-    if "chart" in of:
-        return join(_chart(of, tables(where)[0]), said)
-    if "picture" in of:
-        return join(_picture(of["picture"], where.path), said)
-    return join(*map(_table, tables(where)), said)
+def shown(of: Sequence[Result], folder: Path) -> Markup:
+    """Return results of ours that one command makes: charts, pictures and tables, and where they are from."""
+    there = [(each, where) for each in of if (where := source(each, folder)) is not None]
+    drawn = [_drawn(each, where) for each, where in there if {"chart", "picture"} & {*each}]
+    listed = [
+        _table(table)
+        for each, where in there
+        if not {"chart", "picture"} & {*each}
+        for table in tables(where)
+        if table.head[0] in each.get("only", [table.head[0]])
+    ]
+    names = dict.fromkeys(where.name for _, where in there)
+    said = [join("From ", *_codes(names), ".")] if there else []
+    said += [join("Not here: ", *_codes(missing), ".")] if (missing := _missing(of, there)) else []
+    words = join(*(join(each, " ") for each in said), "Made by ", tag("code", of[0]["by"]), ".")
+    charts = tag("div", *drawn, class_="side") if drawn else None
+    return join(*listed, charts, tag("p", words, class_="soft"))
+
+
+def _missing(of: Sequence[Result], there: Sequence[tuple[Result, Source]]) -> list[str]:
+    known = [each for each, _ in there]
+    return [each["from"][0] for each in of if each not in known]
+
+
+def _codes(names: Iterable[str]) -> Iterator[Markup]:
+    for n, name in enumerate(names):
+        yield join(", " if n else None, tag("code", name))
+
+
+def _drawn(of: Result, where: Source) -> Markup:
+    return _chart(of, tables(where)[0]) if "chart" in of else _picture(of["picture"], where.path)
 
 
 def _chart(of: Result, table: Table) -> Markup:
-    title = of["chart"]
     chart = line_chart(
         series(table),
-        label=title,
+        label=of["chart"],
         show=figure,
         tick=figure,
-        across=of.get("across", table.head[0]),
+        across=table.head[0],
         log=of.get("log", ""),
     )
-    return join(tag("h4", title), chart)
+    return tag("div", tag("h4", of["chart"]), chart)
 
 
 def _picture(title: str, path: Path) -> Markup:
     kind = mimetypes.guess_type(path.name)[0]
     data = base64.b64encode(path.read_bytes()).decode()
-    return join(tag("h4", title), tag("img", src=f"data:{kind};base64,{data}", alt=title))
+    image = tag("img", src=f"data:{kind};base64,{data}", alt=title)
+    return tag("div", tag("h4", title), image)
 
 
 def _table(of: Table) -> Markup:
     rows = [tag("tr", *(tag("th", _text(cell)) for cell in of.head))]
     rows += [tag("tr", *(tag("td", _text(cell)) for cell in row)) for row in of.rows]
-    return tag("div", tag("table", *rows), class_="scroll")
+    caption = paragraph(_text(of.caption)) if of.caption else None
+    return join(caption, tag("div", tag("table", *rows), class_="scroll"))
 
 
 def _text(cell: str) -> Markup:
@@ -151,7 +178,8 @@ def entry(of: Result, folder: Path) -> Markup:
     """Return the part of a table or figure: theirs, ours, and what cannot be compared."""
     theirs = of["theirs"]
     printed = [*_markdown(theirs)]
-    ours = [shown(each, folder) for each in of.get("ours", ())]
+    groups = groupby(of.get("ours", ()), key=itemgetter("by"))
+    ours = [shown([*each], folder) for _, each in groups]
     return tag(
         "section",
         tag("h3", f"{of['name']}: {of['what']}"),

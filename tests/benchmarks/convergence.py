@@ -11,7 +11,7 @@ of friendship only. Prints tables, and writes them to OUTPUT as tandem-*.csv.
 
 Distances are |energy - least| / least, least being what ADMM certifies to 1e-6. In the passes of SGD within
 tandem inference an energy is that of every ground rule just before its step. SGD takes the one of four
-rates that is best after twenty passes; what it takes to choose is not counted. It cannot take hard rules
+rates that is best after ten passes; what it takes to choose is not counted. It cannot take hard rules
 (CiteSeer's).
 """
 
@@ -49,7 +49,7 @@ from tests.benchmarks import tandem  # noqa: E402
 from tests.benchmarks.measure import keep, python, show_and_keep  # noqa: E402
 
 Curve = list[tuple[float, float]]
-RATES = (0.01, 0.1, 1.0, 10.0)
+RATES, PASSES_OF_SGD = (0.01, 0.1, 1.0, 10.0), 100
 NEAREST = 1e-7
 """Smaller distances are not told apart: the least energy is known to 1e-6 only."""
 
@@ -139,13 +139,14 @@ def by_sgd(problem: Problem, model: HingeModel) -> Curve:
     rate = best_rate(model, problem.weights)
     curve, began = Curve(), time.process_time()
     watch = _watch(curve, lambda _: time.process_time() - began)
-    Sgd(rate=rate, watch=watch).solve(problem.ground(), problem.weights)
+    sgd = Sgd(rate=rate, rounds=PASSES_OF_SGD, watch=watch)
+    sgd.solve(problem.ground(), problem.weights)
     return curve
 
 
 def best_rate(model: HingeModel, weights: Floats) -> float:
-    """Return the rate of SGD with the least energy after twenty passes."""
-    return min(RATES, key=lambda rate: Sgd(rate=rate, rounds=20).solve(model, weights).energy)
+    """Return the rate of SGD with the least energy after ten passes."""
+    return min(RATES, key=lambda rate: Sgd(rate=rate, rounds=10).solve(model, weights).energy)
 
 
 def by_tandem(problem: Problem, **options: int) -> Curve:
@@ -202,7 +203,7 @@ def keep_curves(
 # pages -------------------------------------------------------------------------------------------
 
 PAGE_BYTES = (1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22, 1 << 25, 1 << 28)
-PASSES, BLOCKS = 5, 17
+PASSES, BLOCKS = 3, 40
 
 
 def pages(output: Path, folder: Path | None) -> None:
@@ -254,8 +255,7 @@ def optimisers(output: Path, folder: Path | None) -> None:
         if np.any(model.kind >= AT_MOST):
             continue
         curves = {"ADMM": Curve()}
-        watch = replace(Admm(), watch=_watch(curves["ADMM"], float))
-        least = watch.solve(model, weights).energy
+        least = Admm(watch=_watch(curves["ADMM"], float)).solve(model, weights).energy
         rates = {
             f"SGD, {(rate := best_rate(model, weights)):g} / t": Sgd(rate=rate),
             "SGD, constant 0.01": Sgd("constant", 0.01),
@@ -263,7 +263,8 @@ def optimisers(output: Path, folder: Path | None) -> None:
         }
         for of, engine in rates.items():
             curves[of] = Curve()
-            replace(engine, watch=_watch(curves[of], float)).solve(model, weights)
+            watch = _watch(curves[of], float)
+            replace(engine, rounds=PASSES_OF_SGD, watch=watch).solve(model, weights)
         keep_curves(output, f"tandem-optimisers-{name}", "rounds", curves, least)
 
 

@@ -56,7 +56,13 @@ def keep(
     with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(head)
-        writer.writerows([x if isinstance(x, str) else f"{x:.4g}" for x in row] for row in rows)
+        writer.writerows([_written(cell) for cell in row] for row in rows)
+
+
+def _written(cell: str | float) -> str:
+    if isinstance(cell, str):
+        return cell
+    return f"{cell:.0f}" if abs(cell) >= 1000 else f"{cell:.4g}"
 
 
 def show_and_keep(
