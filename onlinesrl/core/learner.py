@@ -44,6 +44,28 @@ class Prediction(msgspec.Struct, omit_defaults=True):
     r_hat: float | None = None
     ess: float | None = None
 
+    def whole(self) -> Prediction:
+        """Return the prediction with its atoms in memory."""
+        return self
+
+
+class SpelledPrediction(Prediction):
+    """A prediction that has its atoms as JSON, a ``msgspec.Raw``; they are decoded each time they are asked for."""
+
+    @property  # type: ignore[misc]
+    def predicted(self) -> Mapping[str, Sequence[list[Constant] | ValuedAtom]]:
+        """The atoms predicted true."""
+        return _atoms.decode(_spelled(self))
+
+    def whole(self) -> Prediction:
+        """Return the prediction with its atoms in memory."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        return Prediction(**fields)
+
+
+_atoms = msgspec.json.Decoder(dict[str, list[list[Constant] | ValuedAtom]])
+_spelled = Prediction.__dict__["predicted"].__get__
+
 
 class Outcome(msgspec.Struct):
     """The result for one example: its prediction, or the reason why it is bad.
@@ -188,6 +210,8 @@ class Learner(Protocol):
     """How many examples have been processed, good or bad; audits go by it."""
     valued: ClassVar[bool]
     """Whether predictions are values in [0, 1]."""
+    spells: bool
+    """Whether ``step`` may return predictions as text, which are written and not looked at."""
 
     @property
     def weights(self) -> LearnedWeights:

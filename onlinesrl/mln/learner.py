@@ -23,13 +23,12 @@ from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Atoms, Example, decode
 from onlinesrl.core.explanation import Atom, Explanation
 from onlinesrl.core.flips import DEFAULTS, Asked
-from onlinesrl.core.interrupt import Interrupted
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally, heaviest
 from onlinesrl.core.merging import State
 from onlinesrl.core.together import TOO_LARGE, Together
 from onlinesrl.core.update import Update
 from onlinesrl.logic.ast import Program
-from onlinesrl.mln import merging
+from onlinesrl.mln import in_turn, merging
 from onlinesrl.mln.explain import explain, least_certain
 from onlinesrl.mln.ground.advice import largest
 from onlinesrl.mln.ground.constants import NO_NEWS, News
@@ -50,6 +49,7 @@ class OnlineLearner:
     """Owns the weights; ``step`` processes a micro-batch. All worlds have the facts of ``background``."""
 
     valued = False
+    spells = False
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a learner is made of
         self,
@@ -268,7 +268,7 @@ class OnlineLearner:
         outcomes, bad, answered = self._pack(items)
         worlds = self.packer.worlds
         results = self._prepared(answered, learning)
-        done, enough = (0, False) if results is None else self._run(results, learning)
+        done, enough = (0, False) if results is None else in_turn.run(self, results, learning)
         if results is None or not enough:
             self.grounder.allocate()
             self.worlds.allocate()
@@ -277,7 +277,7 @@ class OnlineLearner:
                 raise MemoryError
         results = results.first(done)
         check_audits(results)
-        found = self.reporter.outcomes(results)
+        found = self.reporter.outcomes(results, self.spells)
         for world, outcome_ in zip(results.worlds, found, strict=True):
             outcomes[world.place] = outcome_
         end = worlds[done].place if done < len(worlds) else len(items)
@@ -324,30 +324,6 @@ class OnlineLearner:
         except MemoryError:
             return None
         return Results(batch, self.packer.worlds, out, self.worlds.routes, answered)
-
-    def _run(self, results: Results, learning: bool) -> tuple[int, bool]:
-        """Process worlds in turn; returns how many, and False if memory ran out.
-
-        They are fewer than all where it did, or where a signal asked to stop.
-        """
-        most, every = self.update.max_weights, self.inference.audit_every
-        for w in range(len(results.worlds)):
-            begun, updates = self.weights.arrays.size.tolist(), self.weights.updates
-            audit = every > 0 and (self.seen + 1 + w) % every == 0 and w not in results.answered
-            try:
-                self.worlds.take(results, w, learning, audit)
-            except Interrupted:
-                return w, True
-            except MemoryError:
-                if self.weights.updates > updates:
-                    raise
-                self.weights.cut(*begun)
-                return w, False
-            if self.monitor is not None and self.weights.updates > updates:
-                self.reporter.watch(results, w, self.monitor)
-            if most is not None and len(self.weights) > most:
-                self.weights.drop_least(most)
-        return len(results.worlds), True
 
     def _number_again(
         self, worlds: Sequence[Packed], known: Mapping[str, int], learning: bool

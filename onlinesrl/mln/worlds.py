@@ -25,7 +25,8 @@ from onlinesrl.mln.kernels import elimination, narrow, network, outcome, plans
 from onlinesrl.mln.kernels.plans import INFEASIBLE, OK
 from onlinesrl.mln.kernels.structure import structure_memory
 from onlinesrl.mln.kernels.weights import expected_gap, gap
-from onlinesrl.mln.outcomes import ILP, OVERFLOW, ROUTES, UNSOLVED, Results, with_room
+from onlinesrl.mln.kernels.narrow import OVERFLOW
+from onlinesrl.mln.outcomes import ILP, ROUTES, UNSOLVED, Results, with_room
 from onlinesrl.mln.weights import WeightTable
 
 GROWING = {
@@ -62,6 +63,8 @@ class Worlds:
         self.costs = Costs(given, arities) if given else None
         self.slowest = Slowest()
         self.routes = [*ROUTES]
+        self.at = 0  # the world at hand
+        self.begun = np.zeros(2, np.int64)  # the weights and blocks before it
         self.allocate()
 
     def allocate(self, tables: int = 1 << 14, output: int = 1 << 12) -> None:
@@ -123,12 +126,16 @@ class Worlds:
             grounder.scratch,
             self.tables,
             weights.arrays,
+            weights.how,
+            weights.scalar,
+            self.begun,
             weights.weight,
             self.state,
             self.by,
             self.out,
             limits.atoms,
             limits.groundings,
+            weights.update.loss == "ml",
         )
 
     def _grow(self, status: int, results: Results) -> None:
@@ -154,10 +161,32 @@ class Worlds:
         self.begin(batch)
         self.weights.compile()
         if self.inference.eliminates:
-            ready(narrow.predict, self.memory, 0, 0.0, 0.0, True)
-            ready(narrow.find_gap, self.memory, 0.0, False)
+            ready(narrow.run, self.memory, 0, 0, narrow.PREDICT, True)
         else:
             self.grounder.compile(batch)
+
+    # worlds by elimination -----------------------------------------------------------------
+
+    def alone(self, learning: bool) -> bool:
+        """Tell whether worlds that are narrow need nothing but elimination."""
+        if learning:
+            plain = self.costs is None and not self.weights.update.drawn()
+        else:
+            plain = not self.margins
+        return self.inference.eliminates and plain
+
+    def run(self, results: Results, first: int, stop: int, what: int, learning: bool) -> int:
+        """Process worlds by elimination alone; returns ``stop``, or the first one that is too wide for it.
+
+        That one has been ground. Raises Interrupted, before anything has been learned from world ``at``.
+        """
+        while True:
+            first, status, _ = narrow.run(self.memory, first, stop, what, learning)
+            self.at = first
+            interrupt.check()
+            if status not in GROWING:
+                return first
+            self._grow(status, results)
 
     # one world -----------------------------------------------------------------------------
 
@@ -166,48 +195,54 @@ class Worlds:
 
         Raises Interrupted, before anything has been learned from the world.
         """
+        self.at, self.begun[:] = w, self.weights.arrays.size
         results.out.true_start[w + 1] = results.out.true_start[w]
-        status, detail = self._predict(results, w, learning)
+        wide = self._predict(results, w, learning)
+        self.finish(results, w, learning, audit, wide)
+
+    def finish(
+        self, results: Results, w: int, learning: bool, audit: bool = False, wide: bool = True
+    ) -> None:
+        """Process the rest of a world: all of one that is ``wide`` and ground, else of one predicted."""
         learning = learning and bool(results.batch.labelled[w])
+        status = results.out.status[w]
         try:
-            if status == narrow.TOO_WIDE:
+            if wide:
                 self._take_wide(results, w, learning, audit)
             elif audit and status in {OK, INFEASIBLE}:
                 self._audit(results, w)
-            if status == OK and learning:
+            if not wide and status == OK and learning:
                 self._learn_narrow(results, w)
-            elif status != narrow.TOO_WIDE:
-                results.out.status[w], results.out.detail[w] = status, detail
         except Infeasible:
             results.out.status[w] = INFEASIBLE
         except Unsolved:
             results.out.status[w] = UNSOLVED
 
-    def _predict(self, results: Results, w: int, learning: bool) -> tuple[int, int]:
-        """Ground a world and predict it, if it is narrow; see ``kernels.narrow.predict``."""
+    def _predict(self, results: Results, w: int, learning: bool) -> bool:
+        """Ground a world and predict it, if it is narrow; tell whether it is too wide for that."""
         if not self.inference.eliminates:
-            status, detail = self.grounder.ground(results.batch, w)
-            if status != OK:
-                return status, detail
-            if self.state.truth is not self.grounder.truth:
-                self._make_states()
-            self.weights.number(self.grounder.net, learning and bool(results.batch.labelled[w]))
-            return narrow.TOO_WIDE, -1
-        cu, cv = self.weights.mean()
-        while True:
-            status, detail = narrow.predict(self.memory, w, cu, cv, learning)
-            interrupt.check()
-            if status not in GROWING:
-                break
-            self._grow(status, results)
-        if status == OK and self.margins and not learning:
+            return self._ground(results, w, learning)
+        if self.run(results, w, w + 1, narrow.PREDICT, learning) == w:
+            return True
+        if results.out.status[w] == OK and self.margins and not learning:
             state, score = self.state, float(results.out.score[w])
             net, weight, best = self.grounder.net, self.weights.weight, state.predicted
             results.out.margin[w] = elimination.margin(
                 net, self.tables, weight, best, score, state.bonus, state.rival
             )
             interrupt.check()
-        return status, detail
+        return False
+
+    def _ground(self, results: Results, w: int, learning: bool) -> bool:
+        """Ground a world for the engines; False: it is bad, as its status says."""
+        status, detail = self.grounder.ground(results.batch, w)
+        if status != OK:
+            results.out.status[w], results.out.detail[w] = status, detail
+            return False
+        if self.state.truth is not self.grounder.truth:
+            self._make_states()
+        self.weights.number(self.grounder.net, learning and bool(results.batch.labelled[w]))
+        return True
 
     def _record(self, results: Results, w: int, route: int, score: float) -> None:
         """Write the prediction, its counts and its score to the results."""
@@ -225,9 +260,7 @@ class Worlds:
                 self._contrast(results, w, *clause_model(self.grounder.net))
             return
         self._price(results.batch, w)
-        n, rho = narrow.find_gap(self.memory, self.weights.scale(), update.loss == "ml")
-        interrupt.check()
-        self._learn(results, w, n, rho)
+        self.run(results, w, w + 1, narrow.LEARN, True)
 
     def _contrast(self, results: Results, w: int, model: ClauseModel, place: Ints) -> None:
         """Learn from the truth of a world and states sampled from there on. Raises Infeasible."""

@@ -105,6 +105,7 @@ class PslLearner:
     """
 
     valued = True
+    spells = False
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a learner is made of
         self,

@@ -9,6 +9,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from onlinesrl.core.drift import DriftSection
 from onlinesrl.core.errors import ConfigError
 from onlinesrl.core.language import Language, language_of
+from onlinesrl.core.pools import PoolSection
 from onlinesrl.core.section import Section
 from onlinesrl.core.update import Update
 from onlinesrl.core.updates import AnyUpdate, Cda2
@@ -83,15 +84,9 @@ class LimitsSection(Section):
     """an example in which so many processes in succession died is bad; 0: never."""
 
 
-class DistributeSection(Section):
+class DistributeSection(PoolSection):
     """Learning in rounds of shards, on many cores or machines; `onlinesrl guide cluster`."""
 
-    engine: Literal["local", "ray"] = "local"
-    """processes of this machine, or Ray."""
-    address: Name | None = None
-    """where Ray is: auto, or host:port; null: it is started on this machine."""
-    workers: Count | None = None
-    """how many shards are learned at a time; null: one a core; it changes nothing that is learned."""
     shards: Count = 8
     """into how many parts the examples are cut."""
     round: Count = 1000

@@ -64,6 +64,7 @@ class Loop:
         self.labels = labels
         if labels is None:  # what waits for its label is kept whole
             reader.decode = learner.decode
+        learner.spells = labels is None and sink.textual
         self.sink = sink
         self.answered: Callable[[Record, Any, Outcome], object] = lambda *of: None
         self.sink_state: dict[str, Any] | None = None

@@ -127,6 +127,9 @@ class Source(Protocol):
 class Sink(Protocol):
     """Where predictions go, with default implementations."""
 
+    textual: bool = False
+    """Whether it writes predictions as JSON, and looks at no atoms."""
+
     @property
     def due(self) -> bool:
         """Whether it is time to flush."""

@@ -33,10 +33,11 @@ class Common(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A shard's pieces, and where it goes on."""
+    """A shard's pieces, and where it goes on; ``suspect``: a worker has died over it."""
 
     pieces: Sequence[Piece]
     position: SourcePosition
+    suspect: bool = False
 
 
 @dataclass
@@ -98,7 +99,7 @@ class Rounds(Loop):
         open_ = [n for n, at in enumerate(positions) if at is not None]
         parts = [Part(self.pieces[n], positions[n]) for n in open_]
         common = Common(how.recipe, self.learner.save(), how.asked)
-        results = list(pool.map(how.learned, common, parts))
+        results = list(pool.map(how.learned, common, parts, _suspected))
         for n, result in zip(open_, results, strict=True):
             positions[n] = result.position
             self.add(result)
@@ -128,3 +129,7 @@ class Rounds(Loop):
             "rounds": position.get("rounds", 0),
             "share": position.get("share"),
         }
+
+
+def _suspected(part: Part) -> Part:
+    return part._replace(suspect=True)

@@ -1,7 +1,9 @@
 """Prediction and rival of a narrow world, against enumeration of its states."""
 
 from dataclasses import replace
+from functools import cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,9 +22,11 @@ values = st.lists(st.tuples(number, number, number), min_size=N_WEIGHTS, max_siz
 )
 
 
-LEARNER = new_learner()
-LEARNER.compile()
-MEMORY = LEARNER.worlds.memory
+@cache
+def learner() -> Any:
+    made = new_learner()
+    made.compile()
+    return made
 
 
 def prepared(net, rows):
@@ -37,7 +41,12 @@ def prepared(net, rows):
         *states.astype(np.uint8), np.ones(len(net.var_of)), np.full(len(net.var_of), 9.0)
     )
     return replace(
-        MEMORY, net=net, structure=tables, weights=of_values(rows), weight=room, state=state
+        learner().worlds.memory,
+        net=net,
+        structure=tables,
+        weights=of_values(rows),
+        weight=room,
+        state=state,
     )
 
 

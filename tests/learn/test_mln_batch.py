@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import command
-from scipy.optimize import minimize
 
 import onlinesrl as srl
 from onlinesrl.core.example import GroundAtom
@@ -139,6 +138,8 @@ def test_sampled_counts_have_their_expectation(sampler: type) -> None:
 
 
 def test_the_largest_margin_is_that_of_all_constraints() -> None:
+    from scipy.optimize import minimize
+
     of, c = problem(), 2.0
     size, worlds = len(of.start), of.ground
     found = MaxMargin(c=c, gap=1e-6).learn(of, lambda _: None)

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from onlinesrl.stream.files import FileSource, Record
 from onlinesrl.stream.shards import Pieces, Shards, measured
+from tests.stream.test_crash import deadly, ids
 from tests.stream.test_kill import mixed
 from tests.waiting import until
 
@@ -111,7 +112,7 @@ def test_it_learns_about_as_well_as_without_shards(
     assert f1[1] > f1[0] - 0.06
 
 
-@tiers("kills", 4, 100)
+@tiers("kills", 2, 100)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_kills_of_the_run_leave_no_trace(
     job: Callable[..., Job], citations: list[bytes], workers: int, kills: int
@@ -123,6 +124,32 @@ def test_kills_of_the_run_leave_no_trace(
         limits={"bad_share": 1.0},
     )
     broken.survives(kills, workers)
+
+
+def test_an_example_that_kills_workers_is_put_aside(
+    job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    lines, keys = citations[:30], {"distribute": DISTRIBUTED | {"workers": 2}}
+    run = job(lines, **keys)
+    bad = [ids(lines)[n] for n in (5, 6, 22)]
+    without = job(
+        [b"{\n".rjust(len(line)) if ids([line])[0] in bad else line for line in lines],
+        "without",
+        **keys,
+    )
+    assert without.run("--set", "limits.bad_share=1") == 0
+
+    def all_deadly() -> None:
+        for poison in bad:
+            deadly(poison, signal.SIGKILL)()
+
+    assert run.run("--set", "limits.bad_share=1", first=all_deadly) == 0, run.said
+    letters = run.lines("deadletter.jsonl")
+    assert sorted(letter["id"] for letter in letters) == sorted(bad)
+    assert letters[0]["reason"].startswith("3 processes in succession died in this example")
+    weights = run.results()["weights.mln"].replace(b'"crash"', b'"decode"')
+    assert weights == without.results()["weights.mln"]
+    assert run.predictions() == without.predictions()
 
 
 def test_a_signal_ends_it_with_a_checkpoint_and_it_goes_on(
@@ -244,13 +271,13 @@ def on_ray(one: Job, kills: int, rng: random.Random) -> int:
     return len(killed)
 
 
-@tiers("kills", 2, 50)
+@tiers("kills", 1, 50)
 def test_ray_gives_the_same_bits_and_its_workers_may_die(
     job: Callable[..., Job], citations: list[bytes], kills: int, tally: Any
 ) -> None:
     small = DISTRIBUTED | {"round": 1}
     one = job(
-        mixed(citations, 30 if kills == 2 else 120, "ray"),
+        mixed(citations, 30 if kills == 1 else 120, "ray"),
         learner={"update": "cda2"},
         distribute=small,
         limits={"bad_share": 1.0},

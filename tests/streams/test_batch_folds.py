@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import REPO
 
 import onlinesrl as srl
-from tests.conftest import REPO
 
 sys.path += [str(REPO / "streams" / "batch"), str(REPO / "streams" / "trust")]
 import compare

@@ -1,4 +1,4 @@
-"""Numba extensions: reading the fields of frames, and linking kernels into their callers.
+"""Numba extensions: reading the fields of frames, plain indexes, and linking kernels into their callers.
 
 Imported only for compiling, since it imports half of numba, which loading from the cache does not need.
 """
@@ -28,6 +28,7 @@ from numba.extending import (
     register_model,
     unbox,
 )
+from numba.np import arrayobj
 from numba.np.numpy_support import as_dtype
 
 from onlinesrl.core.kernels.frames import FrameType
@@ -99,6 +100,11 @@ def _array(context: Any, builder: Any, kind: types.Array, words: list[Any]) -> A
     return made
 
 
+def _index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
+    """Return an index as a word; numba's would count negative ones from the end, which takes time."""
+    return context.cast(builder, index, kind, types.intp if kind.signed else types.uintp)
+
+
 # parts of kernels --------------------------------------------------------------------------------
 
 
@@ -162,7 +168,7 @@ class KernelCompiler(PartCompiler):
 
     def compile_extra(self, function: Any) -> Any:
         """Compile a function."""
-        with _hurried():
+        with _ours():
             return super().compile_extra(function)
 
 
@@ -170,13 +176,13 @@ _KNOWN: dict[tuple[Any, ...], Any] = {}
 
 
 @contextmanager
-def _hurried() -> Iterator[None]:
-    """Speed up numba: no garbage collection, and cached return types of builtin functions.
+def _ours() -> Iterator[None]:
+    """Compile in our way: plain indexes; no garbage collection, and return types of builtins cached.
 
     A kernel is many similar functions, whose compilation makes millions of objects.
     """
     builtin: Any = types.functions.BaseFunction
-    resolve = builtin.get_call_type
+    resolve, index = builtin.get_call_type, arrayobj.fix_integer_index
 
     def resolve_once(function: Any, context: Any, args: Any, named: Any) -> Any:
         flags = ConfigStack.top_or_none()
@@ -188,10 +194,10 @@ def _hurried() -> Iterator[None]:
 
     collecting = gc.isenabled()
     gc.disable()
-    builtin.get_call_type = resolve_once
+    builtin.get_call_type, arrayobj.fix_integer_index = resolve_once, _index
     try:
         yield
     finally:
-        builtin.get_call_type = resolve
+        builtin.get_call_type, arrayobj.fix_integer_index = resolve, index
         if collecting:
             gc.enable()

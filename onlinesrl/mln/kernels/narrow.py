@@ -2,13 +2,15 @@
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats
+from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.kernels import averaged, steps
+from onlinesrl.core.kernels.averaged import T, S
+from onlinesrl.core.kernels.jit import kernel, threaded
 from onlinesrl.mln.kernels.elimination import eliminate, set_bonus
 from onlinesrl.mln.kernels.network import ROWS, Network, soft_score
 from onlinesrl.mln.kernels.outcome import By, Output, State, record
-from onlinesrl.mln.kernels.plans import INFEASIBLE, OK, Batch, Plans, Scratch
+from onlinesrl.mln.kernels.plans import INFEASIBLE, OK, TOO_MANY_ATOMS, Batch, Plans, Scratch
 from onlinesrl.mln.kernels.structure import (
     CONTRADICTION,
     SOLVED,
@@ -20,8 +22,14 @@ from onlinesrl.mln.kernels.truth import ground_labelled
 from onlinesrl.mln.kernels.weights import Weights, effective, gap, number
 
 GROW_WEIGHTS, GROW_TABLES, GROW_OUTPUT, GROW_CLAUSES = 4, 5, 6, 8
-TOO_WIDE = 9
+TOO_WIDE, STOPPED = 9, 10
 ELIMINATION = 0
+OVERFLOW = 24
+"""The status of a world whose update is beyond the range of numbers."""
+PREDICT, LEARN = 1, 2
+"""What ``run`` does with a world."""
+FINAL = TOO_MANY_ATOMS
+"""From this status on a world is bad, and done with."""
 
 
 class Pass(Frame):
@@ -33,12 +41,16 @@ class Pass(Frame):
     scratch: Scratch
     structure: Structure
     weights: Weights
+    how: steps.How
+    scalar: Floats  # kernels.averaged.T .. LOSS
+    begun: Ints  # the weights and blocks before the world at hand
     weight: Floats  # [ground clause]
     state: State
     by: By
     out: Output
     max_atoms: int
     max_groundings: int
+    augmented: bool  # the rival is the best state with its label loss
 
 
 @kernel
@@ -96,3 +108,44 @@ def find_gap(p: Pass, cu: float, augmented: bool) -> tuple[int, float]:
     effective(net, p.weights.value, cu, 0.0, p.weight)
     eliminate(net, p.structure, p.weight, state.bonus, state.rival)
     return gap(net, p.weights, state.truth, state.rival, state.cost)
+
+
+@kernel
+def learn(p: Pass, w: int) -> int:
+    """Learn from the world just predicted; returns OK, or STOPPED, with nothing learned."""
+    t = int(p.scalar[T]) + 1
+    n, rho = find_gap(p, steps.scale(p.how.shrinks, t), p.augmented)
+    if p.structure.stop[0]:
+        averaged.move(p.weights, n, 0.0, 0.0)  # forgets the gap
+        return STOPPED
+    loss = averaged.learn(p.weights, p.how, p.scalar, n, rho)
+    p.out.loss[w] = loss
+    p.out.status[w] = OVERFLOW if np.isnan(loss) else OK
+    return OK
+
+
+@threaded
+def run(p: Pass, first: int, stop: int, what: int, learning: bool) -> tuple[int, int, int]:
+    """Predict worlds, record them, and learn from those with a truth, one after the other.
+
+    ``what`` is PREDICT, LEARN (a world that has just been predicted) or both; ``learning``: new keys get
+    weights. Returns ``stop``, or the first world that needs more than is done here, with its status and
+    detail: see ``predict``; STOPPED, a signal asked to stop, and nothing was learned from the world.
+    """
+    for w in range(first, stop):
+        p.begun[0], p.begun[1] = p.weights.size[0], p.weights.size[1]
+        if what & PREDICT:
+            p.out.true_start[w + 1] = p.out.true_start[w]
+            t, sum_s = p.scalar[T], p.scalar[S]
+            cu, cv = (sum_s / t, -1.0 / t) if t != 0.0 else (0.0, 0.0)
+            status, detail = predict(p, w, cu, cv, learning)
+            if p.structure.stop[0]:
+                return w, STOPPED, -1
+            if status != OK and status < FINAL:
+                return w, status, detail
+            p.out.status[w], p.out.detail[w] = status, detail
+            if status != OK:
+                continue
+        if what & LEARN and p.batch.labelled[w] and learn(p, w) == STOPPED:
+            return w, STOPPED, -1
+    return stop, OK, -1

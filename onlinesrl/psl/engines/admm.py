@@ -126,20 +126,17 @@ class AdmmState:
         self._control[[admm_solve.ETA, admm_solve.NEXT]] = eta, np.inf
 
     def copies(self) -> Floats:
-        """Do a round, and return the forms at its local copies, float64[n_rows].
-
-        That of row i, by Moreau's identity, is its form at ``now.ahead`` plus (u - u') / sigma.
-        """
-        sigma, before = self.eta * self.problem.row_step, self.now.dual.copy()
+        """Do a round, and return the forms at its local copies, float64[n_rows]."""
+        eta, before, form = self.eta, self.now.dual.copy(), np.empty_like(self.now.dual)
         self.step(1)
-        moved = (self.now.dual - before) / admm_solve.RELAXATION
-        ahead, at = self.model.forms(self.now.ahead), self.model.forms(self.y)
-        local: Floats = np.where(sigma > 0, ahead - moved / np.where(sigma > 0, sigma, 1.0), at)
-        return local
+        kernel.copied(self.problem, self.now, before, eta, admm_solve.RELAXATION, form)
+        return form
 
     def reweigh(self, weights: Floats) -> None:
-        """Change the weights; values, duals (as far as they may be kept) and step size stay."""
+        """Change the weights; values, step size, and each dual divided by the weight of its row stay."""
+        before = self._rows.weight
         self._rows = weighted_rows(self.model, weights)
+        admm_rows.rescale(before, self._rows.weight, self.now.dual)
         self.problem.degree[:] = self.problem.ridge[:] = 0.0
         self.now.gradient[:] = -self.problem.bonus
         self._prepare(known=True)

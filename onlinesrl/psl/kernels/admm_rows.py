@@ -144,6 +144,18 @@ def begin(
         admm.add_gradient(problem, i, u, now.gradient)
 
 
+@kernel
+def rescale(before: Floats, after: Floats, dual: Floats) -> None:
+    """Multiply the dual of every row by what its weight is multiplied by.
+
+    The penalty of a potential is its weight, so this keeps alpha / m, on which its copies depend. With
+    alpha kept, copies would move though nothing but the weight has changed.
+    """
+    for i in range(len(dual)):
+        if before[i] != after[i] and before[i] != 0.0:
+            dual[i] *= after[i] / before[i]
+
+
 def free_variables(problem: admm.Problem) -> None:
     """Give variables in no row a degree, so that the bonus moves them."""
     problem.degree[(problem.degree == 0) & (problem.ridge == 0)] = 1.0

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from onlinesrl.core.errors import DataError, OnlinesrlError, UsageError
 from onlinesrl.core.example import Example
 from onlinesrl.core.interrupt import whole
-from onlinesrl.core.pool import Forks
+from onlinesrl.core.pools import PoolSection, opened
 from onlinesrl.runs import messages
 from onlinesrl.runs.comparison.candidates import Candidate, Overrides
 from onlinesrl.runs.comparison.folds import Divide, Fold, last_tenth
@@ -71,7 +71,7 @@ def cross_validated(  # noqa: PLR0913, PLR0917 - what a comparison is made of
     alternatives: Sequence[Overrides],
     divide: Divide,
     metric: str,
-    workers: int,
+    pool: PoolSection,
     say: Callable[[str], object],
     journal: Journal,
 ) -> list[Compared]:
@@ -88,7 +88,7 @@ def cross_validated(  # noqa: PLR0913, PLR0917 - what a comparison is made of
     parts = [
         _Part(n, m, of.key(fold)) for n, of in enumerate(good) for m, fold in enumerate(of.folds)
     ]
-    left = _all_tested(work, parts, workers, say, journal)
+    left = _all_tested(work, parts, pool, say, journal)
     return [
         Compared(c, [next(left) for _ in of.folds])
         if isinstance(of, _Loaded)
@@ -100,7 +100,7 @@ def cross_validated(  # noqa: PLR0913, PLR0917 - what a comparison is made of
 def _all_tested(
     work: _Work,
     parts: Sequence[_Part],
-    workers: int,
+    pool: PoolSection,
     say: Callable[[str], object],
     journal: Journal,
 ) -> Iterator[Tested]:
@@ -109,8 +109,8 @@ def _all_tested(
     done: dict[_Part, Tested] = {}
     if len(todo) < len(parts):
         messages.say(f"going on: {len(parts) - len(todo)} of {len(parts)} folds are known")
-    with whole():  # else Ctrl-C would be lost in a fork
-        for part, found in zip(todo, Forks(workers).map(_tested, work, todo), strict=True):
+    with whole(), opened(pool, inline=False) as workers:  # else Ctrl-C would be lost in a fork
+        for part, found in zip(todo, workers.map(_tested, work, todo), strict=True):
             done[part] = found
             if found.score is not None:
                 journal.add(Kept(part.key, found.score, found.chosen))
