@@ -1,13 +1,13 @@
 """Lifted inference beside ADMM and a QP: table 3.1 and figures 3.3 to 3.6 of Srinivasan (2020).
 
-usage: python tests/benchmarks/lifting.py symmetry|density|cases FOLDER
+usage: python tests/benchmarks/lifting.py symmetry|qp|density|cases FOLDER
 
   symmetry  a voting model of 22,050 people without symmetry; every ground rule 1 to 10 times, shuffled
+  qp        the same with a tenth of the people, also as a QP; with all of them one takes minutes
   density   1,000 people, half of them with a label; friendship is 1, or a number of one or four decimals
   cases     CiteSeer and others from PSL's own data, where those are beside the project
 
-Prints tables of CPU seconds and sizes, and writes them to FOLDER as lifting-*.csv. The QP is tried on 1, 5
-and 10 copies; one that took more than a minute is not tried on larger models.
+Prints tables of CPU seconds and sizes, and writes them to FOLDER as lifting-*.csv.
 """
 
 from __future__ import annotations
@@ -32,13 +32,11 @@ from onlinesrl.psl.lang.psl import parse
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.benchmarks.measure import keep, show, show_and_keep
+from tests.benchmarks.measure import keep, show_and_keep
 from tests.infer.hinge_models import psl_case
 
 T = TypeVar("T")
 Cells = tuple[str | float, ...]
-LONGEST = 60.0
-"""CPU seconds of a QP, after which it is not tried on larger models."""
 
 
 def seconds(work: Callable[[], T]) -> tuple[T, float]:
@@ -59,7 +57,6 @@ def main(experiment: str, folder: Path) -> None:
 # symmetry ----------------------------------------------------------------------------------------
 
 VOTERS, PARTIES, COPIES = 22_050, 2, range(1, 11)
-BY_QP = (1, 5, 10)
 VOTES = """
 0.5: Bias(A, P) -> Votes(A, P) ^2
 0.3: Votes(A, P) & KnowsWell(B, A) -> Votes(B, P) ^2
@@ -80,30 +77,33 @@ EDGES = {
 }
 
 
-def voters() -> tuple[HingeModel, Floats]:
-    """Return the model of who votes for whom; few people have many of the edges."""
+def voters(people: int) -> tuple[HingeModel, Floats]:
+    """Return the model of who votes for whom, lifted; few people have many of the edges."""
     random = np.random.default_rng(0)
-    crowd = random.permutation(VOTERS)
+    crowd = random.permutation(people)
     none = {n: AtomTable(np.empty((n, 0), np.int32), np.empty(0)) for n in (1, 2)}
 
     def edges(n: int) -> Relation:
-        a = random.integers(VOTERS, size=n)
-        b = crowd[(VOTERS * random.random(n) ** 3).astype(int)]
+        n = n * people // VOTERS
+        a = random.integers(people, size=n)
+        b = crowd[(people * random.random(n) ** 3).astype(int)]
         pairs = np.unique(np.stack((a, b))[:, a != b], axis=1).astype(np.int32)
         return Relation(AtomTable(pairs, np.ones(pairs.shape[1])), none[2], none[2])
 
-    a, p = (x.ravel() for x in np.meshgrid(np.arange(VOTERS), VOTERS + np.arange(PARTIES)))
+    a, p = (x.ravel() for x in np.meshgrid(np.arange(people), people + np.arange(PARTIES)))
     votes = np.stack((a, p)).astype(np.int32)
-    leaning = np.stack((np.arange(VOTERS), VOTERS + random.integers(PARTIES, size=VOTERS)))
-    bias = AtomTable(leaning.astype(np.int32), random.random(VOTERS))
+    leaning = np.stack((np.arange(people), people + random.integers(PARTIES, size=people)))
+    bias = AtomTable(leaning.astype(np.int32), random.random(people))
     relations = {name: edges(n) for name, n in EDGES.items()} | {
         "Bias": Relation(bias, none[2], none[2]),
         "Votes": Relation(none[2], AtomTable(votes, np.full(len(a), np.nan)), none[2]),
     }
-    names = tuple(map(str, range(VOTERS + PARTIES)))
+    names = tuple(map(str, range(people + PARTIES)))
     program = parse(VOTES, declared=dict.fromkeys(relations, 2))
     weights = np.array([rule.weight or 0.0 for rule in program.rules])
-    return Grounder(program).ground(Database(names, relations)).graphs.model, weights
+    model = Grounder(program).ground(Database(names, relations)).graphs.model
+    lifting = lift(model, weights)
+    return lifting.model, lifting.weights
 
 
 def repeated(model: HingeModel, times: int) -> HingeModel:
@@ -123,38 +123,37 @@ def repeated(model: HingeModel, times: int) -> HingeModel:
 
 
 def symmetry(folder: Path) -> None:
-    """Figures 3.5 and 3.6."""
-    lifting = lift(*voters())
-    model, weights = lifting.model, lifting.weights
-    qp = {"whole": 0.0, "lifted": 0.0}
-    head = ("copies", "ground rules", "ADMM", "lifted, solve", "lifted, lift", "lifted, both")
-    rows = []
-    for n in COPIES:
-        rows.append(_copies(repeated(model, n), weights, n, qp))
-        keep(folder, "lifting-symmetry", (*head, "QP", "lifted QP"), rows)
-    show("lifting-symmetry", (*head, "QP", "lifted QP"), rows)
-    columns = {"lifting-symmetry-admm": (2, 3, 4, 5), "lifting-symmetry-qp": (2, 5, 6, 7)}
-    for name, of in columns.items():
-        of_each = [[row[n] for n in (0, *of)] for row in ((*head, "QP", "lifted QP"), *rows)]
-        keep(folder, name, [*map(str, of_each[0])], of_each[1:])
+    """Figure 3.5."""
+    model, weights = voters(VOTERS)
+    rows = [_copies(repeated(model, n), weights, n) for n in COPIES]
+    head = ("copies", "ADMM", "lifted, solve", "lifted, lift", "lifted, both")
+    show_and_keep(folder, "lifting-symmetry", head, rows)
 
 
-def _copies(model: HingeModel, weights: Floats, copies: int, qp: dict[str, float]) -> Cells:
+def qp(folder: Path) -> None:
+    """Figure 3.6."""
+    model, weights = voters(VOTERS // 10)
+    rows = [_with_qp(repeated(model, n), weights, n) for n in COPIES]
+    head = ("copies", "ADMM", "lifted ADMM", "QP", "lifted QP")
+    show_and_keep(folder, "lifting-qp", head, rows)
+
+
+def _copies(model: HingeModel, weights: Floats, copies: int) -> Cells:
     whole, unlifted = seconds(lambda: Admm().solve(model, weights))
     lifting, lifted = seconds(lambda: lift(model, weights))
     small, solved = seconds(lambda: Admm().solve(lifting.model, lifting.weights))
     agree(whole, small)
-    of = {
-        "whole": (model, weights),
-        "lifted": (lifting.model, lifting.weights),
-    }
-    by_qp: dict[str, str | float] = {"whole": "", "lifted": ""}
-    for name, problem in of.items():
-        if copies in BY_QP and qp[name] <= LONGEST:
-            found, qp[name] = seconds(lambda p=problem: Qp().solve(*p))
-            agree(whole, found)
-            by_qp[name] = qp[name] + (lifted if name == "lifted" else 0.0)
-    return copies, model.n_rows, unlifted, solved, lifted, lifted + solved, *by_qp.values()
+    return copies, unlifted, solved, lifted, lifted + solved
+
+
+def _with_qp(model: HingeModel, weights: Floats, copies: int) -> Cells:
+    _, unlifted, _, lifted, both = _copies(model, weights, copies)
+    lifting = lift(model, weights)
+    whole, by_qp = seconds(lambda: Qp().solve(model, weights))
+    small, lifted_by_qp = seconds(lambda: Qp().solve(lifting.model, lifting.weights))
+    agree(whole, small)
+    agree(whole, Admm().solve(model, weights))
+    return copies, unlifted, both, by_qp, float(lifted) + lifted_by_qp
 
 
 def agree(one: HingeSolution, other: HingeSolution) -> None:
@@ -225,9 +224,9 @@ def density(folder: Path) -> None:
         folder, "lifting-density-sizes", ("edges", "variables and rules", "lifted"), sizes
     )
     shares = [(edges, *(of[edges][2] for of in found.values())) for edges in FRIENDS]
-    show_and_keep(folder, "lifting-density-shares", ("edges", *found), shares)
+    keep(folder, "lifting-density-shares", ("edges", *found), shares)
     times = [(e, *binary[e][3:6], sum(map(float, binary[e][4:6]))) for e in FRIENDS]
-    show_and_keep(folder, "lifting-density-seconds", ("edges", *HEAD[3:6], "lifted, both"), times)
+    keep(folder, "lifting-density-seconds", ("edges", *HEAD[3:6], "lifted, both"), times)
 
 
 def cases(folder: Path) -> None:
@@ -243,7 +242,7 @@ def cases(folder: Path) -> None:
     show_and_keep(folder, "lifting-cases", ("model", *HEAD), rows)
 
 
-EXPERIMENTS = {"symmetry": symmetry, "density": density, "cases": cases}
+EXPERIMENTS = {"symmetry": symmetry, "qp": qp, "density": density, "cases": cases}
 
 if __name__ == "__main__":
     if len(sys.argv) != 3 or sys.argv[1] not in EXPERIMENTS:

@@ -118,7 +118,10 @@ def _axis(values: Sequence[float], log: bool) -> _Axis:
 def _log_axis(values: Sequence[float]) -> _Axis:
     low, high = min(values), max(values)
     high = high if high > low else low * 10
-    return _Axis(low, high, log_ticks(low, high), math.log10)
+    ticks = log_ticks(low, high)
+    if len(ticks) < 2:
+        ticks = tuple(value for value in linear_ticks(low, high) if low <= value <= high)
+    return _Axis(low, high, ticks, math.log10)
 
 
 def _value_axis(values: Sequence[float]) -> _Axis:
