@@ -114,11 +114,10 @@ def shown(of: Sequence[Result], folder: Path) -> Markup:
     there = [(each, where) for each in of if (where := source(each, folder)) is not None]
     drawn = [_drawn(each, where) for each, where in there if {"chart", "picture"} & {*each}]
     listed = [
-        _table(table)
+        part
         for each, where in there
         if not {"chart", "picture"} & {*each}
-        for table in tables(where)
-        if table.head[0] in each.get("only", [table.head[0]])
+        for part in _listed(each, where)
     ]
     names = dict.fromkeys(where.name for _, where in there)
     said = [join("From ", *_codes(names), ".")] if there else []
@@ -126,6 +125,16 @@ def shown(of: Sequence[Result], folder: Path) -> Markup:
     words = join(*(join(each, " ") for each in said), "Made by ", tag("code", of[0]["by"]), ".")
     charts = tag("div", *drawn, class_="side") if drawn else None
     return join(*listed, charts, tag("p", words, class_="soft"))
+
+
+def _listed(of: Result, where: Source) -> Iterator[Markup]:
+    """Yield the tables of a result, or the text that a command printed."""
+    if where.path.suffix == ".txt":
+        yield tag("div", tag("pre", where.path.read_text(encoding="utf-8")), class_="scroll")
+        return
+    for table in tables(where):
+        if table.head[0] in of.get("only", [table.head[0]]):
+            yield _table(table)
 
 
 def _missing(of: Sequence[Result], there: Sequence[tuple[Result, Source]]) -> list[str]:

@@ -320,7 +320,7 @@ def test_the_page_shows_every_configuration_and_nothing_breaks_out_of_it() -> No
         Line("c", error=EVIL),
     ]
     page = Page(comparison_page(lines, "f1", [("grid", EVIL)]))
-    for word in ("0.7", "0.03", "best", "Failures", "100", "sigma=3; sigma=3"):
+    for word in ("0.7", "0.03", "best", "Failures", "100", "What tuning chose", "sigma=3 sigma=3"):
         assert word in page.text
     dots = [found for name, found in page.elements if name == "b"]
     assert len(dots) == 4

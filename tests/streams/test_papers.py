@@ -75,6 +75,9 @@ def test_what_a_command_wrote_comes_before_what_was_recorded(tmp_path: Path) -> 
     (tmp_path / "b.md").write_text("text\n\nof it\n\n| a | b |\n|---|---|\n| `x` | <b> |\n\nend\n")
     page = Page(str(papers.shown([{"from": ["b.md"], "by": "x.py"}], tmp_path)))
     assert page.text.startswith("of it a b x <b> From")
+    (tmp_path / "c.txt").write_text("a   1\nb   2 <\n")
+    page = Page(str(papers.shown([{"from": ["c.txt"], "by": "x.py"}], tmp_path)))
+    assert page.text.startswith("a 1 b 2 < From")
 
 
 def test_the_command_writes_the_page(
