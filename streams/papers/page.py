@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import base64
 import csv
+import json
 import mimetypes
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -69,13 +70,29 @@ def source(of: Result, folder: Path) -> Source | None:
     return None
 
 
-def tables(of: Source) -> list[Table]:
-    """Return the tables of a CSV file, or those under a heading of a Markdown file; all without one."""
+def tables(of: Source, y: str = "score") -> list[Table]:
+    """Return the tables of a CSV file, or those under a heading of a Markdown file; all without one.
+
+    Of curves by rounds (``streams/by_rounds.py``), a table of ``y`` in the first fold.
+    """
+    if of.path.suffix == ".json":
+        return [_curves(json.loads(of.path.read_text(encoding="utf-8"))["points"], y)]
     if of.path.suffix == ".csv":
         with of.path.open(newline="", encoding="utf-8") as file:
             head, *rows = csv.reader(file)
         return [Table(head, rows)]
     return [*_markdown(_under(of.path.read_text(encoding="utf-8"), of.heading))]
+
+
+def _curves(points: Mapping[str, Any], y: str) -> Table:
+    """Return a table with a column of ``y`` for each name; what was before the first round is left out."""
+    rows = [
+        [str(point["rounds"]), *(str(point[y]) if name == column else "" for column in points)]
+        for name, (first, *_) in points.items()
+        for point in first
+        if point["rounds"] > 0
+    ]
+    return Table(["rounds", *points], rows)
 
 
 def _under(text: str, heading: str) -> str:
@@ -148,7 +165,9 @@ def _codes(names: Iterable[str]) -> Iterator[Markup]:
 
 
 def _drawn(of: Result, where: Source) -> Markup:
-    return _chart(of, tables(where)[0]) if "chart" in of else _picture(of["picture"], where.path)
+    if "chart" in of:
+        return _chart(of, tables(where, of.get("y", "score"))[0])
+    return _picture(of["picture"], where.path)
 
 
 def _chart(of: Result, table: Table) -> Markup:

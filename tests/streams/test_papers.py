@@ -1,5 +1,6 @@
 """The page beside the papers: all tables and figures, and results that are where it says."""
 
+import json
 import re
 import runpy
 from pathlib import Path
@@ -75,6 +76,15 @@ def test_what_a_command_wrote_comes_before_what_was_recorded(tmp_path: Path) -> 
     (tmp_path / "b.md").write_text("text\n\nof it\n\n| a | b |\n|---|---|\n| `x` | <b> |\n\nend\n")
     page = Page(str(papers.shown([{"from": ["b.md"], "by": "x.py"}], tmp_path)))
     assert page.text.startswith("of it a b x <b> From")
+    point = {"rounds": 10, "objective": 5.5, "score": 0.5}
+    points = {
+        "PDL": [[{**point, "rounds": 0}, point], []],
+        "EM": [[point, {**point, "rounds": 20}]],
+    }
+    (tmp_path / "d.json").write_text(json.dumps({"points": points, "others": {}}))
+    (table,) = papers.tables(papers.Source(tmp_path / "d.json", ""), "objective")
+    assert table.head == ["rounds", "PDL", "EM"]
+    assert table.rows == [["10", "5.5", ""], ["10", "", "5.5"], ["20", "", "5.5"]]
     (tmp_path / "c.txt").write_text("a   1\nb   2 <\n")
     page = Page(str(papers.shown([{"from": ["c.txt"], "by": "x.py"}], tmp_path)))
     assert page.text.startswith("a 1 b 2 < From")
@@ -105,5 +115,5 @@ def test_no_limits_no_coverage_and_limits_that_meet_cover_nothing() -> None:
 
 def test_the_data_are_yaml_of_few_keys() -> None:
     keys = {key for _, result in results() for key in result}
-    assert keys <= {"from", "by", "chart", "picture", "log", "only"}
+    assert keys <= {"from", "by", "chart", "y", "picture", "log", "only"}
     assert yaml.safe_load((papers.HERE / "papers.yaml").read_text())
