@@ -65,11 +65,12 @@ def compare(  # noqa: PLR0913, PLR0917 - the options of the command
     _check_metric(metric)
     pool = _pool(distribute, workers)
     figures.check_scipy()
-    folder.check_free(output, fresh)
+    journal = folder.opened(output, fresh)
     chosen, alternatives = candidates.candidates(configs, set_, grid), candidates.grid(tune)
     with _status() as say:
         compared = validation.cross_validated(
-            chosen, alternatives, partial(divided, k=folds), metric, pool, say
+            *(chosen, alternatives, partial(divided, k=folds), metric, pool, say),
+            journal,
         )
     lines = figures.lines(compared, metric)
     settings = {
@@ -101,13 +102,15 @@ def tune(  # noqa: PLR0913, PLR0917 - the options of the command
     """
     from onlinesrl.runs.comparison import candidates, figures, validation
     from onlinesrl.runs.comparison.folds import last_tenth
+    from onlinesrl.runs.comparison.journal import Journal
 
     _check_metric(metric)
     pool = _pool(distribute, workers)
     chosen = candidates.candidates([config], set_, grid)
     with _status() as say:
         compared = validation.cross_validated(
-            chosen, [()], lambda examples: [last_tenth(examples)], metric, pool, say
+            *(chosen, [()], lambda examples: [last_tenth(examples)], metric, pool, say),
+            Journal(None),
         )
     lines = figures.lines(compared, metric)
     _print(figures.text(lines, metric))

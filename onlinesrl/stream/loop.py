@@ -128,6 +128,8 @@ class Loop:
             "shown": self.shown.save(),
             "groups": self.reader.choice.save(),
         }
+        if behind := self.reader.source.lag():
+            header["behind"] = behind
         if sink := self.sink.state():
             header["sink"] = sink
         if self.labels is not None:
