@@ -27,7 +27,6 @@ from onlinesrl.stream.crash import CrashNote, CrashNotes
 from onlinesrl.stream.examples import Reader
 from onlinesrl.stream.rounds import Common, Distribution, Part
 from onlinesrl.stream.shard import Asked, Learned
-from onlinesrl.stream.shards import Pieces
 
 if TYPE_CHECKING:
     from onlinesrl.runs.session import Options
@@ -111,7 +110,7 @@ def _learned(common: Common, part: Part, note: CrashNote | None = None) -> Learn
     config: Any = common.recipe.config
     source = config.source
     reader = Reader(
-        Pieces(part.pieces, source.max_bytes),
+        source.pieces(part.pieces),
         config.query,
         source.only,
         source.without,

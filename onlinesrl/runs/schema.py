@@ -13,7 +13,7 @@ from onlinesrl.core.pools import PoolSection
 from onlinesrl.core.section import Section
 from onlinesrl.core.update import Update
 from onlinesrl.core.updates import AnyUpdate, Cda2
-from onlinesrl.core.values import STDIN, AnyPath, Count, File, Name, Names, Natural, duration
+from onlinesrl.core.values import AnyPath, Count, File, Name, Names, Natural, duration
 from onlinesrl.core.yamltree import Place, Tree
 from onlinesrl.mln.sections import AnyEngine, MpeSection
 from onlinesrl.runs.fingerprint import LABEL_BYTES, fingerprint
@@ -97,8 +97,8 @@ class DistributeSection(PoolSection):
 
     def check(self, config: Config) -> None:
         """Raise ValueError, with the key, where another section does not go with rounds."""
-        if config.source.kind != "file" or STDIN in config.source.path:
-            raise ValueError("distribute: only files can be cut into shards; or leave it out")
+        if config.source.uncut is not None:
+            raise ValueError(config.source.uncut)
         if config.labels is not None:
             raise ValueError(
                 "labels: examples of shards bring their own; leave it or distribute out"

@@ -20,7 +20,7 @@ from onlinesrl.core.slowest import KEPT
 from onlinesrl.stream.loop import Loop
 from onlinesrl.stream.protocols import SourcePosition, Watcher
 from onlinesrl.stream.shard import Asked, Learned
-from onlinesrl.stream.shards import START, Piece, Shards, check_same, measured
+from onlinesrl.stream.shards import START, Cut
 from onlinesrl.stream.stopper import Stopper
 
 
@@ -35,7 +35,7 @@ class Common(NamedTuple):
 class Part(NamedTuple):
     """A shard's pieces, and where it goes on; ``suspect``: a worker has died over it."""
 
-    pieces: Sequence[Piece]
+    pieces: Sequence[Any]
     position: SourcePosition
     suspect: bool = False
 
@@ -77,16 +77,14 @@ class Rounds(Loop):
         self.seconds += time.monotonic() - self.started
 
     def begin(self, pool: Pool) -> None:
-        """Measure the files, and compare them with what they were. Raises StorageError."""
+        """Find the pieces, and compare them with what they were. Raises StorageError, DataError."""
         source = self.reader.source
-        assert isinstance(source, Shards)
-        sizes = list(pool.map(measured, None, source.pieces))
-        stamp = source.stamp(sizes)
-        source.number(sizes)
+        assert isinstance(source, Cut)
+        known = None if self.position is None else self.position["pieces"]
+        stamp = source.begin(known, pool)
         if self.position is None:
             ats = [START] * self.distribution.shards
             self.position = {"rounds": 0, "share": None, "pieces": stamp, "shards": ats}
-        check_same(self.position["pieces"], stamp)
         self.pieces = [
             [piece for piece in source.pieces if piece.shard == n]
             for n in range(self.distribution.shards)

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.stream.files import FileSource, Record
-from onlinesrl.stream.shards import Pieces, Shards, measured
+from onlinesrl.stream.shards import FilePieces, Shards, measured
 from tests.stream.test_crash import deadly, ids
 from tests.stream.test_kill import mixed
 from tests.waiting import until
@@ -47,7 +47,7 @@ def in_shards(paths: list[Path], count: int) -> Iterator[Record]:
     source = Shards(paths, LIMIT, count)
     source.number([measured(None, piece) for piece in source.pieces])
     for shard in range(count):
-        yield from Pieces([p for p in source.pieces if p.shard == shard], LIMIT).read()
+        yield from FilePieces([p for p in source.pieces if p.shard == shard], LIMIT).read()
 
 
 @given(FILES, st.integers(1, 5))
@@ -76,7 +76,7 @@ def test_a_shard_goes_on_behind_any_record(count: int, after: int) -> None:
             path.write_bytes(b"".join(b"%d\n" % n for n in range(6)))
         source = Shards(paths, LIMIT, count)
         source.number([measured(None, piece) for piece in source.pieces])
-        pieces = Pieces(source.pieces, LIMIT)
+        pieces = FilePieces(source.pieces, LIMIT)
         records = list(pieces.read())
         position = json.loads(json.dumps(pieces.after(None, records[: after + 1])))
         assert list(pieces.read(position)) == records[after + 1 :]
@@ -198,7 +198,7 @@ def test_an_example_that_may_not_be_bad_ends_the_run_with_its_place(
             ["learner.update=mira", "distribute.merge=dual"],
             "distribute.merge: mira has no dual; expected average",
         ),
-        (["source.path=-"], "distribute: only files can be cut into shards; or leave it out"),
+        (["source.path=-"], "distribute: standard input cannot be cut; leave it out"),
     ],
 )
 def test_what_does_not_go_with_shards_is_said(
