@@ -60,7 +60,9 @@ class Shards(Source):
         """Yield nothing."""
         return iter(())
 
-    def after(self, position: Any, records: Sequence[Record], more: bool = False) -> Any:
+    def after(
+        self, position: Any, records: Sequence[Record], more: bool = False, mark: None = None
+    ) -> Any:
         """Return the position, which only rounds move on."""
         return position
 
@@ -159,7 +161,9 @@ class Pieces(Source):
             except READ_ERRORS as error:
                 raise unreadable(piece.path, line + 1, error) from error
 
-    def after(self, position: Any, records: Sequence[Record], more: bool = False) -> SourcePosition:
+    def after(
+        self, position: Any, records: Sequence[Record], more: bool = False, mark: None = None
+    ) -> SourcePosition:
         """Return the position after the last record."""
         last = records[-1]
         return {"piece": last.index, "offset": last.offset, "line": last.line}

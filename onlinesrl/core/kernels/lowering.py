@@ -19,18 +19,20 @@ from numba.core.compiler_machinery import register_pass
 from numba.core.datamodel import models
 from numba.core.targetconfig import ConfigStack
 from numba.core.typed_passes import InlineOverloads, NativeLowering, NopythonRewrites
-from numba.core.typing.templates import AttributeTemplate
+from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global
+from numba.core.typing import signature
 from numba.core.untyped_passes import InlineClosureLikes
 from numba.extending import (
     NativeValue,
     infer_getattr,
+    lower_builtin,
     lower_getattr_generic,
     register_model,
     unbox,
 )
 from numba.np.numpy_support import as_dtype
 
-from onlinesrl.core.kernels.frames import FrameType
+from onlinesrl.core.kernels.frames import FrameType, pick
 
 WORD = ir.IntType(64)
 
@@ -97,6 +99,21 @@ def _array(context: Any, builder: Any, kind: types.Array, words: list[Any]) -> A
         made = builder.insert_value(made, length, [5, d])
         made = builder.insert_value(made, stride, [6, d])
     return made
+
+
+@infer_global(pick)
+class _Pick(AbstractTemplate):
+    def generic(self, args: Any, kws: Any) -> Any:  # type: ignore[override]
+        return signature(args[2], *args)
+
+
+@lower_builtin(pick, types.Array, types.Integer, FrameType)
+def _picked(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    """Read the address of a frame from an array of int64."""
+    addresses, place, _ = args
+    data = builder.extract_value(addresses, 4)  # of numba's array structure
+    word = builder.load(builder.gep(data, [place]))
+    return builder.inttoptr(word, WORD.as_pointer())
 
 
 # parts of kernels --------------------------------------------------------------------------------
