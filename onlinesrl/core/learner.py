@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -210,6 +210,8 @@ class Learner(Protocol):
     """How many examples have been processed, good or bad; audits go by it."""
     valued: ClassVar[bool]
     """Whether predictions are values in [0, 1]."""
+    quiet: Callable[[], object]
+    """Called in a step after which nothing must be done ahead until the next ``turn``."""
     spells: bool
     """Whether ``step`` may return predictions as text, which are written and not looked at."""
 
@@ -236,6 +238,22 @@ class Learner(Protocol):
 
         It need not have its atoms in memory: ``whole`` has them.
         """
+        ...
+
+    def decode_all(self, lines: Sequence[bytes]) -> list[Example | ExampleError]:
+        """Return the example of each line, or why it is none."""
+        ...
+
+    def ahead(self, items: Sequence[Item]) -> Any:
+        """Do what can be done for a micro-batch before those before it have been learned from.
+
+        Returns what ``turn`` takes; None: nothing was done. Another thread may call it during the step before,
+        and ``decode_all`` too, until that step asks for ``quiet``.
+        """
+        ...
+
+    def turn(self, items: Sequence[Item], ahead: Any) -> None:
+        """Take what was done ahead for the micro-batch whose step is next, or do it now."""
         ...
 
     def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import reduce
 from operator import add
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from onlinesrl.core.background import Background
 from onlinesrl.core.drift import Monitor
 from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.example import Atoms, Example, decode
+from onlinesrl.core.example import Atoms, Example, decode, decoded
 from onlinesrl.core.explanation import Atom, Explanation
 from onlinesrl.core.flips import DEFAULTS, Asked
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally, heaviest
@@ -29,6 +29,7 @@ from onlinesrl.core.together import TOO_LARGE, Together
 from onlinesrl.core.update import Update
 from onlinesrl.logic.ast import Program
 from onlinesrl.mln import in_turn, merging
+from onlinesrl.mln.ahead import GroundAhead, Packing, packed
 from onlinesrl.mln.explain import explain, least_certain
 from onlinesrl.mln.ground.advice import largest
 from onlinesrl.mln.ground.constants import NO_NEWS, News
@@ -73,6 +74,11 @@ class OnlineLearner:
         self.together = Together()
         self.monitor: Monitor | None = None
         self.seen = 0
+        self.quiet: Callable[[], object] = lambda: None
+        self.ground_ahead = GroundAhead(self)
+        self.packing: Packing | None = None  # the newest that was done ahead
+        self.next: Packing | None = None  # that of the next step
+        self.then: Mapping[str, int] | None = None  # the stream after the last step, if there is more
 
     def _by(self, by: tuple[str, int] | None) -> outcome.By:
         """Return the query predicate and argument of which each value is counted by itself."""
@@ -169,6 +175,60 @@ class OnlineLearner:
         """See ``Learner.decode``."""
         return self.packer.lines.read(line) or decode(line)
 
+    def decode_all(self, lines: Sequence[bytes]) -> list[Example | ExampleError]:
+        """See ``Learner.decode_all``."""
+        found = self.packer.lines.read_all(lines)
+        return [each or decoded(line) for each, line in zip(found, lines, strict=True)]
+
+    # ahead of the step ----------------------------------------------------------------------
+
+    def ahead(self, items: Sequence[Item]) -> Packing | None:
+        """See ``Learner.ahead``; of models whose worlds depend on what is learned before, nothing is done."""
+        if self.layout.open or self.layout.candidates or self.update.max_weights is not None:
+            return None
+        if self.weights.dropped:
+            return None
+        if self.packer.full or len(items) > self.together.most:
+            return None
+        self.packer.start()
+        packing = packed(self.packer, items)
+        try:
+            packing.batch = self.packer.batch(learning=True)
+        except MemoryError:
+            self.packer.drop_stream(packing.known)
+            return None
+        packing.then = self.packer.stream_sizes()
+        if self.worlds.alone(learning=True):
+            packing.ground = self.ground_ahead.ground(packing.batch)
+        self.packing = packing
+        return packing
+
+    def turn(self, items: Sequence[Item], ahead: Packing | None) -> None:
+        """See ``Learner.turn``."""
+        stands = ahead is not None and ahead is self.packing
+        self.next, self.packing = ahead if stands else self.ahead(items), None
+
+    def _undo_ahead(self) -> None:
+        """Undo what was done ahead; nothing is until the next ``turn``."""
+        self.quiet()
+        undone = self.next or self.packing
+        self.next = self.packing = self.then = None
+        if undone is not None:
+            self.packer.forget(undone.known)
+
+    def _packed(self, items: Sequence[Item], learning: bool) -> Packing:
+        """Return examples as a batch, which were packed ahead, or are packed now."""
+        found = self.next
+        if learning and found is not None and found.of(items):
+            self.next, self.then = None, found.then
+            return found
+        self._undo_ahead()
+        self.packer.clear()
+        found = packed(self.packer, items)
+        with suppress(MemoryError):
+            found.batch = self.grounder.batch(learning)
+        return found
+
     # the step ------------------------------------------------------------------------------
 
     def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:
@@ -264,16 +324,16 @@ class OnlineLearner:
         self, items: Sequence[Item], learning: bool, tallies: list[Tally]
     ) -> list[Outcome]:
         """Process examples in turn, as far as memory allows; see ``Together``."""
-        known, dropped = self.packer.stream_sizes(), self.weights.dropped
-        outcomes, bad, answered = self._pack(items)
-        worlds = self.packer.worlds
-        results = self._prepared(answered, learning)
+        dropped, packing = self.weights.dropped, self._packed(items, learning)
+        outcomes, worlds = packing.outcomes, packing.worlds
+        results = self._results(packing)
         done, enough = (0, False) if results is None else in_turn.run(self, results, learning)
         if results is None or not enough:
+            self._undo_ahead()
             self.grounder.allocate()
             self.worlds.allocate()
             if results is None or worlds[done].place == 0:
-                self.packer.forget(known)
+                self.packer.forget(packing.known)
                 raise MemoryError
         results = results.first(done)
         check_audits(results)
@@ -281,49 +341,27 @@ class OnlineLearner:
         for world, outcome_ in zip(results.worlds, found, strict=True):
             outcomes[world.place] = outcome_
         end = worlds[done].place if done < len(worlds) else len(items)
-        errors = [kind for place, kind in bad.items() if place < end]
+        errors = [kind for place, kind in packing.bad.items() if place < end]
         tallies.append(self.reporter.tally(results, found, errors))
         self.seen += done
-        self.packer.clear()
+        if self.then is None or self.packer.full:
+            self._undo_ahead()
+            self.packer.clear()
         if not enough:
-            self._number_again(results.worlds, known, learning)
+            self._number_again(results.worlds, packing.known, learning)
         if self.weights.dropped > dropped:
             self._forget()
         return [outcome for outcome in outcomes[:end] if outcome is not None]
 
-    def _pack(
-        self, items: Sequence[Item]
-    ) -> tuple[list[Outcome | None], dict[int, str], dict[int, Prediction]]:
-        """Pack the good examples.
-
-        Returns the outcomes of the bad ones, their error kinds by place, and the predictions given
-        before by world.
-        """
-        outcomes = [Outcome(None, str(e)) if isinstance(e, ExampleError) else None for e in items]
-        bad = {n: e.kind for n, e in enumerate(items) if isinstance(e, ExampleError)}
-        answered: dict[int, Prediction] = {}
-        self.packer.clear()
-        for place, item in enumerate(items):
-            if isinstance(item, ExampleError):
-                continue
-            try:
-                self.packer.add(item.example if isinstance(item, Answered) else item, place)
-            except ExampleError as error:
-                outcomes[place] = Outcome(None, str(error))
-                bad[place] = error.kind
-            else:
-                if isinstance(item, Answered):
-                    answered[len(self.packer) - 1] = item.prediction
-        return outcomes, bad, answered
-
-    def _prepared(self, answered: dict[int, Prediction], learning: bool) -> Results | None:
+    def _results(self, packing: Packing) -> Results | None:
         """Return the packed worlds, with room for their results; None: out of memory."""
+        if packing.batch is None:
+            return None
         try:
-            batch = self.grounder.batch(learning)
-            out = self.worlds.begin(batch)
+            out = self.worlds.begin(packing.batch, packing.ground)
         except MemoryError:
             return None
-        return Results(batch, self.packer.worlds, out, self.worlds.routes, answered)
+        return Results(packing.batch, packing.worlds, out, self.worlds.routes, packing.answered)
 
     def _number_again(
         self, worlds: Sequence[Packed], known: Mapping[str, int], learning: bool
@@ -348,12 +386,13 @@ class OnlineLearner:
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return header and arrays of a checkpoint."""
         self._forget()
-        header, arrays = self.weights.save()
+        header, arrays = self.weights.save(self.then)
         arrays |= {} if self.monitor is None else self.monitor.save()
         return {**header, "seen": self.seen, "shown": self.packer.shown()}, arrays
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Restore the state that ``save`` returned, bit for bit."""
+        self.next = self.packing = self.then = None
         self.weights.restore(header, arrays)
         if self.monitor is not None:
             self.monitor.restore(arrays)

@@ -311,11 +311,15 @@ class WeightTable(AveragedWeights):
 
     # checkpoints ---------------------------------------------------------------------------
 
-    def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return header and arrays of a checkpoint."""
+    def save(
+        self, known: Mapping[str, int] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return header and arrays of a checkpoint, with the first ``known`` constants of each type."""
         a, n, blocks = self.arrays, len(self), int(self.arrays.size[1])
         header = {
-            "constants": {t: d.names for t, d in self.stream.items()},
+            "constants": {
+                t: d.names if known is None else d.names[: known[t]] for t, d in self.stream.items()
+            },
             "dropped": self.dropped,
             **({"before": self.before} if self.before else {}),
         }

@@ -16,6 +16,7 @@ from onlinesrl.core.example import ValuedAtom
 from onlinesrl.core.interrupt import leavable
 from onlinesrl.core.kernels.jit import ready
 from onlinesrl.core.slowest import Slowest
+from onlinesrl.mln.ahead import NONE
 from onlinesrl.mln.engines.engine import MarginalEngine, Solution
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.grounder import ROOM, Grounder
@@ -87,8 +88,9 @@ class Worlds:
             self.inference.growth,
         )
 
-    def begin(self, batch: plans.Batch) -> outcome.Output:
-        """Return room for the results of a batch, which is processed next."""
+    def begin(self, batch: plans.Batch, ahead: narrow.Ahead = NONE) -> outcome.Output:
+        """Return room for the results of a batch, which is processed next; worlds may be ground ``ahead``."""
+        self.ahead = ahead
         room, worlds = self.room["output"], len(batch.listed)
         classes = np.zeros(worlds + 1, np.int64)
         if self.by.query >= 0:
@@ -133,6 +135,7 @@ class Worlds:
             self.state,
             self.by,
             self.out,
+            self.ahead,
             limits.atoms,
             limits.groundings,
             weights.update.loss == "ml",
@@ -181,7 +184,7 @@ class Worlds:
         That one has been ground. Raises Interrupted, before anything has been learned from world ``at``.
         """
         while True:
-            first, status, _ = narrow.run(self.memory, first, stop, what, learning)
+            first, status = narrow.run(self.memory, first, stop, what, learning)
             self.at = first
             interrupt.check()
             if status not in GROWING:

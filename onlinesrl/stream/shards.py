@@ -39,7 +39,9 @@ class Cut(Source):
         """Yield nothing."""
         return iter(())
 
-    def after(self, position: Any, records: Sequence[Record], more: bool = False) -> Any:
+    def after(
+        self, position: Any, records: Sequence[Record], more: bool = False, mark: None = None
+    ) -> Any:
         """Return the position, which only rounds move on."""
         return position
 
@@ -69,7 +71,9 @@ class Pieces(Source):
         """Yield the records of a piece after an offset, None: all; their ``index`` is its number."""
         raise NotImplementedError
 
-    def after(self, position: Any, records: Sequence[Record], more: bool = False) -> SourcePosition:
+    def after(
+        self, position: Any, records: Sequence[Record], more: bool = False, mark: None = None
+    ) -> SourcePosition:
         """Return the position after the last record."""
         last = records[-1]
         return {"piece": last.index, "offset": last.offset, "line": last.line}

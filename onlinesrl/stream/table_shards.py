@@ -108,7 +108,9 @@ class TablePieces(Pieces):
                     self._name = source.name
                     yield replace(record, line=before + record.line, index=number)
 
-    def after(self, position: Any, records: Sequence[Record], more: bool = False) -> SourcePosition:
+    def after(
+        self, position: Any, records: Sequence[Record], more: bool = False, mark: None = None
+    ) -> SourcePosition:
         """Return the position after the record that was read last."""
         last = records[-1]
         return {"piece": last.index, "offset": self._name, "line": last.line}

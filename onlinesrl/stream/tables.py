@@ -187,7 +187,9 @@ class TableSource(Source):
                 raise TableError(f"{files[0]}, column {name}: expected {what}, found {kind}")
         return [*found]
 
-    def after(self, position: Any, records: Sequence[Record], more: bool = False) -> dict[str, Any]:
+    def after(
+        self, position: Any, records: Sequence[Record], more: bool = False, mark: None = None
+    ) -> dict[str, Any]:
         """Return the position after records, the next that were read after a position."""
         if not records:
             return position or {"examples": 0, "sha256": ""}

@@ -362,7 +362,11 @@ class KafkaSource(Source):
     # for the loop --------------------------------------------------------------------------------
 
     def after(
-        self, position: dict[str, Any], records: Sequence[Record], more: bool = False
+        self,
+        position: dict[str, Any],
+        records: Sequence[Record],
+        more: bool = False,
+        mark: None = None,
     ) -> dict[str, Any]:
         """Return the position after records that stood next, whether or not more has been read."""
         offsets = position["offsets"] | {record.file: record.offset for record in records}
