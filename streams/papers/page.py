@@ -33,6 +33,8 @@ HERE = Path(__file__).parent
 REPO = HERE.parents[1]
 MEASURED = HERE / "measured"
 Result = Mapping[str, Any]
+SHORT = 20
+"""Characters of a cell that are not broken into lines."""
 
 
 class Table(NamedTuple):
@@ -154,9 +156,9 @@ def _listed(of: Result, where: Source) -> Iterator[Markup]:
             yield _table(table)
 
 
-def _missing(of: Sequence[Result], there: Sequence[tuple[Result, Source]]) -> list[str]:
+def _missing(of: Sequence[Result], there: Sequence[tuple[Result, Source]]) -> dict[str, None]:
     known = [each for each, _ in there]
-    return [each["from"][0] for each in of if each not in known]
+    return dict.fromkeys(each["from"][0] for each in of if each not in known)
 
 
 def _codes(names: Iterable[str]) -> Iterator[Markup]:
@@ -191,9 +193,13 @@ def _picture(title: str, path: Path) -> Markup:
 
 def _table(of: Table) -> Markup:
     rows = [tag("tr", *(tag("th", _text(cell)) for cell in of.head))]
-    rows += [tag("tr", *(tag("td", _text(cell)) for cell in row)) for row in of.rows]
+    rows += [tag("tr", *map(_cell, row)) for row in of.rows]
     caption = paragraph(_text(of.caption)) if of.caption else None
     return join(caption, tag("div", tag("table", *rows), class_="scroll"))
+
+
+def _cell(cell: str) -> Markup:
+    return tag("td", _text(cell), class_="short" if len(cell) <= SHORT else "")
 
 
 def _text(cell: str) -> Markup:

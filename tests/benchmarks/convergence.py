@@ -32,8 +32,6 @@ import numpy as np
 REPO = Path(__file__).parents[2]
 sys.path += [str(REPO), str(REPO / "streams" / "searches")]
 
-import data as real  # noqa: E402
-
 from onlinesrl.core.arrays import Floats  # noqa: E402
 from onlinesrl.psl.engines.admm import Admm  # noqa: E402
 from onlinesrl.psl.engines.sgd import Sgd  # noqa: E402
@@ -49,7 +47,7 @@ from tests.benchmarks import tandem  # noqa: E402
 from tests.benchmarks.measure import keep, python, show_and_keep  # noqa: E402
 
 Curve = list[tuple[float, float]]
-RATES, PASSES_OF_SGD = (0.01, 0.1, 1.0, 10.0), 100
+RATES = (0.01, 0.1, 1.0, 10.0)
 NEAREST = 1e-7
 """Smaller distances are not told apart: the least energy is known to 1e-6 only."""
 
@@ -80,6 +78,8 @@ def friendship(blocks: int, people: int = tandem.PEOPLE) -> Problem:
 def problems(folder: Path | None) -> Iterator[tuple[str, Problem]]:
     """Yield the models by increasing size."""
     if folder is not None:
+        import data as real
+
         for name, folds in (("epinions", real.trust), ("citeseer", real.citeseer)):
             fold = next(folds(folder)).learn
             yield name, Problem(fold.program, fold.database)
@@ -89,6 +89,8 @@ def problems(folder: Path | None) -> Iterator[tuple[str, Problem]]:
 
 def jester(folder: Path) -> Problem:
     """Return all 1,000 users of a split of Jester."""
+    import data as real
+
     real.USERS = 10**6  # of a fold: all
     everyone = next(real.jester(folder)).learn
     return Problem(everyone.program, everyone.database)
@@ -139,8 +141,7 @@ def by_sgd(problem: Problem, model: HingeModel) -> Curve:
     rate = best_rate(model, problem.weights)
     curve, began = Curve(), time.process_time()
     watch = _watch(curve, lambda _: time.process_time() - began)
-    sgd = Sgd(rate=rate, rounds=PASSES_OF_SGD, watch=watch)
-    sgd.solve(problem.ground(), problem.weights)
+    Sgd(rate=rate, watch=watch).solve(problem.ground(), problem.weights)
     return curve
 
 
@@ -249,7 +250,7 @@ def calls() -> int:
 
 
 def optimisers(output: Path, folder: Path | None) -> None:
-    """Figure 4.4."""
+    """Figure 4.4; at most 100 passes of SGD."""
     for name, problem in problems(folder):
         model, weights = problem.ground(), problem.weights
         if np.any(model.kind >= AT_MOST):
@@ -264,7 +265,7 @@ def optimisers(output: Path, folder: Path | None) -> None:
         for of, engine in rates.items():
             curves[of] = Curve()
             watch = _watch(curves[of], float)
-            replace(engine, rounds=PASSES_OF_SGD, watch=watch).solve(model, weights)
+            replace(engine, rounds=100, watch=watch).solve(model, weights)
         keep_curves(output, f"tandem-optimisers-{name}", "rounds", curves, least)
 
 
