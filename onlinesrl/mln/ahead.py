@@ -16,7 +16,7 @@ from onlinesrl.mln.kernels import narrow, network, plans
 if TYPE_CHECKING:
     from onlinesrl.mln.learner import OnlineLearner
 
-WORLDS = 64
+WORLDS = 128
 """The most worlds of a micro-batch that are ground ahead."""
 ATOMS, ROWS = 1 << 8, 1 << 11
 """The room for the atoms and rows of each; larger ones are ground when they are learned from."""

@@ -145,6 +145,7 @@ class FileSource(Source):
 
         ``more``: more was read after them, and has to be read again.
         """
+        assert self.marked or not more
         mark = mark or self.mark()
         index, now = mark.index, mark.now
         if more:

@@ -68,6 +68,7 @@ class Loop:
         self.threaded = threads > 1 and reader.source.ahead and labels is None
         if labels is None:  # what waits for its label is kept whole
             reader.decode, reader.decode_all = learner.decode, learner.decode_all
+        self.plain = labels is None and type(sink).fits is Sink.fits  # any record is work by itself
         learner.spells = labels is None and sink.textual
         self.sink = sink
         self.answered: Callable[[Record, Any, Outcome], object] = lambda *of: None
@@ -250,6 +251,9 @@ class Loop:
 
         It ends before the label of an example that has to be predicted first.
         """
+        if self.plain:
+            plain = [Work(*each) for each in batch if isinstance(each[1], Example | ExampleError)]
+            return plain, len(batch)
         work: list[Work] = []
         met = set[str]()
         for read, (record, found) in enumerate(batch):
