@@ -23,8 +23,8 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.averages import AveragedWeights
-from onlinesrl.core.kernels.averaged import DUAL, NORM, S, T
 from onlinesrl.core.example import Constant
+from onlinesrl.core.kernels.averaged import DUAL, NORM, S, T
 from onlinesrl.core.merging import State, best_share, mean_share
 from onlinesrl.mln.weights import WeightTable
 
