@@ -26,7 +26,17 @@ from onlinesrl.core.example import (
 )
 from onlinesrl.core.scores import Scored
 from onlinesrl.core.section import Section
-from onlinesrl.logic.ast import Constant, Leaf, Program, Rule, Variable, replace_terms
+from onlinesrl.logic.ast import (
+    Atom,
+    Constant,
+    Formula,
+    Leaf,
+    Not,
+    Program,
+    Rule,
+    Variable,
+    replace_terms,
+)
 from onlinesrl.logic.database import valued_atom
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.logic.text import show
@@ -111,6 +121,18 @@ class MlnProblem:
             table = dict(rule.table or ())
             found += (table.get(key, rule.weight or 0.0) for key in self._keys(rule))
         return np.array(found)
+
+    @cached_property
+    def units(self) -> Bools:
+        """Which weights are those of unit clauses without a weight in the program, bool[weights]."""
+        return np.array(
+            [
+                _is_literal(rule.formula) and rule.weight is None and not rule.table
+                for rule in self._soft
+                for _ in self._keys(rule)
+            ],
+            np.bool_,
+        )
 
     def with_weights(self, weights: Floats) -> Program:
         """Return the program with these weights."""
@@ -213,6 +235,10 @@ def atoms_of(example: Example, program: Program) -> list[GroundAtom]:
 def _scored(rows: Sequence[tuple[float, float, int]]) -> Scored:
     truth, values, groups = np.array(rows).T
     return Scored(truth, values, groups.astype(np.int64))
+
+
+def _is_literal(formula: Formula) -> bool:
+    return isinstance(formula.operand if isinstance(formula, Not) else formula, Atom)
 
 
 def _ranges(rule: Rule, domains: Mapping[str, tuple[str, ...]]) -> list[tuple[str, ...]]:
