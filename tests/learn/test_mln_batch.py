@@ -269,7 +269,7 @@ def test_states_of_perturbed_searches_are_draws_where_atoms_do_not_depend_on_eac
 def test_unit_clauses_begin_at_their_log_odds() -> None:
     true = {"P": 3, "Q": 1, "R": 1}
     atoms = [GroundAtom(p, (str(k),), True, 0) for p, n in true.items() for k in range(n)]
-    model = "x = {0, 1, 2, 3}\nP(x)\nQ(x)\nR(x)\nP(x)\n!Q(x)\n1.5 R(x)\nP(x) => Q(x)"
+    model = "P(thing)\nQ(thing)\nR(thing)\nthing = {0, 1, 2, 3}\nP(x)\n!Q(x)\n1.5 R(x)\nP(x) => Q(x)"
     odds = np.log(3.5 / 1.5)
     of = MlnProblem(mln.parse(model), [atoms], ("P", "Q", "R"))
     assert started(of) == pytest.approx([odds, odds, 1.5, 0.0])
@@ -283,3 +283,18 @@ def test_newton_steps_go_on_where_gains_are_noise() -> None:
         sizes.append(np.abs(newton.of(drawn.mean(axis=0), drawn, np.zeros(3))).max())
     assert np.mean(sizes[-20:]) > 0.1 * np.mean(sizes[:20])
     assert np.mean(sizes[-20:]) < 0.5 * np.mean(sizes[:20])
+
+
+def test_worlds_without_the_truth_of_the_query_are_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m.mln").write_text("P(thing)\nQ(thing)\nP(x) => Q(x)\n")
+    config = tmp_path / "learn.yaml"
+    config.write_text("model: m.mln\nsource: {path: w.db}\nquery: [P, Q]\noutput: out\n")
+    (tmp_path / "w.db").write_text("P(A)\n")
+    assert command("learn", str(config)) == 65
+    said = capfd.readouterr().err
+    assert "source: no world has an atom of Q" in said
+    assert "!Q(...)" in said
+    (tmp_path / "w.db").write_text("P(A)\n!Q(A)\n")
+    assert command("learn", str(config)) == 0

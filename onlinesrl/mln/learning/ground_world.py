@@ -64,7 +64,8 @@ class GroundWorld:
     def every(self, size: int) -> Floats:
         """Return the features of a state in which all clauses are true, float64[size]."""
         soft = self.feature >= 0
-        return np.bincount(self.feature[soft], self.factor[soft], size)
+        total: Floats = np.bincount(self.feature[soft], self.factor[soft], size).astype(np.float64)
+        return total
 
     def loss(self, state: State) -> float:
         """Return the Hamming distance of a state and the truth."""

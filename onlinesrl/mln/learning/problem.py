@@ -192,10 +192,11 @@ class MlnProblem:
         return replace(rule, weight=0.0, table=table)
 
 
-def checked(problem: MlnProblem) -> MlnProblem:
-    """Return the problem.
+def checked(problem: MlnProblem, place: str = "evidence") -> MlnProblem:
+    """Return the problem; ``place`` is what its worlds were given as.
 
-    Raises LearningError for a program without a soft rule, and an atom of which the truth is not known.
+    Raises LearningError for a program without a soft rule, worlds without the truth of the query, and an atom
+    of which the truth is not known.
     """
     program = problem.program
     if all(rule.hard for rule in program.rules):
@@ -207,6 +208,12 @@ def checked(problem: MlnProblem) -> MlnProblem:
             raise LearningError(
                 f"{place}{name} has no truth; weights are learned from worlds in which every atom is "
                 "true, or false (`!`, or left out)"
+            )
+    for name in problem.query:
+        if not any(atom.predicate == name for world in problem.worlds for atom in world):
+            raise LearningError(
+                f"{place}: no world has an atom of {name}, which is the query: its truth is not known; "
+                f"give the true atoms, or where there are none a false one, !{name}(...)"
             )
     return problem
 
