@@ -71,7 +71,7 @@ def test_a_prediction_is_the_best_state_and_its_score(case, rows, scale):
     mixed = rows @ [1.0, cu, cv]
     possible = ranked(net, mixed, np.zeros(int(net.size[ATOMS])))
 
-    status, score = narrow.solve(memory, cu, cv)
+    status, score = narrow.solve(memory, net, memory.state, cu, cv)
 
     if not possible:
         assert status == INFEASIBLE
@@ -99,7 +99,8 @@ def test_a_rival_is_the_best_state_and_its_gap_that_to_the_truth(case, rows, cu,
 
     if not possible:
         return
-    n, rho = narrow.find_gap(memory, cu, augmented)
+    memory = replace(memory, augmented=augmented)
+    n, rho = narrow.find_gap(memory, net, state, cu)
 
     rival = state.rival[:atoms]
     is_best(rival, possible)

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 import onlinesrl as srl
 from onlinesrl.core.batch import LearningError, Trace
+from onlinesrl.core.pool import Forks, Inline
 from onlinesrl.core.scores import Scored
 from onlinesrl.core.search import bayesian, evaluations
 from onlinesrl.core.search.bayesian import ACQUISITIONS, Bayesian, gaussian_process
-from onlinesrl.core.search.evaluations import Evaluations, Trial
+from onlinesrl.core.search.evaluations import Evaluations, Scorer, Trial
 from onlinesrl.core.search.learners import Hyperband, RandomGrid, RandomSearch, Run, schedule
 from onlinesrl.core.search.space import Space
 
@@ -202,7 +203,7 @@ def test_a_predicate_is_needed_where_there_are_several():
 @pytest.mark.usefixtures("forks")
 def test_scores_come_in_the_order_of_trials():
     trials = [Trial(w) for w in Space(3, False).dirichlet(np.random.default_rng(0), 30, 1.0)]
-    alone, forked = (Evaluations(Bowl(), "mse", "P", n) for n in (1, 3))
+    alone, forked = (Evaluations(Scorer(Bowl(), "mse", "P"), pool) for pool in (Inline(), Forks(3)))
     assert [*alone.scores(trials)] == [*forked.scores(trials)]
     run = Run(Bowl(start=(2.0, 1.0, 0.0, 1.0)), alone, Trace(lambda step: None))
     np.testing.assert_array_equal(run.first, [0.5, 0.25, 0.25])

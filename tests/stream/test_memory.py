@@ -65,7 +65,7 @@ def short_of_memory(poison: str, times: int) -> Callable[[], None]:
     """Let there be too little memory to read an example, so many times."""
 
     def install() -> None:
-        decode, left = OnlineLearner.decode, [times]
+        decode, decode_all, left = OnlineLearner.decode, OnlineLearner.decode_all, [times]
 
         def decoding(learner: OnlineLearner, line: bytes) -> Example:
             if f'"{poison}"'.encode() in line and left[0]:
@@ -73,7 +73,12 @@ def short_of_memory(poison: str, times: int) -> Callable[[], None]:
                 raise MemoryError
             return decode(learner, line)
 
-        OnlineLearner.decode = decoding
+        def decoding_all(learner: OnlineLearner, lines: Sequence[bytes]) -> list[Any]:
+            if any(f'"{poison}"'.encode() in line for line in lines) and left[0]:
+                raise MemoryError
+            return decode_all(learner, lines)
+
+        OnlineLearner.decode, OnlineLearner.decode_all = decoding, decoding_all
 
     return install
 
