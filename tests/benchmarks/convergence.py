@@ -236,7 +236,7 @@ def page(size: int) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     first, last = np.array(marks[0]), np.array(marks[-1])
     cpu, wall, io = (last - first) / (len(marks) - 1)
-    print(json.dumps({"rows": size // 75, "peak": peak, "calls": io, "cpu": cpu, "wall": wall}))
+    print(json.dumps({"rows": size // 75 or "", "peak": peak, "calls": io, "cpu": cpu, "wall": wall}))
 
 
 def calls() -> int:
