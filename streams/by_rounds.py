@@ -10,9 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-import matplotlib.pyplot as plt
 import numpy as np
 from numpy.typing import NDArray
 
@@ -158,6 +157,11 @@ def first(  # noqa: PLR0913, PLR0917
 
 def figure(curves: Curves, score: Score, path: Path) -> None:
     """Draw objective and score of the first fold, and scores of all folds with their means."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        print("no figure: pip install matplotlib")
+        return
     folds = max(map(len, curves.points.values()))
     panels = 3 if folds > 1 else 2
     _, axes = plt.subplots(1, panels, figsize=(5 * panels, 4))
@@ -185,7 +189,7 @@ def figure(curves: Curves, score: Score, path: Path) -> None:
     print(path)
 
 
-def baselines(others: Mapping[str, Sequence[float]], axes: Sequence[plt.Axes]) -> None:
+def baselines(others: Mapping[str, Sequence[float]], axes: Sequence[Any]) -> None:
     """Draw scores of the first fold, and means of all, as lines."""
     for n, (name, scores) in enumerate(others.items()):
         for axis, value in zip(axes, (scores[0], fmean(scores)), strict=False):

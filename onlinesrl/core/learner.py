@@ -50,10 +50,12 @@ class Prediction(msgspec.Struct, omit_defaults=True):
 
 
 class SpelledPrediction(Prediction):
-    """A prediction that has its atoms as JSON, a ``msgspec.Raw``; they are decoded each time they are asked for."""
+    """A prediction that has its atoms as JSON, a ``msgspec.Raw``, decoded whenever they are asked for."""
 
     @property  # type: ignore[misc]
-    def predicted(self) -> Mapping[str, Sequence[list[Constant] | ValuedAtom]]:
+    def predicted(  # type: ignore[override]
+        self,
+    ) -> Mapping[str, Sequence[list[Constant] | ValuedAtom]]:
         """The atoms predicted true."""
         return _atoms.decode(_spelled(self))
 
@@ -247,8 +249,8 @@ class Learner(Protocol):
     def ahead(self, items: Sequence[Item]) -> Any:
         """Do what can be done for a micro-batch before those before it have been learned from.
 
-        Returns what ``turn`` takes; None: nothing was done. Another thread may call it during the step before,
-        and ``decode_all`` too, until that step asks for ``quiet``.
+        Returns what ``turn`` takes; None: nothing was done. Another thread may call it, and ``decode_all``,
+        during the step before, until that asks for ``quiet``.
         """
         ...
 

@@ -32,7 +32,7 @@ class Team:
 
 
 class Aside:
-    """Another thread that does one task at a time; without one, tasks are done when their result is asked for."""
+    """Another thread, where one is wanted, that does one task at a time."""
 
     def __init__(self, threaded: bool) -> None:
         self._other = ThreadPoolExecutor(1, "aside") if threaded else None
@@ -51,7 +51,7 @@ class Aside:
         return self._coming is not None
 
     def begin(self, task: Callable[..., T], *arguments: Any) -> None:
-        """Begin a task; the one before must have been taken."""
+        """Begin a task, if there is another thread; the result of the one before must have been taken."""
         assert self._coming is None
         if self._other is not None:
             self._coming = self._other.submit(task, *arguments)

@@ -104,7 +104,9 @@ class ChainWeights(AveragedWeights):
     # pickles -------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {name: of for name, of in self.__dict__.items() if name not in {"arrays", "kept", "_how"}}
+        own = {
+            name: of for name, of in self.__dict__.items() if name not in {"arrays", "kept", "_how"}
+        }
         return {"own": own, "columns": self._columns()}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:

@@ -29,7 +29,7 @@ from onlinesrl.core.together import TOO_LARGE, Together
 from onlinesrl.core.update import Update
 from onlinesrl.logic.ast import Program
 from onlinesrl.mln import in_turn, merging
-from onlinesrl.mln.ahead import GroundAhead, Packing, packed
+from onlinesrl.mln.ahead import Packing, Packings
 from onlinesrl.mln.explain import explain, least_certain
 from onlinesrl.mln.ground.advice import largest
 from onlinesrl.mln.ground.constants import NO_NEWS, News
@@ -75,10 +75,7 @@ class OnlineLearner:
         self.monitor: Monitor | None = None
         self.seen = 0
         self.quiet: Callable[[], object] = lambda: None
-        self.ground_ahead = GroundAhead(self)
-        self.packing: Packing | None = None  # the newest that was done ahead
-        self.next: Packing | None = None  # that of the next step
-        self.then: Mapping[str, int] | None = None  # the stream after the last step, if there is more
+        self.packings = Packings(self)
 
     def _by(self, by: tuple[str, int] | None) -> outcome.By:
         """Return the query predicate and argument of which each value is counted by itself."""
@@ -180,54 +177,13 @@ class OnlineLearner:
         found = self.packer.lines.read_all(lines)
         return [each or decoded(line) for each, line in zip(found, lines, strict=True)]
 
-    # ahead of the step ----------------------------------------------------------------------
-
     def ahead(self, items: Sequence[Item]) -> Packing | None:
-        """See ``Learner.ahead``; of models whose worlds depend on what is learned before, nothing is done."""
-        if self.layout.open or self.layout.candidates or self.update.max_weights is not None:
-            return None
-        if self.weights.dropped:
-            return None
-        if self.packer.full or len(items) > self.together.most:
-            return None
-        self.packer.start()
-        packing = packed(self.packer, items)
-        try:
-            packing.batch = self.packer.batch(learning=True)
-        except MemoryError:
-            self.packer.drop_stream(packing.known)
-            return None
-        packing.then = self.packer.stream_sizes()
-        if self.worlds.alone(learning=True):
-            packing.ground = self.ground_ahead.ground(packing.batch)
-        self.packing = packing
-        return packing
+        """See ``Learner.ahead``."""
+        return self.packings.ahead(items)
 
     def turn(self, items: Sequence[Item], ahead: Packing | None) -> None:
         """See ``Learner.turn``."""
-        stands = ahead is not None and ahead is self.packing
-        self.next, self.packing = ahead if stands else self.ahead(items), None
-
-    def _undo_ahead(self) -> None:
-        """Undo what was done ahead; nothing is until the next ``turn``."""
-        self.quiet()
-        undone = self.next or self.packing
-        self.next = self.packing = self.then = None
-        if undone is not None:
-            self.packer.forget(undone.known)
-
-    def _packed(self, items: Sequence[Item], learning: bool) -> Packing:
-        """Return examples as a batch, which were packed ahead, or are packed now."""
-        found = self.next
-        if learning and found is not None and found.of(items):
-            self.next, self.then = None, found.then
-            return found
-        self._undo_ahead()
-        self.packer.clear()
-        found = packed(self.packer, items)
-        with suppress(MemoryError):
-            found.batch = self.grounder.batch(learning)
-        return found
+        self.packings.turn(items, ahead)
 
     # the step ------------------------------------------------------------------------------
 
@@ -324,12 +280,12 @@ class OnlineLearner:
         self, items: Sequence[Item], learning: bool, tallies: list[Tally]
     ) -> list[Outcome]:
         """Process examples in turn, as far as memory allows; see ``Together``."""
-        dropped, packing = self.weights.dropped, self._packed(items, learning)
+        dropped, packing = self.weights.dropped, self.packings.take(items, learning)
         outcomes, worlds = packing.outcomes, packing.worlds
         results = self._results(packing)
         done, enough = (0, False) if results is None else in_turn.run(self, results, learning)
         if results is None or not enough:
-            self._undo_ahead()
+            self.packings.undo()
             self.grounder.allocate()
             self.worlds.allocate()
             if results is None or worlds[done].place == 0:
@@ -344,9 +300,7 @@ class OnlineLearner:
         errors = [kind for place, kind in packing.bad.items() if place < end]
         tallies.append(self.reporter.tally(results, found, errors))
         self.seen += done
-        if self.then is None or self.packer.full:
-            self._undo_ahead()
-            self.packer.clear()
+        self.packings.clear()
         if not enough:
             self._number_again(results.worlds, packing.known, learning)
         if self.weights.dropped > dropped:
@@ -386,13 +340,13 @@ class OnlineLearner:
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return header and arrays of a checkpoint."""
         self._forget()
-        header, arrays = self.weights.save(self.then)
+        header, arrays = self.weights.save(self.packings.then)
         arrays |= {} if self.monitor is None else self.monitor.save()
         return {**header, "seen": self.seen, "shown": self.packer.shown()}, arrays
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Restore the state that ``save`` returned, bit for bit."""
-        self.next = self.packing = self.then = None
+        self.packings.forget()
         self.weights.restore(header, arrays)
         if self.monitor is not None:
             self.monitor.restore(arrays)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -25,12 +25,14 @@ from onlinesrl.mln.ground import reasons
 from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.ground.pack import Packed
 from onlinesrl.mln.kernels import outcome as k
-from onlinesrl.mln.kernels import plans, report
+from onlinesrl.mln.kernels import plans
 from onlinesrl.mln.kernels.narrow import OVERFLOW
 from onlinesrl.mln.kernels.plans import INFEASIBLE
-from onlinesrl.mln.positives import PREDICTED, Positives
+from onlinesrl.mln.kernels.report import PREDICTED
+from onlinesrl.mln.positives import Positives
 
 if TYPE_CHECKING:
+    from onlinesrl.mln.counted import Counted
     from onlinesrl.mln.speller import Speller
 
 ELIMINATION, ILP = 0, 1
@@ -53,11 +55,6 @@ KINDS = {
 }
 """What kind of ExampleError the statuses are."""
 
-_Counted: TypeAlias = tuple[
-    dict[str, Ints], dict[str, Ints], Mapping[Pair, int] | None
-]
-"""Hits, false alarms and misses by class and by query predicate, and pairs of classes."""
-_MOST_CLASSES = 64
 _Atom: TypeAlias = tuple[str, tuple[str, ...]]
 """A query predicate and the spelling of its arguments."""
 
@@ -141,11 +138,16 @@ class Reporter:
             if results.out.status[w] == plans.OK:
                 self._score_answered(results, w)
         texts = self.speller.texts(results) if spelled else None
-        kind = Prediction if texts is None else SpelledPrediction
+        kind: Any = Prediction if texts is None else SpelledPrediction
         atoms = self._atoms_of(results) if texts is None else texts.__getitem__
         out, drifted = results.out, results.drifted
         margins = [m if math.isfinite(m) else None for m in out.margin.tolist()]
-        columns = (out.status.tolist(), out.score.tolist(), out.counts[:, k.HAMMING].tolist(), margins)
+        columns = (
+            out.status.tolist(),
+            out.score.tolist(),
+            out.counts[:, k.HAMMING].tolist(),
+            margins,
+        )
         outcomes = []
         for w, (world, status, score, hamming, margin) in enumerate(
             zip(results.worlds, *columns, strict=True)
@@ -161,9 +163,7 @@ class Reporter:
             example = world.example
             wrong = hamming if example.labelled else None
             certified = w not in results.unproven
-            prediction = kind(
-                example.id, atoms(w), score, certified, example.group, wrong, margin
-            )
+            prediction = kind(example.id, atoms(w), score, certified, example.group, wrong, margin)
             if results.marginals:
                 self._add_marginals(prediction, results, w)
             outcomes.append(Outcome(prediction, drift=w in drifted))
@@ -275,7 +275,11 @@ class Reporter:
         new = good.copy()
         new[list(answered)] = False
         routes = np.bincount(out.route[new], minlength=len(results.routes)).tolist()
-        by_class, predicates, pairs_ = self._counted(results) or self._from_marks(results, new, good)
+        from onlinesrl.mln.counted import counted
+
+        by_class, predicates, pairs_ = counted(
+            self.layout, self.names, self.by, results
+        ) or self._from_marks(results, new, good)
         return Tally(
             counts=out.counts[good].sum(axis=0),
             labelled=int(np.sum(results.batch.labelled[good])),
@@ -295,34 +299,7 @@ class Reporter:
             ranking=self._ranking(results, outcomes),
         )
 
-    def _counted(self, results: Results) -> _Counted | None:
-        """Count by class, by predicate and by pairs of classes, where a kernel can."""
-        batch, q, query = results.batch, self.by.query, self.layout.plan.query
-        names: Sequence[str] = ()
-        if q >= 0:
-            kinds = self.names[q].kinds
-            names = self.layout.constants[self.layout.types[kinds[-1]]]
-            shared = self.by.argument == len(kinds) - 1 and len(names) < _MOST_CLASSES
-            if not shared or (batch.domain[:, kinds[-1]] != len(names)).any():
-                return None
-        if results.answered or batch.listed.any():
-            return None
-        n = len(names)
-        counts = [np.zeros(shape, np.int64) for shape in ((len(query), 3), (n, 3), (n + 1, n + 1))]
-        code = self.layout.plans
-        single = report.count(code, batch, self.by, results.out, report.Counts(*counts))
-        predicates, by_class, cells = counts
-        found = {}
-        spelled = [None, *names]
-        for cell in np.flatnonzero(cells).tolist():
-            found[spelled[cell // (n + 1)], spelled[cell % (n + 1)]] = int(cells.flat[cell])
-        return (
-            dict(zip(names, by_class, strict=True)),
-            dict(zip(query, predicates, strict=True)),
-            found if single else None,
-        )
-
-    def _from_marks(self, results: Results, new: Bytes, good: Bytes) -> _Counted:
+    def _from_marks(self, results: Results, new: Bytes, good: Bytes) -> Counted:
         """Count by class, by predicate and by pairs of classes."""
         marks = self._marks(results, new)
         return (

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, pairwise
+from typing import Any
 
 import msgspec
 import numpy as np
 
+from onlinesrl.core.arrays import Ints
 from onlinesrl.mln.ground.constants import Domain
 from onlinesrl.mln.ground.pack import Packer
 from onlinesrl.mln.kernels import report as k
@@ -39,9 +41,9 @@ class Speller:
         while not k.spell(plans, batch, out, self._spelling(starts)):
             self.text = np.zeros(2 * len(self.text), np.uint8)
         text, stops = self.text[: starts[-1]].tobytes(), starts.tolist()
-        return [msgspec.Raw(text[a:b]) for a, b in zip(stops, stops[1:], strict=False)]
+        return [msgspec.Raw(text[a:b]) for a, b in pairwise(stops)]
 
-    def _spelling(self, starts: np.ndarray[tuple[int], np.dtype[np.int64]]) -> k.Spelling:
+    def _spelling(self, starts: Ints) -> k.Spelling:
         return k.Spelling(
             start=self.start,
             byte=self.byte,
@@ -69,7 +71,7 @@ class Speller:
         self.known += len(names)
 
 
-def _with_room(array: np.ndarray[tuple[int], np.dtype[np.generic]], size: int) -> np.ndarray:  # type: ignore[type-arg]
+def _with_room(array: Any, size: int) -> Any:
     """Return an array of at least so many entries, doubled when it has to grow."""
     if size <= len(array):
         return array

@@ -311,9 +311,7 @@ class WeightTable(AveragedWeights):
 
     # checkpoints ---------------------------------------------------------------------------
 
-    def save(
-        self, known: Mapping[str, int] | None = None
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    def save(self, known: Mapping[str, int] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return header and arrays of a checkpoint, with the first ``known`` constants of each type."""
         a, n, blocks = self.arrays, len(self), int(self.arrays.size[1])
         header = {

@@ -12,21 +12,21 @@ from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.costs import Costs
 from onlinesrl.core.errors import Infeasible, Unsolved
-from onlinesrl.core.example import ValuedAtom
 from onlinesrl.core.interrupt import leavable
 from onlinesrl.core.kernels.jit import ready
 from onlinesrl.core.slowest import Slowest
+from onlinesrl.mln import by_engines
 from onlinesrl.mln.ahead import NONE
-from onlinesrl.mln.engines.engine import MarginalEngine, Solution
+from onlinesrl.mln.engines.engine import Solution
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.grounder import ROOM, Grounder
 from onlinesrl.mln.ground.model import ClauseModel
 from onlinesrl.mln.inference import Inference
 from onlinesrl.mln.kernels import elimination, narrow, network, outcome, plans
+from onlinesrl.mln.kernels.narrow import OVERFLOW
 from onlinesrl.mln.kernels.plans import INFEASIBLE, OK
 from onlinesrl.mln.kernels.structure import structure_memory
 from onlinesrl.mln.kernels.weights import expected_gap, gap
-from onlinesrl.mln.kernels.narrow import OVERFLOW
 from onlinesrl.mln.outcomes import ILP, ROUTES, UNSOLVED, Results, with_room
 from onlinesrl.mln.weights import WeightTable
 
@@ -172,11 +172,11 @@ class Worlds:
 
     def alone(self, learning: bool) -> bool:
         """Tell whether worlds that are narrow need nothing but elimination."""
-        if learning:
-            plain = self.costs is None and not self.weights.update.drawn()
-        else:
-            plain = not self.margins
-        return self.inference.eliminates and plain
+        if not self.inference.eliminates:
+            return False
+        if not learning:
+            return not self.margins
+        return self.costs is None and not self.weights.update.drawn()
 
     def run(self, results: Results, first: int, stop: int, what: int, learning: bool) -> int:
         """Process worlds by elimination alone; returns ``stop``, or the first one that is too wide for it.
@@ -213,7 +213,7 @@ class Worlds:
             if wide:
                 self._take_wide(results, w, learning, audit)
             elif audit and status in {OK, INFEASIBLE}:
-                self._audit(results, w)
+                by_engines.audit(self, results, w)
             if not wide and status == OK and learning:
                 self._learn_narrow(results, w)
         except Infeasible:
@@ -304,7 +304,7 @@ class Worlds:
 
         with self.slowest.timing(results.worlds[w].example.id, atoms, route):
             if audit:
-                self._audit(results, w)
+                by_engines.audit(self, results, w)
             with leavable():
                 model, place = clause_model(net)
             if w not in results.answered:
@@ -322,7 +322,7 @@ class Worlds:
         ground = self.weights.of(self.grounder.net, averaged=True)
         weight = clause_weights(model, place, ground)
         if self.inference.marginals is not None:
-            found = self._likeliest(results, w, model, weight, self.inference.marginals)
+            found = by_engines.likeliest(self, results, w, model, weight, self.inference.marginals)
         else:
             found = self._solve(results, w, model, weight)
         self.state.predicted[: model.n_atoms] = found.state
@@ -377,56 +377,3 @@ class Worlds:
             raise Unsolved("the search ended at its limit")
         with leavable():
             return found or inference.fallback.solve(model, weight, bonus=bonus)
-
-    def _likeliest(
-        self, results: Results, w: int, model: ClauseModel, weight: Floats, engine: MarginalEngine
-    ) -> Solution:
-        """Predict each atom, or group, by its most probable value.
-
-        Raises Unsolved where no feasible state to start from was found.
-        """
-        from onlinesrl.mln.engines.marginals import likeliest
-
-        try:
-            with leavable():
-                marginals = engine.marginals(model, weight)
-        except Unsolved:
-            results.unsolved.add(w)
-            raise
-        net = self.grounder.net
-        state = likeliest(model, marginals.probability)
-        network.define(net, state)
-        values = np.round(marginals.probability, 6).tolist()
-        if marginals.diagnostics is not None:
-            results.diagnostics[w] = marginals.diagnostics
-        results.marginals[w] = {
-            name: [
-                ValuedAtom(args, values[n])
-                for n, args in enumerate(atoms, first)
-                if net.fixed[n] == network.OPEN
-            ]
-            for name, first, atoms in self.grounder.atoms(results.batch, w)
-        }
-        return Solution(state, 0.0, math.inf, engine.route, certified=False)
-
-    # audits ----------------------------------------------------------------------------------
-
-    def _audit(self, results: Results, w: int) -> None:
-        """Solve a world whole by the ILP, with the averaged weights; see ``check_audits``."""
-        net = self.grounder.net
-        with leavable():
-            model, place = clause_model(net)
-        ground = self.weights.of(net, averaged=True)
-        weight = clause_weights(model, place, ground)
-        none = (net.fixed[: net.size[network.ATOMS]] == network.TRUE).astype(np.uint8)
-        constant = network.soft_score(net, none, ground) - model.score(none, weight)
-        try:
-            with leavable():
-                whole = self.inference.whole.solve(model, weight)
-        except Infeasible:
-            results.audits[w] = -math.inf
-        except Unsolved:
-            return
-        else:
-            if whole.certified:
-                results.audits[w] = whole.score + constant

@@ -46,13 +46,13 @@ class MlnBatch(Batch):
 
     def problem(self, folder: Path | None) -> Problem:
         """Read the model and its worlds; see ``Batch.problem``."""
-        return self._problem(self.source, folder)
+        return self._problem(self.source, folder, "source")
 
     def held_out(self) -> Problem | None:
         """Read the held-out worlds."""
-        return None if self.test is None else self._problem(self.test, None)
+        return None if self.test is None else self._problem(self.test, None, "test")
 
-    def _problem(self, source: SourceSection, folder: Path | None) -> Problem:
+    def _problem(self, source: SourceSection, folder: Path | None, key: str) -> Problem:
         from onlinesrl.core.language import check_query
         from onlinesrl.logic.dialect import dialect_of
         from onlinesrl.mln.learning.problem import LIMITS, MlnProblem, checked
@@ -62,4 +62,4 @@ class MlnBatch(Batch):
         worlds = [*worlds_of(source, program, self.query, dialect)]
         limits = replace(LIMITS, atoms=self.max_atoms, groundings=self.max_groundings)
         fixed = (self.method, self.seed, folder, limits, self.samples)
-        return checked(MlnProblem(program, worlds, self.query, dialect, *fixed))
+        return checked(MlnProblem(program, worlds, self.query, dialect, *fixed), key)

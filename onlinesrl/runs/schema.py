@@ -111,9 +111,6 @@ class DistributeSection(PoolSection):
             raise ValueError(
                 "drift: shards have no order in which to see it; leave it or distribute out"
             )
-        if config.learner.columns:
-            name = config.learner.update
-            raise ValueError(f"learner.update: {name} cannot be merged; take another, such as cda1")
         if self.merge == "dual" and not config.learner.dual:
             name = config.learner.update
             raise ValueError(f"distribute.merge: {name} has no dual; expected average")
@@ -172,7 +169,7 @@ class Config(Root):
     distribute: DistributeSection | None = None
     seed: Natural = 0
     """of the random numbers of MaxWalkSAT (also as the fallback of a search) and MC-SAT."""
-    batch: Count = 64
+    batch: Count = 128
     """examples in a micro-batch; affects only speed: every size gives bit-identical results."""
 
     @model_validator(mode="after")

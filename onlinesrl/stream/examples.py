@@ -166,7 +166,7 @@ class Reader:
         return Taken(batch, dry or (size >= READ_BYTES and not batch), mark, groups)
 
     def _contents(self, records: Sequence[Record]) -> list[Content]:
-        """Return what records decode to; from one on that does not fit in memory, all are left for ``parts``."""
+        """Return what records decode to; from one that does not fit in memory on, see ``parts``."""
         if all(record.kind == "json" and not record.too_long for record in records):
             try:
                 found = self.decode_all([record.value for record in records])

@@ -63,12 +63,12 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class Mark(NamedTuple):
-    """How far files have been read: of the last one, whose number is ``index``, ``now``.
+    """How far files have been read: of the last one, whose number is ``file``, ``now``.
 
     ``spans`` are the lines since the mark before, by the number of the file.
     """
 
-    index: int
+    file: int
     now: Read
     spans: Mapping[int, Sequence[Span]]
 
@@ -145,8 +145,9 @@ class FileSource(Source):
 
         ``more``: more was read after them, and has to be read again.
         """
+        assert self.marked or not more
         mark = mark or self.mark()
-        index, now = mark.index, mark.now
+        index, now = mark.file, mark.now
         if more:
             last = records[-1]
             index, digest = last.index, digest_at(mark.spans[last.index], last.line)
@@ -270,9 +271,7 @@ class FileSource(Source):
         value = line_value(raw, opened.line, too_long)
         if value is None:
             return None
-        return Record(
-            value, opened.file, opened.line, self._index, opened.offset, "json", too_long
-        )
+        return Record(value, opened.file, opened.line, self._index, opened.offset, "json", too_long)
 
     def _world(self, opened: Opened) -> Iterator[Record | None]:
         value = b""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -15,9 +15,9 @@ from onlinesrl.core.errors import DataError, ExampleError
 from onlinesrl.core.example import Example, Label
 from onlinesrl.core.learner import Answered, Item, Learner, Outcome
 from onlinesrl.core.metrics import Metrics
-from onlinesrl.core.threads import Aside
 from onlinesrl.core.version import __version__
 from onlinesrl.stream import checkpoint
+from onlinesrl.stream.batches import Batches
 from onlinesrl.stream.crash import CrashNote
 from onlinesrl.stream.deadletter import DeadLetters
 from onlinesrl.stream.examples import Content, Decoded, Reader, Taken, unread
@@ -26,7 +26,7 @@ from onlinesrl.stream.folder import OutputFile, RunFolder
 from onlinesrl.stream.labels import Labels, Waiting
 from onlinesrl.stream.protocols import Sink, Watcher
 from onlinesrl.stream.schedule import SHARE_EVERY, Schedule, rare_collections
-from onlinesrl.stream.stopper import Stopped, Stopper
+from onlinesrl.stream.stopper import Stopper
 from onlinesrl.stream.work import Shown, Work, drifts
 
 
@@ -68,6 +68,7 @@ class Loop:
         self.threaded = threads > 1 and reader.source.ahead and labels is None
         if labels is None:  # what waits for its label is kept whole
             reader.decode, reader.decode_all = learner.decode, learner.decode_all
+        self.plain = labels is None and type(sink).fits is Sink.fits  # any record is work by itself
         learner.spells = labels is None and sink.textual
         self.sink = sink
         self.answered: Callable[[Record, Any, Outcome], object] = lambda *of: None
@@ -154,7 +155,8 @@ class Loop:
         with rare_collections():
             saved_at = self.started
             self.check_share()
-            with closing(self.batches(stopper)) as batches:
+            of = Batches(self.reader, self.learner, self.threaded, self.room, self.save)
+            with closing(of.each(self.position, stopper)) as batches:
                 for taken in watcher.reading(batches, stopper):
                     came = bool(taken.batch)
                     condemned = self.learn(taken)
@@ -207,9 +209,7 @@ class Loop:
                 records, stopped = records[:done], True
                 break
         if records:
-            self.position = self.reader.source.after(
-                self.position, records, stopped, taken.mark
-            )
+            self.position = self.reader.source.after(self.position, records, stopped, taken.mark)
             if self.labels is not None and self.metrics.steps % SHARE_EVERY == 0:
                 self.labels.weigh()
             self.check_share()
@@ -252,6 +252,9 @@ class Loop:
 
         It ends before the label of an example that has to be predicted first.
         """
+        if self.plain:
+            kinds = Example | ExampleError
+            return [Work(of, item) for of, item in batch if isinstance(item, kinds)], len(batch)
         work: list[Work] = []
         met = set[str]()
         for read, (record, found) in enumerate(batch):
@@ -302,57 +305,6 @@ class Loop:
         if self.drained and self.metrics.steps > self.metrics.reported:
             self.write_metrics()
         self.lines.flush()
-
-    def batches(self, stopper: Stopper) -> Iterator[Taken]:
-        """Yield micro-batches, each up to where something is due, until the source ends or a signal comes.
-
-        With threads the next one is read, and the learner works ahead on it, while the caller has one.
-        """
-        records = self.reader.records(self.position)
-        with Aside(self.threaded) as aside:
-            self.learner.quiet = aside.wait
-            try:
-                while (taken := self.take(records, aside, stopper)) is not None:
-                    yield taken
-            finally:
-                self.learner.quiet = lambda: None
-
-    def take(
-        self, records: Iterator[Record | None], aside: Aside, stopper: Stopper
-    ) -> Taken | None:
-        """Read the next micro-batch, and have the one after it read; None: the end.
-
-        It is shorter if the source has no more for now.
-        """
-        if stopper.asked or self.enough:
-            return None
-        try:
-            if aside.busy:
-                taken = aside.take()
-            else:
-                taken = self.read(records, self.room(0))
-        except Stopped:  # while it waited for brokers
-            return None
-        except DataError:  # the source has changed
-            self.save()
-            raise
-        for group in taken.groups:
-            self.reader.choice.takes(group)
-        if not taken.batch and not taken.dry:
-            return None
-        if self.threaded:
-            self.learner.turn([item for _, item in taken.batch], taken.ahead)
-            room = self.room(len(taken.batch))
-            if room:
-                aside.begin(self.read, records, room)
-        return taken
-
-    def read(self, records: Iterator[Record | None], room: int) -> Taken:
-        """Read a micro-batch; with threads the learner works ahead on it."""
-        taken = self.reader.take(records, room)
-        if not self.threaded or not taken.batch:
-            return taken
-        return taken._replace(ahead=self.learner.ahead([item for _, item in taken.batch]))
 
     def room(self, before: int) -> int:
         """Return the size of the micro-batch after ``before`` more examples: up to where something is due.

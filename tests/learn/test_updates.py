@@ -19,6 +19,7 @@ from textbook import (
 )
 
 from onlinesrl.core.example import decode
+from onlinesrl.core.kernels import steps
 from onlinesrl.core.updates import UPDATES
 from onlinesrl.mln.engines.brute import Brute
 from onlinesrl.mln.ground.compile import compile_program
@@ -298,3 +299,17 @@ def test_a_restart_is_a_new_learner_from_the_present_weights(
     restarted = {"restarted": updates} if updates else {}
     assert table.certificate() == new.certificate() | restarted
     assert (table.updates, table.before) == (len(seen), updates)
+
+
+numbers = st.floats(-1e3, 1e3)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@given(st.integers(1, 10**9), st.tuples(numbers, numbers, positive), positive)
+def test_steps_are_the_same_compiled(
+    rule: str, t: int, measures: tuple[float, float, float], sigma: float
+) -> None:
+    """PSL takes them without compiling."""
+    update = update_of(rule, sigma=sigma)
+    compiled = steps.step(update.how({}), t, *measures)
+    assert np.array(compiled).tobytes() == np.array(update.step(t, *measures)).tobytes()

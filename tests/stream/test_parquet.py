@@ -93,12 +93,12 @@ def test_tables_teach_what_lines_teach(
     assert table.results() == lines.results()
 
 
-@tiers("kills", 3, 100)
+@tiers("kills", 2, 100)
 def test_kills_leave_no_trace(tables: Callable[..., Job], kills: int) -> None:
     tables().survives(kills, "tables")
 
 
-@tiers("kills", 3, 100)
+@tiers("kills", 2, 100)
 def test_predictions_are_in_tables_once(
     job: Callable[..., Job], numbered: list[bytes], kills: int
 ) -> None:

@@ -82,7 +82,7 @@ def test_a_shard_goes_on_behind_any_record(count: int, after: int) -> None:
         assert list(pieces.read(position)) == records[after + 1 :]
 
 
-@pytest.mark.parametrize("update", ["cda1", "cda2", "mira"])
+@pytest.mark.parametrize("update", ["adagrad", "cda2", "mira"])
 def test_the_same_bits_for_any_number_of_workers(
     job: Callable[..., Job], citations: list[bytes], update: str
 ) -> None:
@@ -190,10 +190,6 @@ def test_an_example_that_may_not_be_bad_ends_the_run_with_its_place(
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        (
-            ["learner.update=adagrad"],
-            "learner.update: adagrad cannot be merged; take another, such as cda1",
-        ),
         (
             ["learner.update=mira", "distribute.merge=dual"],
             "distribute.merge: mira has no dual; expected average",

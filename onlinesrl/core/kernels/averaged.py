@@ -16,8 +16,8 @@ from onlinesrl.core.kernels.jit import kernel, kernel_of
 from onlinesrl.core.kernels.steps import How
 
 T, S, NORM, DUAL, PRIMAL, LOSS = 0, 1, 2, 3, 4, 5
-"""The scalars beside the weights: updates, the sum of s_2 .. s_{T+1}, ||u||^2 in the metric of the update, the
-sum of alpha (rho - <base, Delta>) over the updates, of their regularised losses, and of their losses.
+"""The scalars beside the weights: updates, the sum of s_2 .. s_{T+1}, ||u||^2 in the metric of the update;
+over the updates the sum of alpha (rho - <base, Delta>), of their regularised losses, and of their losses.
 """
 HUGE = 1e150  # the limit of sums in an update, so that squares and averages are finite
 
@@ -149,11 +149,8 @@ def learn(weights: Averaged, how: How, scalar: Floats, n: int, rho: float) -> fl
         length += rescaled + (2.0 * c * moved + c * c * norm)
     if not (abs(primal) <= HUGE and abs(length) <= HUGE and abs(dual) <= HUGE):
         c = np.nan
-    if how.rates:
-        fits = move_by_rates(weights, how, n, c, scalar[S])
-    else:
-        fits = move(weights, n, c, scalar[S])
-    if not fits:
+    s = scalar[S]
+    if not (move_by_rates(weights, how, n, c, s) if how.rates else move(weights, n, c, s)):
         return np.nan
     scalar[T], scalar[S] = t, scalar[S] + steps.scale(how.shrinks, t + 1)
     scalar[NORM], scalar[DUAL], scalar[PRIMAL] = length, dual, primal

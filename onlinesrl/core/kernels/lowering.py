@@ -19,8 +19,7 @@ from numba.core.compiler_machinery import register_pass
 from numba.core.datamodel import models
 from numba.core.targetconfig import ConfigStack
 from numba.core.typed_passes import InlineOverloads, NativeLowering, NopythonRewrites
-from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global
-from numba.core.typing import signature
+from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global, signature
 from numba.core.untyped_passes import InlineClosureLikes
 from numba.extending import (
     NativeValue,
@@ -109,7 +108,7 @@ def _index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
 
 @infer_global(pick)
 class _Pick(AbstractTemplate):
-    def generic(self, args: Any, kws: Any) -> Any:  # type: ignore[override]
+    def generic(self, args: Any, kws: Any) -> Any:
         return signature(args[2], *args)
 
 

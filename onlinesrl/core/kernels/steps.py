@@ -1,4 +1,4 @@
-"""The step that each online update makes for an example (``core.update``; Huynh & Mooney 2010, Algorithm 3)."""
+"""The steps of online updates, see ``core.update`` (Huynh & Mooney 2010, Algorithm 3)."""
 
 import numpy as np
 

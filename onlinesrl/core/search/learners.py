@@ -146,7 +146,7 @@ class Sampled(Search):
 
     sampling: Literal["dirichlet", "hypersphere"] = "dirichlet"
     """how they are drawn: from a Dirichlet distribution, or uniformly by direction."""
-    a: Positive = 0.05
+    a: Positive = 1.0
     """the parameter of the Dirichlet distribution; the smaller, the larger are the ratios of weights."""
 
     def draws(self, run: Run, rng: Generator, n: int) -> Floats:

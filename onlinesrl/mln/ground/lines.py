@@ -66,6 +66,7 @@ class LineReader:
         self.known = self.used = 0  # constants, and their bytes; then the room for them
         self.room = self.bytes = 0
         self.lines = 1
+        self.small = np.full(k.SMALL, -1, np.int32)
         self.row_start = np.zeros(1, np.int64)
         self.texts, self.size = _texts(0, 0)
 
@@ -138,6 +139,7 @@ class LineReader:
     def _follow(self, domain: Domain) -> None:
         """Add the constants that were numbered elsewhere; those of another domain are begun anew."""
         if domain is not self.domain:
+            self.small[:] = -1
             self.known, self.used, self.room = 0, 0, -1
         names = [str(name).encode(errors="surrogatepass") for name in domain.names[self.known :]]
         joined = b"".join(names)
@@ -186,6 +188,7 @@ class LineReader:
             slot=np.array(slots, np.int32).reshape(len(names), 2),
             arity=np.array([len(layout.arguments(name)) for name in names], np.int32),
             most=self.packer.max_atoms,
+            small=self.small,
             row=self.row,
             row_start=self.row_start,
             place=self.place,

@@ -9,6 +9,8 @@ from onlinesrl.core.kernels.frames import Frame
 from onlinesrl.core.kernels.jit import kernel, threaded
 
 REFUSED = -1
+SMALL = 1000
+"""Constants that are whole numbers below it are looked up by their value."""
 DIGITS = 18
 """The most digits of a whole number that is read here."""
 ID, GROUP, EVIDENCE, TRUTH = 0, 1, 2, 3
@@ -37,6 +39,7 @@ class Scan(Frame):
     slot: Ints32  # [predicate, EVIDENCE or TRUTH less EVIDENCE] -1: its atoms are not read here
     arity: Ints32  # [predicate]
     most: int  # atoms of a predicate
+    small: Ints32  # [whole number] the number of a constant that is one, -1: not known
     row: Ints32  # the numbers of the atoms' constants, atom after atom, line after line
     row_start: Ints  # [line + 1]
     place: Ints  # [line, 2, slot] where the atoms of each slot start in the line's row, and how many they are
@@ -155,6 +158,33 @@ def _after(line: Bytes, at: int, close: int) -> int:
 
 
 @kernel
+def _small(line: Bytes, at: int, most: int) -> int:
+    """Return a whole number below ``most`` without a padding zero, whose last digit ends it; or REFUSED."""
+    value, first = 0, at
+    while ZERO <= line[at] <= NINE and value < most:
+        value = 10 * value + line[at] - ZERO
+        at += 1
+    if at == first or value >= most or (line[first] == ZERO and at > first + 1):
+        return REFUSED
+    return REFUSED if ZERO <= line[at] <= NINE else value
+
+
+@kernel
+def _argument(line: Bytes, at: int, s: Scan) -> tuple[int, int]:
+    """Return the number of the constant at ``at``, and what follows it; REFUSED: it is none."""
+    value = _small(line, at, len(s.small))
+    if value >= 0 and s.small[value] >= 0:
+        return s.small[value], at + (1 if value < 10 else 2 if value < 100 else 3)
+    first, stop, after = _constant(line, at)
+    if stop < 0:
+        return REFUSED, after
+    number = _number(s.constants, line, first, stop)
+    if value >= 0:
+        s.small[value] = number
+    return number, after
+
+
+@kernel
 def _atom(line: Bytes, at: int, s: Scan, arity: int, n: int) -> int:
     """Read the atom at ``at`` into the row from ``n`` on; returns what follows it."""
     if line[at] != OPEN_LIST:
@@ -162,10 +192,11 @@ def _atom(line: Bytes, at: int, s: Scan, arity: int, n: int) -> int:
     at = _next(line, at + 1)
     found = 0
     while line[at] != CLOSE_LIST:
-        first, stop, at = _constant(line, at)
-        if stop < 0 or found == arity:
+        if found == arity:
             return REFUSED
-        s.row[n + found] = _number(s.constants, line, first, stop)
+        s.row[n + found], at = _argument(line, at, s)
+        if s.row[n + found] < 0:
+            return REFUSED
         found += 1
         at = _after(line, at, CLOSE_LIST)
         if at < 0:

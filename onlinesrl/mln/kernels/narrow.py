@@ -34,7 +34,7 @@ FINAL = TOO_MANY_ATOMS
 
 
 class Ahead(Frame):
-    """Worlds that were ground ahead, each into memory of its own; [world] of as many as there was room for."""
+    """Worlds that were ground ahead, each into memory of its own: [world], the first of a batch."""
 
     net: Ints  # the address of a Network
     state: Ints  # that of a State with the truth

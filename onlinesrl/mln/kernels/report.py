@@ -64,7 +64,9 @@ class Spelling(Frame):
 
     start: Ints  # [packed constant + 1] into byte
     byte: Bytes
-    shared: Ints32  # the packed numbers of the constants that all worlds have, by batch.shared_start
+    shared: (
+        Ints32  # the packed numbers of the constants that all worlds have, by batch.shared_start
+    )
     key_start: Ints  # [query predicate + 1] into key
     key: Bytes  # the names of query predicates
     constant: Ints  # [argument] scratch: packed numbers

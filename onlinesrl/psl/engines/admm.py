@@ -98,7 +98,7 @@ class AdmmState:
         y = np.full(n, 0.5) if start is None else start.y.copy()
         dual = np.empty(m) if start is None else start.dual.copy()
         self.now = kernel.Iterate(y, dual, -known_bonus, np.empty(n))
-        self._prepare(known=start is not None)
+        self._prepare(np.empty(0), known=start is not None)
         self._control = np.array([1.0, 0.0, admm_solve.PERIOD])
 
     @property
@@ -133,17 +133,15 @@ class AdmmState:
         return form
 
     def reweigh(self, weights: Floats) -> None:
-        """Change the weights; values, step size, and each dual divided by the weight of its row stay."""
-        before = self._rows.weight
+        """Change the weights; values, step size, and each dual divided by the penalty of its row stay."""
         self._rows = weighted_rows(self.model, weights)
-        admm_rows.rescale(before, self._rows.weight, self.now.dual)
         self.problem.degree[:] = self.problem.ridge[:] = 0.0
         self.now.gradient[:] = -self.problem.bonus
-        self._prepare(known=True)
+        self._prepare(self.problem.row_step.copy(), known=True)
 
-    def _prepare(self, known: bool) -> None:
+    def _prepare(self, before: Floats, known: bool) -> None:
         zeros = np.zeros(self.model.n_variables)
-        self._highest = admm_rows.prepare(self._rows, zeros, self.problem, self.now, known)
+        self._highest = admm_rows.prepare(self._rows, zeros, self.problem, self.now, before, known)
         admm_rows.free_variables(self.problem)
         self._highest += float(np.maximum(-self.problem.bonus, 0.0).sum())
         of = self._rows, self.problem, self.now

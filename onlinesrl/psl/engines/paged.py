@@ -143,7 +143,7 @@ class PageRows:
                 moved += float(np.sum(change[moving] ** 2 / problem.row_step[moving]))
                 page.mark[:] = page.dual
             self._pages.keep(k, page, with_mark=mark)
-        return Rounded(self._gradient, moved, found, self._clipped)
+        return Rounded(self._gradient, moved, found, _NONE if y is None else self._clipped)
 
     def _read(self) -> Iterator[tuple[Page, admm.Problem]]:
         """Yield the pages in their order, also as ADMM's kernels read them."""
