@@ -124,9 +124,7 @@ class Evaluations:
             raise LearningError("no target has a truth to learn from")
         name = self.predicate or next(iter(of))
         if name not in of:
-            raise UnfitError(
-                "predicate", f"{name} has no known truth; known: {', '.join(of)}"
-            )
+            raise UnfitError("predicate", f"{name} has no known truth; known: {', '.join(of)}")
         if self.predicate is None and len(of) > 1:
             raise UnfitError("predicate", f"needed where there are several: {', '.join(of)}")
         metric = METRICS[self.metric]
