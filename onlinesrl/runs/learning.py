@@ -46,6 +46,8 @@ def learn(config: Batch, fresh: bool, say: Callable[[str], object]) -> dict[str,
             "scores": {name: measured(of) for name, of in predicted.items()},
             "seconds": {"learn_cpu": cpu, "all": time.perf_counter() - began},
         }
+        if test is not None and not predicted:
+            result["warnings"].append("no atom of the test data has a truth: nothing is scored")
         text = problem.trained(learned.weights)
         write_atomic(folder / f"weights{config.language.suffix}", text.encode())
         write_atomic(folder / RESULT, json.dumps(result, indent=2).encode(), b"\n")
