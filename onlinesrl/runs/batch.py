@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import model_validator
 
 from onlinesrl.core.batch import BatchLearner, Problem
+from onlinesrl.core.example import Example
 from onlinesrl.core.language import language_of
 from onlinesrl.core.values import AnyPath, Count, File, Names, Natural
+from onlinesrl.logic.dialect import dialect_of
 from onlinesrl.mln.learning.learners import AnyMlnLearner
 from onlinesrl.mln.learning.mple import Mple
 from onlinesrl.psl.learning.learners import AnyPslLearner
 from onlinesrl.psl.learning.mle import Mle
 from onlinesrl.runs.config import load_as
-from onlinesrl.runs.inputs import worlds_of
+from onlinesrl.runs.inputs import examples_of, worlds_of
 from onlinesrl.runs.schema import DialectName, Root
 from onlinesrl.stream.sources import AnySource
 from onlinesrl.stream.sources.common import SourceSection
+
+if TYPE_CHECKING:
+    from onlinesrl.mln.learning.problem import MlnProblem
 
 
 class Batch(Root):
@@ -129,20 +134,29 @@ class MlnBatch(Batch):
 
     def problem(self, folder: Path | None) -> Problem:
         """Read the model and its worlds; see ``Batch.problem``."""
-        return self._problem(self.source, folder, "source")
+        return self.problem_of(self.examples(), folder)
 
     def held_out(self) -> Problem | None:
         """Read the held-out worlds."""
-        return None if self.test is None else self._problem(self.test, None, "test")
+        if self.test is None:
+            return None
+        return self.problem_of(self.examples(self.test), None, "test")
 
-    def _problem(self, source: SourceSection, folder: Path | None, key: str) -> Problem:
+    def examples(self, source: SourceSection | None = None) -> Iterator[tuple[str, Example]]:
+        """Yield the examples of a source, by default the one to learn from, with their places."""
+        return examples_of(source or self.source, self.query, dialect_of(self.dialect))
+
+    def problem_of(
+        self, examples: Iterable[tuple[str, Example]], folder: Path | None, key: str = "source"
+    ) -> MlnProblem:
+        """Return the problem of examples with their places; ``key`` names the section they are from."""
         from onlinesrl.core.language import check_query
-        from onlinesrl.logic.dialect import dialect_of
         from onlinesrl.mln.learning.problem import LIMITS, MlnProblem, checked
 
         program, dialect = self.language.load(self.model, self.dialect), dialect_of(self.dialect)
         check_query(program, self)
-        worlds = [*worlds_of(source, program, self.query, dialect)]
+        source = self.test if key == "test" and self.test is not None else self.source
+        worlds = [*worlds_of(examples, source, program, dialect)]
         limits = replace(LIMITS, atoms=self.max_atoms, groundings=self.max_groundings)
         fixed = (self.method, self.seed, folder, limits, self.samples)
         return checked(MlnProblem(program, worlds, self.query, dialect, *fixed), key)

@@ -10,7 +10,7 @@ from onlinesrl.core.errors import DataError, OnlinesrlError, UsageError
 from onlinesrl.core.example import Example
 from onlinesrl.core.interrupt import whole
 from onlinesrl.core.pool import Forks
-from onlinesrl.runs.comparison.candidates import Candidate, Overrides
+from onlinesrl.runs.comparison.candidates import Candidate, Configured, Overrides
 from onlinesrl.runs.comparison.folds import Divide, Fold, last_tenth
 from onlinesrl.runs.comparison.scoring import SCORES, Score, examples_of, score
 from onlinesrl.runs.config import Config
@@ -91,7 +91,8 @@ def _loaded(
     for candidate in candidates:
         try:
             configs = [candidate.load(more) for more in alternatives]
-            make_learner(configs[0]).compile()
+            if isinstance(configs[0], Config):
+                make_learner(configs[0]).compile()
             source = _source(configs[0])
             if source not in known:
                 known[source] = [*divide(examples_of(configs[0]))]
@@ -104,7 +105,7 @@ def _loaded(
     return found
 
 
-def _source(config: Config) -> str:
+def _source(config: Configured) -> str:
     """Return what two configurations have in common if they have the same examples."""
     return f"{config.source.model_dump_json()} {config.query} {config.dialect}"
 
