@@ -110,6 +110,23 @@ def test_mistakes_are_told_and_nothing_is_written(  # noqa: PLR0917
     assert sorted(psl.parent.iterdir()) == before
 
 
+def test_keys_of_another_command_are_told_as_such(
+    psl: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    psl.write_text(psl.read_text() + "learner: {kind: lme, cc: 3}\n")
+    for name in ("run", "check"):
+        assert command(name, str(psl)) == 78
+        said = f"{psl}:5:1: these are the keys of batch learning: use onlinesrl learn"
+        assert capsys.readouterr().err == f"{said}\n"
+    online = tmp_path / "run.yaml"
+    online.write_text("model: m.psl\nquery: Likes\nsource: {path: m.jsonl}\nbatch: 3\n")
+    assert command("learn", str(online)) == 78
+    assert "run.yaml:1:1: these are the keys of online learning: use onlinesrl run" in (
+        capsys.readouterr().err
+    )
+    assert not (tmp_path / "out").exists()
+
+
 def test_what_is_no_result_is_left_alone(psl: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (psl.parent / "out").mkdir()
     (psl.parent / "out" / "mine").touch()

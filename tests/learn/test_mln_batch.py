@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import command
-from scipy.optimize import minimize
 
 import onlinesrl as srl
 from onlinesrl.core.example import GroundAtom
@@ -144,6 +143,8 @@ def test_sampled_counts_have_their_expectation(sampler: type) -> None:
 
 
 def test_the_largest_margin_is_that_of_all_constraints() -> None:
+    from scipy.optimize import minimize
+
     of, c = problem(), 2.0
     size, worlds = len(of.start), of.ground
     found = MaxMargin(c=c, gap=1e-6).learn(of, lambda _: None)
@@ -269,7 +270,9 @@ def test_states_of_perturbed_searches_are_draws_where_atoms_do_not_depend_on_eac
 def test_unit_clauses_begin_at_their_log_odds() -> None:
     true = {"P": 3, "Q": 1, "R": 1}
     atoms = [GroundAtom(p, (str(k),), True, 0) for p, n in true.items() for k in range(n)]
-    model = "P(thing)\nQ(thing)\nR(thing)\nthing = {0, 1, 2, 3}\nP(x)\n!Q(x)\n1.5 R(x)\nP(x) => Q(x)"
+    model = (
+        "P(thing)\nQ(thing)\nR(thing)\nthing = {0, 1, 2, 3}\nP(x)\n!Q(x)\n1.5 R(x)\nP(x) => Q(x)"
+    )
     odds = np.log(3.5 / 1.5)
     of = MlnProblem(mln.parse(model), [atoms], ("P", "Q", "R"))
     assert started(of) == pytest.approx([odds, odds, 1.5, 0.0])

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 import onlinesrl as srl
 from onlinesrl.core.batch import LearningError, Trace
+from onlinesrl.core.pool import Forks, Inline
 from onlinesrl.core.scores import Scored
 from onlinesrl.core.search import bayesian, evaluations
 from onlinesrl.core.search.bayesian import ACQUISITIONS, Bayesian, gaussian_process
-from onlinesrl.core.search.evaluations import Evaluations, Trial
+from onlinesrl.core.search.evaluations import Evaluations, Scorer, Trial
 from onlinesrl.core.search.learners import Hyperband, RandomGrid, RandomSearch, Run, schedule
 from onlinesrl.core.search.space import Space
 
@@ -51,10 +52,15 @@ LEARNERS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def forks(monkeypatch):
-    """Start processes for the shortest of evaluations, too."""
-    monkeypatch.setattr(evaluations, "WORTHWHILE", 0.0)
+@pytest.fixture
+def forks(monkeypatch, request):
+    """Start processes for the shortest of evaluations, or for none."""
+    monkeypatch.setattr(evaluations, "WORTHWHILE", 0.0 if request.param else math.inf)
+
+
+def forked(case, *others):
+    """Cases evaluated in this process, and the first one in forks, too."""
+    return [(case, True), *((each, False) for each in (case, *others))]
 
 
 @pytest.mark.parametrize("signed", [False, True])
@@ -69,7 +75,8 @@ def test_the_best_configuration_is_near_the_best_there_is(learner, signed):
     assert objective[-1] == found.stats["value"] == found.stats["best"][0]["value"]
 
 
-@pytest.mark.parametrize("learner", LEARNERS, ids=lambda each: each.kind)
+@pytest.mark.usefixtures("forks")
+@pytest.mark.parametrize(("learner", "forks"), forked(*LEARNERS), indirect=["forks"])
 def test_a_search_that_was_killed_goes_on_with_the_same_result(learner, tmp_path):
     """Whatever was evaluated is not evaluated again, and a torn line is."""
     alone = learner.learn(Bowl(), lambda step: None)
@@ -192,9 +199,11 @@ def test_a_predicate_is_needed_where_there_are_several():
         RandomSearch(metric="auroc").learn(problem, lambda step: None)
 
 
+@pytest.mark.parametrize("forks", [True], indirect=True)
+@pytest.mark.usefixtures("forks")
 def test_scores_come_in_the_order_of_trials():
     trials = [Trial(w) for w in Space(3, False).dirichlet(np.random.default_rng(0), 30, 1.0)]
-    alone, forked = (Evaluations(Bowl(), "mse", "P", n) for n in (1, 3))
+    alone, forked = (Evaluations(Scorer(Bowl(), "mse", "P"), pool) for pool in (Inline(), Forks(3)))
     assert [*alone.scores(trials)] == [*forked.scores(trials)]
     run = Run(Bowl(start=(2.0, 1.0, 0.0, 1.0)), alone, Trace(lambda step: None))
     np.testing.assert_array_equal(run.first, [0.5, 0.25, 0.25])
@@ -245,7 +254,12 @@ def files(folder: Path, language: str) -> Path:
     return config
 
 
-@pytest.mark.parametrize("kind", ["random-grid", "random", "hyperband", "bayesian"])
+@pytest.mark.usefixtures("forks")
+@pytest.mark.parametrize(
+    ("kind", "forks"),
+    forked("random", "random-grid", "hyperband", "bayesian"),
+    indirect=["forks"],
+)
 @pytest.mark.parametrize("language", ["psl", "mln"])
 def test_the_command_searches(language, kind, tmp_path, capfd):
     config = files(tmp_path, language)

@@ -13,7 +13,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.batch import LearningError, Problem, UnfitError
-from onlinesrl.core.pool import Forks
+from onlinesrl.core.pool import Pool
 from onlinesrl.core.scores import METRICS, Scored
 
 JOURNAL = "explored.jsonl"
@@ -56,9 +56,9 @@ class Trial(NamedTuple):
     share: float = 1.0
 
 
-@dataclass
-class Evaluations:
-    """Scores of weights by a metric, the greater the better.
+@dataclass(frozen=True)
+class Scorer:
+    """Scores weights by a metric, the greater the better.
 
     ``predicate`` None: the only one whose truth is known.
     """
@@ -66,54 +66,6 @@ class Evaluations:
     problem: Searchable
     metric: str
     predicate: str | None
-    workers: int
-    known: dict[bytes, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Read what a process that was stopped has evaluated; a torn last line does not count."""
-        journal = self._journal
-        if journal is not None and journal.exists():
-            whole, _, _ = journal.read_text().rpartition("\n")
-            for line in whole.splitlines():
-                key, score = json.loads(line)
-                self.known[bytes.fromhex(key)] = score
-            journal.write_text(f"{whole}\n" if whole else "")
-
-    @property
-    def _journal(self) -> Path | None:
-        return None if self.problem.folder is None else self.problem.folder / JOURNAL
-
-    def scores(self, trials: Sequence[Trial]) -> Iterator[float]:
-        """Yield the scores in the order of the trials."""
-        keys = [_key(trial) for trial in trials]
-        todo = {k: t for k, t in zip(keys, trials, strict=True) if k not in self.known}
-        found = self._found([*todo.values()])
-        for key in keys:
-            while key not in self.known:
-                self._remember(_key((trial := next(found))[0]), trial[1])
-            yield self.known[key]
-
-    def _remember(self, key: bytes, score: float) -> None:
-        self.known[key] = score
-        if self._journal is not None:
-            with self._journal.open("a") as file:
-                file.write(json.dumps([key.hex(), score]) + "\n")
-
-    def _found(self, trials: Sequence[Trial]) -> Iterator[tuple[Trial, float]]:
-        """Evaluate; the first in this process, the others in forks of it if that takes long enough."""
-        began = time.perf_counter()
-        for n, trial in enumerate(trials):
-            yield trial, self.score(trial)
-            left = len(trials) - n - 1
-            took = (time.perf_counter() - began) / (n + 1)
-            if self.workers > 1 and left > 1 and left * took > WORTHWHILE:
-                yield from self._in_forks(trials[n + 1 :])
-                return
-
-    def _in_forks(self, trials: Sequence[Trial]) -> Iterator[tuple[Trial, float]]:
-        yield from zip(
-            trials, Forks(self.workers).map(Evaluations.score, self, trials), strict=True
-        )
 
     def score(self, trial: Trial) -> float:
         """Return the metric, or its negative where less is better. Raises LearningError."""
@@ -134,6 +86,58 @@ class Evaluations:
                 f"{self.metric} of {name} is not defined: its truth has no true atom, or no false one"
             )
         return value if metric.greater else -value
+
+
+@dataclass
+class Evaluations:
+    """Scores of weights, each found once."""
+
+    scorer: Scorer
+    pool: Pool
+    known: dict[bytes, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Read what a process that was stopped has evaluated; a torn last line does not count."""
+        journal = self._journal
+        if journal is not None and journal.exists():
+            whole, _, _ = journal.read_text().rpartition("\n")
+            for line in whole.splitlines():
+                key, score = json.loads(line)
+                self.known[bytes.fromhex(key)] = score
+            journal.write_text(f"{whole}\n" if whole else "")
+
+    @property
+    def _journal(self) -> Path | None:
+        folder = self.scorer.problem.folder
+        return None if folder is None else folder / JOURNAL
+
+    def scores(self, trials: Sequence[Trial]) -> Iterator[float]:
+        """Yield the scores in the order of the trials."""
+        keys = [_key(trial) for trial in trials]
+        todo = {k: t for k, t in zip(keys, trials, strict=True) if k not in self.known}
+        found = self._found([*todo.values()])
+        for key in keys:
+            while key not in self.known:
+                self._remember(_key((trial := next(found))[0]), trial[1])
+            yield self.known[key]
+
+    def _remember(self, key: bytes, score: float) -> None:
+        self.known[key] = score
+        if self._journal is not None:
+            with self._journal.open("a") as file:
+                file.write(json.dumps([key.hex(), score]) + "\n")
+
+    def _found(self, trials: Sequence[Trial]) -> Iterator[tuple[Trial, float]]:
+        """Evaluate; the first in this process, the others in the pool if that takes long enough."""
+        began = time.perf_counter()
+        for n, trial in enumerate(trials):
+            yield trial, self.scorer.score(trial)
+            left = len(trials) - n - 1
+            took = (time.perf_counter() - began) / (n + 1)
+            if left > 1 and left * took > WORTHWHILE:
+                rest = trials[n + 1 :]
+                yield from zip(rest, self.pool.map(Scorer.score, self.scorer, rest), strict=True)
+                return
 
 
 def _key(trial: Trial) -> bytes:

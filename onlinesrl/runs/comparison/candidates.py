@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from onlinesrl.core.errors import UsageError
-from onlinesrl.runs.batch import MlnBatch
 from onlinesrl.runs.config import Config, load_as
+from onlinesrl.runs.mln_batch import MlnBatch
 
 _VALUE = re.compile(r"(?:[^,\[\]{}]|\{[^{}]*\}|\[[^\[\]]*\])+")
 Overrides = tuple[str, ...]

@@ -15,12 +15,12 @@ from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments
 from onlinesrl.core.learner import Learner, Outcome
 from onlinesrl.core.metrics import Metrics
 from onlinesrl.core.scores import METRICS, Scored
-from onlinesrl.runs.batch import MlnBatch
 from onlinesrl.runs.comparison.candidates import Configured
 from onlinesrl.runs.comparison.folds import Fold
 from onlinesrl.runs.config import Config
 from onlinesrl.runs.inputs import make_reader
 from onlinesrl.runs.messages import warn
+from onlinesrl.runs.mln_batch import MlnBatch
 from onlinesrl.runs.session import new_learner
 
 MAP = "map"
