@@ -62,7 +62,7 @@ class AveragedWeights:
         if c:
             length += gap.rescaled + (2.0 * c * gap.moved + c * c * gap.norm)
         dual += alpha * gap.margin
-        fits = all(abs(x) <= HUGE for x in (primal, length, dual))
+        fits = abs(primal) <= HUGE and abs(length) <= HUGE and abs(dual) <= HUGE
         if not update.move(self.arrays, self.kept, n, c if fits else math.nan, sum_s):
             return math.nan
         sum_s += update.scale(t + 1)

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, NamedTuple
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.costs import Given
 from onlinesrl.core.kernels import averaged as kernels
-from onlinesrl.core.kernels.jit import ready
+from onlinesrl.core.kernels.jit import on, ready
 from onlinesrl.core.section import Section
 from onlinesrl.core.values import Count, Existing, Positive
 
@@ -86,7 +86,7 @@ class Update(Section, ABC):
 
     def measure(self, weights: kernels.Averaged, kept: Kept, n: int, rho: float) -> Gap:
         """Measure the gap in ``weights.delta``, which touches ``n`` weights."""
-        margin, dot, norm = kernels.measure(weights, n, rho)
+        margin, dot, norm = on(kernels.measure, weights, n, rho)
         return Gap(margin, dot, norm, dot)
 
     def move(self, weights: kernels.Averaged, kept: Kept, n: int, c: float, s: float) -> bool:
@@ -94,7 +94,7 @@ class Update(Section, ABC):
 
         False, with nothing changed: ``c`` or some weight would not be finite.
         """
-        return kernels.move(weights, n, c, s)
+        return on(kernels.move, weights, n, c, s)
 
     def metric(self, kept: Kept, delta: Floats) -> Floats | float:
         """Return the divisor of each weight's step, after a step along ``delta``: float64[weights], or 1."""

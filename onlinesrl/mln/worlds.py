@@ -14,7 +14,7 @@ from onlinesrl.core.costs import Costs
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.example import ValuedAtom
 from onlinesrl.core.interrupt import leavable
-from onlinesrl.core.kernels.jit import ready
+from onlinesrl.core.kernels.jit import on, ready
 from onlinesrl.core.slowest import Slowest
 from onlinesrl.mln.engines.engine import MarginalEngine, Solution
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
@@ -27,14 +27,6 @@ from onlinesrl.mln.kernels.structure import structure_memory
 from onlinesrl.mln.kernels.weights import expected_gap, gap
 from onlinesrl.mln.outcomes import ILP, OVERFLOW, ROUTES, UNSOLVED, Results, with_room
 from onlinesrl.mln.weights import WeightTable
-
-GROWING = {
-    *ROOM,
-    narrow.GROW_WEIGHTS,
-    narrow.GROW_TABLES,
-    narrow.GROW_OUTPUT,
-    narrow.GROW_CLAUSES,
-}
 
 
 class Worlds:
@@ -60,6 +52,9 @@ class Worlds:
         given, names = weights.update.costs, grounder.layout.plan.query
         arities = {name: len(grounder.layout.radix_order(name)) for name in names}
         self.costs = Costs(given, arities) if given else None
+        self.rival = narrow.AUGMENTED if weights.update.loss == "ml" else narrow.PLAIN
+        if given or weights.update.drawn():  # comes between a prediction and its gap
+            self.rival = narrow.NONE
         self.slowest = Slowest()
         self.routes = [*ROUTES]
         self.allocate()
@@ -124,6 +119,7 @@ class Worlds:
             self.tables,
             weights.arrays,
             weights.weight,
+            weights.now,
             self.state,
             self.by,
             self.out,
@@ -154,8 +150,9 @@ class Worlds:
         self.begin(batch)
         self.weights.compile()
         if self.inference.eliminates:
-            ready(narrow.predict, self.memory, 0, 0.0, 0.0, True)
-            ready(narrow.find_gap, self.memory, 0.0, False)
+            ready(narrow.predict, self.memory, 0, 0.0, 0.0, 0.0, True, narrow.NONE)
+            if self.rival == narrow.NONE or self.inference.audit_every:
+                ready(narrow.find_gap, self.memory, False)
         else:
             self.grounder.compile(batch)
 
@@ -166,8 +163,11 @@ class Worlds:
 
         Raises Interrupted, before anything has been learned from the world.
         """
-        results.out.true_start[w + 1] = results.out.true_start[w]
-        status, detail = self._predict(results, w, learning)
+        rival = narrow.NONE if audit or not learning else self.rival
+        status, detail, n, rho = self._predict(results, w, learning, rival)
+        if n >= 0:
+            self._learn(results, w, n, rho)
+            return
         learning = learning and bool(results.batch.labelled[w])
         try:
             if status == narrow.TOO_WIDE:
@@ -183,31 +183,37 @@ class Worlds:
         except Unsolved:
             results.out.status[w] = UNSOLVED
 
-    def _predict(self, results: Results, w: int, learning: bool) -> tuple[int, int]:
+    def _predict(
+        self, results: Results, w: int, learning: bool, rival: int
+    ) -> tuple[int, int, int, float]:
         """Ground a world and predict it, if it is narrow; see ``kernels.narrow.predict``."""
         if not self.inference.eliminates:
+            results.out.true_start[w + 1] = results.out.true_start[w]
             status, detail = self.grounder.ground(results.batch, w)
             if status != OK:
-                return status, detail
+                return status, detail, -1, 0.0
             if self.state.truth is not self.grounder.truth:
                 self._make_states()
             self.weights.number(self.grounder.net, learning and bool(results.batch.labelled[w]))
-            return narrow.TOO_WIDE, -1
-        cu, cv = self.weights.mean()
+            return narrow.TOO_WIDE, -1, -1, 0.0
+        weights = (*self.weights.mean(), self.weights.scale())
         while True:
-            status, detail = narrow.predict(self.memory, w, cu, cv, learning)
             interrupt.check()
-            if status not in GROWING:
+            found = on(narrow.predict, self.memory, w, *weights, learning, rival)
+            if found[0] not in narrow.GROWING:
                 break
-            self._grow(status, results)
-        if status == OK and self.margins and not learning:
+            self._grow(found[0], results)
+        if found[2] >= 0:
+            return found
+        interrupt.check()
+        if found[0] == OK and self.margins and not learning:
             state, score = self.state, float(results.out.score[w])
             net, weight, best = self.grounder.net, self.weights.weight, state.predicted
             results.out.margin[w] = elimination.margin(
                 net, self.tables, weight, best, score, state.bonus, state.rival
             )
             interrupt.check()
-        return status, detail
+        return found
 
     def _record(self, results: Results, w: int, route: int, score: float) -> None:
         """Write the prediction, its counts and its score to the results."""
@@ -219,14 +225,14 @@ class Worlds:
 
     def _learn_narrow(self, results: Results, w: int) -> None:
         """Learn from a world that elimination has predicted."""
-        update = self.weights.update
-        if update.drawn():
+        if self.weights.update.drawn():
             with leavable():
                 self._contrast(results, w, *clause_model(self.grounder.net))
             return
         self._price(results.batch, w)
-        n, rho = narrow.find_gap(self.memory, self.weights.scale(), update.loss == "ml")
-        interrupt.check()
+        n, rho = on(narrow.find_gap, self.memory, self.weights.update.loss == "ml")
+        if n < 0:
+            interrupt.check()
         self._learn(results, w, n, rho)
 
     def _contrast(self, results: Results, w: int, model: ClauseModel, place: Ints) -> None:

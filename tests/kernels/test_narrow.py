@@ -37,7 +37,13 @@ def prepared(net, rows):
         *states.astype(np.uint8), np.ones(len(net.var_of)), np.full(len(net.var_of), 9.0)
     )
     return replace(
-        MEMORY, net=net, structure=tables, weights=of_values(rows), weight=room, state=state
+        MEMORY,
+        net=net,
+        structure=tables,
+        weights=of_values(rows),
+        weight=room,
+        now=room.copy(),
+        state=state,
     )
 
 
@@ -62,7 +68,7 @@ def test_a_prediction_is_the_best_state_and_its_score(case, rows, scale):
     mixed = rows @ [1.0, cu, cv]
     possible = ranked(net, mixed, np.zeros(int(net.size[ATOMS])))
 
-    status, score = narrow.solve(memory, cu, cv)
+    status, score = narrow.solve(memory, cu, cv, 0.0)
 
     if not possible:
         assert status == INFEASIBLE
@@ -90,7 +96,8 @@ def test_a_rival_is_the_best_state_and_its_gap_that_to_the_truth(case, rows, cu,
 
     if not possible:
         return
-    n, rho = narrow.find_gap(memory, cu, augmented)
+    assert narrow.solve(memory, 0.0, 0.0, cu)[0] == OK
+    n, rho = narrow.find_gap(memory, augmented)
 
     rival = state.rival[:atoms]
     is_best(rival, possible)

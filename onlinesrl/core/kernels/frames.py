@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import struct
 from array import array
+from collections.abc import Callable
 from ctypes import c_ssize_t
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, dataclass_transform
 
 import numpy as np
 from numba import from_dtype, types
 
 _HEAD = object.__basicsize__
+Code: TypeAlias = dict[Any, Callable[..., Any]]
+"""The machine code of kernels, by kernel."""
 
 
 def _data(value: np.ndarray[Any, Any]) -> int:
@@ -65,8 +68,9 @@ class Frame:
         _table: ClassVar[array[int]]  # of instances, like the next two; no fields
         _address: ClassVar[int]
         _numba_type_: ClassVar[FrameType]
+        code: ClassVar[Code]  # of all frames of one type: see ``jit.on``
     _names: ClassVar[tuple[str, ...]]
-    _types: ClassVar[dict[tuple[Any, ...], FrameType]]
+    _types: ClassVar[dict[tuple[Any, ...], tuple[FrameType, Code]]]
 
     def __init_subclass__(cls) -> None:
         dataclass(init=False, frozen=True, eq=False)(cls)
@@ -91,8 +95,8 @@ class Frame:
                 words.append(word)
         kinds += self._without(given)
         table = array("q", words)
-        known = self._types.get(tuple(kinds)) or self._learn(kinds)
-        given.update(_table=table, _address=table.buffer_info()[0], _numba_type_=known)
+        kind, code = self._types.get(tuple(kinds)) or self._learn(kinds)
+        given.update(_table=table, _address=table.buffer_info()[0], _numba_type_=kind, code=code)
         self.__dict__.update(given)
 
     @classmethod
@@ -112,7 +116,7 @@ class Frame:
             return types.float64, int(struct.unpack("q", struct.pack("d", value))[0])
         raise TypeError(f"{type(self).__name__}.{name}: no contiguous array or number")
 
-    def _learn(self, kinds: list[Any]) -> FrameType:
+    def _learn(self, kinds: list[Any]) -> tuple[FrameType, Code]:
         """Create the type of frames with these fields: by field a type, or dtype and dimensions."""
         members = tuple(
             (name, kind if dimensions < 0 else types.Array(from_dtype(kind), dimensions, "C"))
@@ -120,5 +124,5 @@ class Frame:
         )
         cls, without = type(self), tuple(kinds[2 * len(members) :])
         name = f"{cls.__module__}.{cls.__name__}"
-        made = self._types[tuple(kinds)] = FrameType(name, members, without)
+        made = self._types[tuple(kinds)] = FrameType(name, members, without), {}
         return made

@@ -12,13 +12,18 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numba
 from numba import types
 from numba.core import event
 
+from onlinesrl.core.kernels.frames import Frame
+
 F = TypeVar("F", bound=Callable[..., Any])
+A = TypeVar("A", bound=Frame)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def _wide(kind: Any) -> Any:
@@ -101,10 +106,23 @@ def _kernel(function: F, what: str, otherwise: Any, **options: Any) -> F:
     return result
 
 
-def ready(function: Callable[..., Any], *arguments: Any) -> None:
-    """Compile a kernel for arguments of these types, or load it from the cache, without calling it."""
+def ready(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+    """Compile a kernel for arguments of these types, or load it from the cache, without calling it.
+
+    Returns its machine code, which takes arguments of these types without looking at them.
+    """
     dispatcher: Any = function
-    dispatcher.compile(tuple(map(numba.typeof, arguments)))
+    code: Callable[..., Any] = dispatcher.compile(tuple(map(numba.typeof, arguments)))
+    return code
+
+
+def on(function: Callable[Concatenate[A, P], R], frame: A, *numbers: P.args, **none: P.kwargs) -> R:
+    """Call a kernel of a frame and numbers; numba, asked to, takes longer to find their types."""
+    code = frame.code.get(function)
+    if code is None:
+        code = frame.code[function] = ready(function, frame, *numbers)
+    found: R = code(frame, *numbers)
+    return found
 
 
 def _returning(value: Any, function: Callable[..., Any]) -> Callable[..., Any]:
