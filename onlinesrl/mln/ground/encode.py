@@ -195,7 +195,7 @@ def encoded(layout: Layout) -> tuple[k.Plans, int]:
         templates.add(layout, clause_plan, slots)
     literal_start = literal.start.copy()
     exists = _existentials(layout, encoder, literal)
-    found_query, found_again, found_part, part_exists, part_start = _candidates(layout, encoder)
+    found = _candidates(layout, encoder)
     return (
         k.Plans(
             *_queries(layout),
@@ -209,11 +209,7 @@ def encoded(layout: Layout) -> tuple[k.Plans, int]:
             _ints([p.clause.sign for p in layout.plan.clauses]),
             *literal.arrays(literal_start),
             *exists,
-            found_query,
-            found_again,
-            found_part,
-            part_exists,
-            part_start,
+            *found,
             *templates.weights(),
             *templates.columns(),
             _ints([len(layout.constants[t]) for t in layout.types]),
