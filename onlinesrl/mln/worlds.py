@@ -70,13 +70,9 @@ class Worlds:
         predicted, rival = np.zeros_like(truth), np.zeros_like(truth)
         cost, bonus = np.ones(len(truth)), np.zeros(len(truth))
         self.state = outcome.State(truth, predicted, rival, cost, bonus)
+        growth = self.inference.growth
         self.tables = structure_memory(
-            room["atoms"],
-            room["rows"],
-            tables,
-            4 * tables,
-            interrupt.flag(),
-            self.inference.growth,
+            room["atoms"], room["rows"], tables, 4 * tables, interrupt.flag(), growth
         )
 
     def begin(self, batch: plans.Batch) -> outcome.Output:

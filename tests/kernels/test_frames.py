@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as arrays
 from numba.core.errors import TypingError
 
 from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel, kernel_of
+from onlinesrl.core.kernels.jit import kernel, kernel_of, on
 
 
 class Inside(Frame):
@@ -101,6 +101,7 @@ def test_a_frame_with_other_fields_is_another_one() -> None:
     longer = replace(frame, inside=replace(frame.inside, table=np.array([1, 2], np.int32)))
     assert (weighed(frame, 1), weighed(longer, 1)) == (29.0, 14.0)
     assert weighed(replace(frame, flag=False), 1) == 27.0
+    assert (on(weighed, frame, 1), on(weighed, longer, 1)) == (29.0, 14.0)
     assert frame.inside.table.tolist() == [7]
 
 
@@ -188,6 +189,8 @@ def asks(around: Around) -> int:
 
 
 def test_what_a_frame_has_nothing_of_is_not_compiled() -> None:
-    assert asks(Around(Counted(np.zeros(0, np.int64)))) == 8
-    with pytest.raises(TypingError):
-        asks(Around(Counted(np.zeros(1, np.int64))))
+    without, extra = Around(Counted(np.zeros(0, np.int64))), Around(Counted(np.zeros(1, np.int64)))
+    assert asks(without) == on(asks, without) == 8
+    for call in (asks, lambda frame: on(asks, frame)):
+        with pytest.raises(TypingError):
+            call(extra)

@@ -104,3 +104,14 @@ def test_a_rival_is_the_best_state_and_its_gap_that_to_the_truth(case, rows, cu,
     assert rho == np.sum(cost * (truth != rival))
     assert weights.delta.tolist() == (features(net, truth) - features(net, rival)).tolist()
     assert {*np.flatnonzero(weights.delta).tolist()} <= {*weights.touched[:n].tolist()}
+
+
+@given(networks(), values)
+def test_no_gap_is_left_where_a_signal_asks_to_stop(case, rows):
+    memory = prepared(case[0], rows)
+    if narrow.solve(memory, 0.0, 0.0, 1.0)[0] == OK:
+        memory.structure.stop[0] = 1
+
+        assert narrow.find_gap(memory, True) == (-1, 0.0)
+        assert not memory.weights.delta.any()
+        assert not memory.weights.mark.any()

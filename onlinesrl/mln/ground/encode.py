@@ -183,8 +183,7 @@ def encoded(layout: Layout) -> tuple[k.Plans, int]:
     """
     encoder = _Encoder(layout)
     step_start = [0]
-    literal = _Literals()
-    templates = _Templates()
+    literal, templates = _Literals(), _Templates()
     for clause_plan in layout.plan.clauses:
         slots = {name: n for n, name in enumerate(clause_plan.types)}
         for steps in (clause_plan.full, clause_plan.listed):
@@ -195,7 +194,7 @@ def encoded(layout: Layout) -> tuple[k.Plans, int]:
         templates.add(layout, clause_plan, slots)
     literal_start = literal.start.copy()
     exists = _existentials(layout, encoder, literal)
-    found = _candidates(layout, encoder)
+    found_query, found_again, found_part, part_exists, part_start = _candidates(layout, encoder)
     return (
         k.Plans(
             *_queries(layout),
@@ -209,7 +208,11 @@ def encoded(layout: Layout) -> tuple[k.Plans, int]:
             _ints([p.clause.sign for p in layout.plan.clauses]),
             *literal.arrays(literal_start),
             *exists,
-            *found,
+            found_query,
+            found_again,
+            found_part,
+            part_exists,
+            part_start,
             *templates.weights(),
             *templates.columns(),
             _ints([len(layout.constants[t]) for t in layout.types]),

@@ -144,7 +144,7 @@ def soft_score(net: Network, state: Bytes, weight: Floats) -> float:
         literals = net.lit_start[r + 1] - p
         q = p + (literals == 2)
         for k in range(net.row_len[r]):
-            if literals == 1 or literals == 2:  # without a branch that depends on the state
+            if 1 <= literals <= 2:  # without a branch that depends on the state
                 a, b = net.lit_atom[p] + k * net.lit_step[p], net.lit_atom[q] + k * net.lit_step[q]
                 true = (state[a] == net.lit_positive[p]) | (state[b] == net.lit_positive[q])
             else:

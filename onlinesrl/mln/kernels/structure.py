@@ -61,12 +61,7 @@ class Structure(Frame):
 
 
 def structure_memory(
-    atoms: int,
-    rows: int,
-    arcs: int,
-    cells: int,
-    stop: Bytes | None = None,
-    growth: int = MAX_CELLS,
+    atoms: int, rows: int, arcs: int, cells: int, stop: Bytes | None = None, growth: int = MAX_CELLS
 ) -> Structure:
     """Return scratch memory for a world of so many atoms, rows, arcs and table cells.
 
@@ -76,19 +71,34 @@ def structure_memory(
     def ints(n: int) -> Ints32:
         return np.zeros(n, np.int32)
 
-    members, entries = atoms * (MAX_DEGREE + 1), atoms + 2 * arcs
     return Structure(
         np.zeros(4, np.int64),
-        *map(ints, (rows, atoms, atoms, atoms, arcs, arcs)),
+        ints(rows),
+        ints(atoms),
+        ints(atoms),
+        ints(atoms),
+        ints(arcs),
+        ints(arcs),
         np.zeros(arcs // 2, np.int64),
-        *map(ints, (atoms, atoms, atoms + 1, members, members)),
+        ints(atoms),
+        ints(atoms),
+        ints(atoms + 1),
+        ints(atoms * (MAX_DEGREE + 1)),
+        ints(atoms * (MAX_DEGREE + 1)),
         np.zeros(atoms, np.int64),
-        *map(ints, (atoms, atoms, atoms)),
-        *map(ints, (arcs, arcs, arcs)),
-        *map(ints, (MAX_DEGREE + 1, entries, entries)),
+        ints(atoms),
+        ints(atoms),
+        ints(atoms),
+        ints(arcs),
+        ints(arcs),
+        ints(arcs),
+        ints(MAX_DEGREE + 1),
+        ints(atoms + 2 * arcs),
+        ints(atoms + 2 * arcs),
         np.zeros(2 * atoms),
         np.zeros(cells),
-        *map(ints, (cells, atoms)),
+        ints(cells),
+        ints(atoms),
         np.zeros(1, np.uint8) if stop is None else stop,
         growth,
     )
