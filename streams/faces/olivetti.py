@@ -8,8 +8,7 @@ FACES is olivettifaces.mat. Prints a table, and writes it with figures and pictu
 from __future__ import annotations
 
 import argparse
-import json
-import time
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,10 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.io import loadmat
 
+from onlinesrl.psl.lang.ast import PslProgram
 from onlinesrl.psl.lang.columns import Columns, database_of
 from onlinesrl.psl.lang.psl import parse
 from onlinesrl.psl.learning.latent import Em, Latent, PairedDual, Primal
 from onlinesrl.psl.learning.problem import PslProblem, grounded
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from by_rounds import Curves, Score, report
 
 Floats = NDArray[np.float64]
 STATES = [f"State{n}" for n in range(6)]
@@ -38,9 +42,8 @@ LEARNERS: dict[str, Latent] = {
     "Primal": Primal(updates=80, **OPTIONS),
 }
 ETAS = (None, 1.0, 3.0, 10.0)
-"""Step sizes of ADMM that paired duals are tried with."""
-POINTS = 24
-"""How many of the means of a learner's weights are looked at, about."""
+"""Step sizes of ADMM that paired duals are tried with, on faces of ``SMALL`` x ``SMALL`` pixels."""
+SMALL = 8
 
 
 def main() -> None:
@@ -52,24 +55,21 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=32, choices=(8, 16, 32, 64))
     parser.add_argument("--output", type=Path, default=Path("runs/olivetti"))
     given = parser.parse_args()
-    faces, rng = read(given.faces, given.size), np.random.default_rng(0)
-    mixed = rng.permutation(350)
-    train, others, test = faces[np.sort(mixed[:50])], faces[np.sort(mixed[50:80])], faces[350:]
-    text = model(train, rng)
-    problem, validation, held_out = (ground(text, each) for each in (train, others, test))
+    small = Faces.of(read(given.faces, SMALL))
+    tried = ground(small.program, small.train), ground(small.program, small.others)
+    learners = {name: chosen(learner, *tried) for name, learner in LEARNERS.items()}
+    faces = Faces.of(read(given.faces, given.size))
+    problem, held_out = (ground(faces.program, each) for each in (faces.train, faces.test))
     print(f"{len(problem.start):,} rules, {problem.model.n_rows:,} potentials", flush=True)
-    half = train.shape[1] // 2
-    baseline = mse(np.broadcast_to(train[:, half:].mean(0), test[:, half:].shape), test[:, half:])
-    print(f"mean face of training: MSE {baseline:.0f}", flush=True)
-    curves, shown = {}, {}
-    for name, learner in LEARNERS.items():
-        best = chosen(learner, problem, validation)
-        curves[name], shown[name] = followed(name, best, problem, held_out)
-    given.output.mkdir(parents=True, exist_ok=True)
-    (given.output / "curves.json").write_text(json.dumps({"mean face": baseline, **curves}))
-    table(baseline, curves)
-    figure(baseline, curves, given.output / "olivetti.svg")
-    pictures(test, train, shown, given.output)
+    half = given.size // 2
+    mean, bottom = faces.train[:, half:].mean(0), faces.test[:, half:]
+    curves, answers = Curves.empty(), dict[str, Answer]()
+    curves.other("mean face", mse(np.broadcast_to(mean, bottom.shape), bottom))
+    for name, learner in learners.items():
+        answers[name] = answer = Answer(learner, held_out)
+        curves.follow(name, learner, problem, answer.error)
+    report(curves, Score("MSE", ".0f", greater=False), given.output, ("Primal", "EM"))
+    pictures(faces, answers, given.output)
 
 
 # data and model ----------------------------------------------------------------------------------
@@ -81,6 +81,24 @@ def read(path: Path, size: int) -> Floats:
     scale = 64 // size
     small: Floats = faces.reshape(-1, size, scale, size, scale).mean((2, 4))
     return small
+
+
+@dataclass(frozen=True)
+class Faces:
+    """Faces to learn from, others to choose settings by, those to test on, and the rules."""
+
+    train: Floats
+    others: Floats
+    test: Floats
+    program: PslProgram
+
+    @classmethod
+    def of(cls, faces: Floats) -> Faces:
+        """Split faces: 50 and 30 of the first 350 at random, and the last 50; the same of each size."""
+        rng = np.random.default_rng(0)
+        mixed = rng.permutation(350)
+        train, others = faces[np.sort(mixed[:50])], faces[np.sort(mixed[50:80])]
+        return cls(train, others, faces[350:], parse(model(train, rng)))
 
 
 def model(train: Floats, rng: np.random.Generator) -> str:
@@ -107,7 +125,7 @@ def rules(prototypes: Floats) -> Iterator[str]:
         yield f"0.5: Face(F) -> Pixel{n}(F) ^2"
 
 
-def ground(text: str, faces: Floats) -> PslProblem:
+def ground(program: PslProgram, faces: Floats) -> PslProblem:
     """Ground the model for some faces."""
     names = [f"f{n}" for n in range(len(faces))]
     observed = {"Face": Columns([names])}
@@ -119,20 +137,36 @@ def ground(text: str, faces: Floats) -> PslProblem:
     }
     truth = {f"Pixel{n}": Columns([names], column) for n, column in enumerate(bottom.T)}
     targets = {name: Columns([names]) for name in (*truth, *STATES)}
-    program = parse(text)
     return grounded(program, {}, database_of(program.predicates, observed, targets, truth))
 
 
 # learning ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass
 class Answer:
-    """Bottom halves, float64[faces, pixels], and states, float64[faces, states], of held-out faces."""
+    """What some weights make of held-out faces."""
 
-    pixels: Floats
-    states: Floats
-    weights: Floats
+    learner: Latent
+    held_out: PslProblem
+
+    def __post_init__(self) -> None:
+        [self._asked, _] = self.learner.sides(self.held_out)
+
+    def error(self, weights: Floats) -> float:
+        """Return the MSE with weights."""
+        self.weights, known = weights, ~np.isnan(self.held_out.truth)
+        self._asked.reweigh(weights)
+        self._asked.solve()
+        return mse(self._asked.y[known], self.held_out.truth[known])
+
+    @property
+    def pixels(self) -> Floats:
+        """The bottom halves with the last weights, float64[faces, pixels]."""
+        known = ~np.isnan(self.held_out.truth)
+        faces = len(self.held_out.truth[~known]) // len(STATES)
+        found: Floats = self._asked.y[known].reshape(-1, faces).T
+        return found
 
 
 def chosen(learner: Latent, problem: PslProblem, validation: PslProblem) -> Latent:
@@ -141,46 +175,13 @@ def chosen(learner: Latent, problem: PslProblem, validation: PslProblem) -> Late
         return learner
 
     def error(candidate: Latent) -> float:
-        weights = candidate.learn(problem, lambda step: None).weights
-        [asked, _] = candidate.sides(validation)
-        asked.reweigh(weights)
-        asked.solve()
-        known = ~np.isnan(validation.truth)
-        return mse(asked.y[known], validation.truth[known])
+        return Answer(candidate, validation).error(
+            candidate.learn(problem, lambda step: None).weights
+        )
 
     errors = [error(learner.model_copy(update={"eta": eta})) for eta in ETAS]
     print(", ".join(f"eta {e}: {v:.0f}" for e, v in zip(ETAS, errors, strict=True)), flush=True)
     return learner.model_copy(update={"eta": ETAS[int(np.argmin(errors))]})
-
-
-def followed(
-    name: str, learner: Latent, problem: PslProblem, held_out: PslProblem
-) -> tuple[list[dict[str, float]], Answer]:
-    """Learn; return the objective and the MSE of the means of weights on the way, and the last answer."""
-    began = time.process_time()
-    path = learner.learn(problem, lambda step: None).stats["path"]
-    seconds = time.process_time() - began
-    free, clamped = learner.sides(problem)
-    [asked, _] = learner.sides(held_out)
-    known = ~np.isnan(held_out.truth)
-    points = []
-    for point in path[:: max(1, len(path) // POINTS)][:-1] + path[-1:]:
-        weights = np.array(point["weights"])
-        for side in (free, clamped, asked):
-            side.reweigh(weights)
-            side.solve()
-        error = mse(asked.y[known], held_out.truth[known])
-        objective = learner.objective(problem, weights, free, clamped)
-        points.append({"rounds": point["rounds"], "objective": objective, "mse": error})
-    last = points[-1]
-    print(
-        f"{name}: {last['rounds']:,} rounds, {seconds:.0f} CPU s, objective {last['objective']:.1f}, "
-        f"MSE {last['mse']:.0f}",
-        flush=True,
-    )
-    faces = len(held_out.truth[~known]) // len(STATES)
-    pixels = asked.y[known].reshape(-1, faces).T
-    return points, Answer(pixels, asked.y[~known].reshape(-1, faces).T, weights)
 
 
 def mse(found: Floats, truth: Floats) -> float:
@@ -188,54 +189,23 @@ def mse(found: Floats, truth: Floats) -> float:
     return float(np.mean((255 * (found - truth)) ** 2))
 
 
-# figures -----------------------------------------------------------------------------------------
+# pictures ----------------------------------------------------------------------------------------
 
 
-def table(baseline: float, curves: dict[str, list[dict[str, float]]]) -> None:
-    """Print what each learner ends with, and after how many rounds it beats the mean face."""
-    print(
-        f"{'':12}{'MSE':>8}{'least':>8}{'objective':>12}{'rounds':>10}{'below the mean face':>22}"
-    )
-    print(f"{'mean face':12}{baseline:8.0f}")
-    for name, points in curves.items():
-        last, least = points[-1], min(point["mse"] for point in points)
-        below = next((str(p["rounds"]) for p in points if p["mse"] < baseline), "never")
-        print(
-            f"{name:12}{last['mse']:8.0f}{least:8.0f}{last['objective']:12.1f}{last['rounds']:10}{below:>22}"
-        )
-
-
-def figure(baseline: float, curves: dict[str, list[dict[str, float]]], path: Path) -> None:
-    """Draw objective and error by rounds."""
-    _, axes = plt.subplots(1, 2, figsize=(10, 4))
-    for name, points in curves.items():
-        rounds = [point["rounds"] for point in points]
-        for axis, key in zip(axes, ("objective", "mse"), strict=True):
-            axis.plot(rounds, [point[key] for point in points], label=name)
-    axes[1].axhline(baseline, color="grey", linestyle=":", label="mean face")
-    for axis, title in zip(axes, ("objective", "MSE of bottom halves"), strict=True):
-        axis.set_xscale("log")
-        axis.set_xlabel("rounds of ADMM")
-        axis.set_ylabel(title)
-        axis.legend()
-    plt.tight_layout()
-    plt.savefig(path)
-    print(path)
-
-
-def pictures(test: Floats, train: Floats, shown: dict[str, Answer], folder: Path) -> None:
+def pictures(faces: Faces, answers: dict[str, Answer], folder: Path) -> None:
     """Draw faces of each fifth image with their reconstructions, and what the states look like."""
-    some, half = test[::5], test.shape[1] // 2
-    mean = np.broadcast_to(train[:, half:].mean(0), some[:, half:].shape)
+    some, size = faces.test[::5], faces.test.shape[1]
+    half = size // 2
+    mean = np.broadcast_to(faces.train[:, half:].mean(0), some[:, half:].shape)
     rows = {"face": some[:, half:], "mean face": mean} | {
-        name: answer.pixels[::5].reshape(-1, half, test.shape[2]) for name, answer in shown.items()
+        name: answer.pixels[::5].reshape(-1, half, size) for name, answer in answers.items()
     }
     grid(
         {name: np.concatenate((some[:, :half], bottom), axis=1) for name, bottom in rows.items()},
         folder / "reconstructions.png",
     )
     grid(
-        {name: archetypes(answer.weights, test.shape[1]) for name, answer in shown.items()},
+        {name: archetypes(answer.weights, size) for name, answer in answers.items()},
         folder / "states.png",
     )
 

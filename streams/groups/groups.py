@@ -2,37 +2,40 @@
 
 usage: python streams/groups/groups.py [--folds N] [--output FOLDER]
 
-Prints a table, and writes the curves to FOLDER. See README.md.
+Prints a table, and writes it with a figure to FOLDER. See README.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import time
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onlinesrl.core.scores import METRICS
+from onlinesrl.psl.lang.ast import PslProgram
 from onlinesrl.psl.lang.columns import Columns, database_of
 from onlinesrl.psl.lang.psl import parse
 from onlinesrl.psl.learning.latent import Em, Latent, PairedDual, Primal
 from onlinesrl.psl.learning.mple import Mple
 from onlinesrl.psl.learning.problem import PslProblem, grounded
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from by_rounds import Curves, Score, report
+
 USERS, TOPS, TAGS, FOLDS = 600, 20, 40, 10
 OPTIONS: dict[str, Any] = {"latent": ("Group",), "l2": 0.001, "entropy": "loss", "step": 0.1}
 LEARNERS: dict[str, Latent] = {
-    "PDL, N=1": PairedDual(updates=150, eta=1.0, **OPTIONS),
-    "PDL, N=10": PairedDual(rounds=10, updates=60, eta=1.0, **OPTIONS),
-    "EM": Em(updates=60, **OPTIONS),
-    "Primal": Primal(updates=60, **OPTIONS),
+    "PDL, N=1": PairedDual(updates=300, **OPTIONS),
+    "PDL, N=10": PairedDual(rounds=10, updates=90, **OPTIONS),
+    "EM": Em(updates=90, **OPTIONS),
+    "Primal": Primal(updates=90, **OPTIONS),
 }
 Bools = NDArray[np.bool_]
 
@@ -99,13 +102,34 @@ def flat_rules() -> Iterator[str]:
     yield "0.1: Link(U, V) & !Talks(U, T) -> !Talks(V, T) ^2"
 
 
-def ground(text: str, of: Network, users: Sequence[int], latent: bool) -> PslProblem:
+def small_rules() -> Iterator[str]:
+    """Yield rules without groups and with as many weights as those with groups.
+
+    Hashtags count for all top users alike; priors and links are of each top user.
+    """
+    for tag in range(TAGS):
+        yield f"0.1: Tag{tag}(U) & Top(T) -> Talks(U, T) ^2"
+        yield f"0.1: Tag{tag}(U) & Top(T) -> !Talks(U, T) ^2"
+    for n in range(TOPS):
+        yield f"0.1: User(U) -> !Talks(U, 't{n}') ^2"
+        yield f"0.1: User(U) -> Talks(U, 't{n}') ^2"
+        yield f"0.1: Link(U, V) & Talks(U, 't{n}') -> Talks(V, 't{n}') ^2"
+        yield f"0.1: Link(U, V) & !Talks(U, 't{n}') -> !Talks(V, 't{n}') ^2"
+    yield "0.1: Link(U, V) & Talks(U, T) -> Talks(V, T) ^2"
+    yield "0.1: Link(U, V) & !Talks(U, T) -> !Talks(V, T) ^2"
+
+
+MODELS = {"groups": latent_rules, "as many weights": small_rules, "flat": flat_rules}
+
+
+def ground(program: PslProgram, of: Network, users: Sequence[int]) -> PslProblem:
     """Ask whom some users talk to, from their hashtags and the links between them."""
     names = np.array([f"u{n}" for n in range(USERS)])
     inside = np.isin(of.links, users).all(axis=1)
     chosen = names[np.array(users)].tolist()
     observed = {
         "User": Columns([chosen]),
+        "Top": Columns([[f"t{n}" for n in range(TOPS)]]),
         "Link": Columns([names[c].tolist() for c in of.links[inside].T]),
     }
     observed |= {
@@ -114,8 +138,9 @@ def ground(text: str, of: Network, users: Sequence[int], latent: bool) -> PslPro
     }
     pairs = [[u for u in chosen for _ in range(TOPS)], [f"t{n}" for n in range(TOPS)] * len(chosen)]
     truth = {"Talks": Columns(pairs, of.talks[np.array(users)].ravel().astype(float))}
-    targets = {"Talks": Columns(pairs)} | ({"Group": Columns([chosen])} if latent else {})
-    program = parse(text)
+    targets = {"Talks": Columns(pairs), "Group": Columns([chosen])}
+    known = program.predicates
+    observed, targets = ({n: c for n, c in d.items() if n in known} for d in (observed, targets))
     return grounded(program, {}, database_of(program.predicates, observed, targets, truth))
 
 
@@ -127,62 +152,32 @@ def main() -> None:
     parser.add_argument("--folds", type=int, default=FOLDS)
     parser.add_argument("--output", type=Path, default=Path("runs/groups"))
     given = parser.parse_args()
-    network, curves = generate(), dict[str, list[list[dict[str, float]]]]()
+    network, curves = generate(), Curves.empty()
+    programs = {name: parse("\n".join(rules())) for name, rules in MODELS.items()}
     for fold in range(given.folds):
+        print(f"fold {fold + 1}", flush=True)
         test = [*range(fold, USERS, FOLDS)]
         train = sorted({*range(USERS)} - {*test})
-        for name, points in followed(network, train, test):
-            curves.setdefault(name, []).append(points)
-            last = points[-1]
-            print(
-                f"fold {fold + 1}: {name}: AUPR {last['aupr']:.3f}, {last['rounds']:,.0f} rounds, "
-                f"{last['seconds']:.1f} CPU s",
-                flush=True,
-            )
-    given.output.mkdir(parents=True, exist_ok=True)
-    (given.output / "curves.json").write_text(json.dumps(curves))
-    table(curves)
+        for name, program in programs.items():
+            of, held_out = (ground(program, network, users) for users in (train, test))
+            compare(curves, name, of, held_out)
+    report(curves, Score("AUPR"), given.output, ("Primal", "EM"))
 
 
-def followed(
-    network: Network, train: Sequence[int], test: Sequence[int]
-) -> Iterator[tuple[str, list[dict[str, float]]]]:
-    """Yield for each learner the AUPR of held-out users along its path."""
-    flat = "\n".join(flat_rules())
-    of, held_out = (ground(flat, network, users, latent=False) for users in (train, test))
-    began = time.process_time()
-    weights = Mple(prior_sd=1.0).learn(of, lambda step: None).weights
-    yield "flat, mple", [point(held_out, weights, 0, time.process_time() - began)]
-    text = "\n".join(latent_rules())
-    of, held_out = (ground(text, network, users, latent=True) for users in (train, test))
-    for name, latent in LEARNERS.items():
-        began = time.process_time()
-        path = latent.learn(of, lambda step: None).stats["path"]
-        seconds = time.process_time() - began
-        yield name, [point(held_out, np.array(p["weights"]), p["rounds"], seconds) for p in path]
+def compare(curves: Curves, name: str, of: PslProblem, held_out: PslProblem) -> None:
+    """Learn a model by all that can, and score it on held-out users."""
 
+    def score(weights: NDArray[np.float64]) -> float:
+        aupr = METRICS["aupr"].measure(*held_out.predicted(weights)["Talks"])
+        assert aupr is not None
+        return aupr
 
-def point(of: PslProblem, weights: Any, rounds: int, seconds: float) -> dict[str, float]:
-    """Return what is known of weights."""
-    aupr = METRICS["aupr"].measure(*of.predicted(weights)["Talks"])
-    assert aupr is not None
-    return {"rounds": rounds, "aupr": aupr, "seconds": seconds}
-
-
-def table(curves: dict[str, list[list[dict[str, float]]]]) -> None:
-    """Print what learners end with, and after how many rounds they have what the primal one ends with."""
-    print("| | AUPR | rounds | rounds to the AUPR of primal | CPU s |\n|---|---|---|---|---|")
-    goals = [points[-1]["aupr"] - 0.005 for points in curves["Primal"]]
-    for name, folds in curves.items():
-        last = [points[-1] for points in folds]
-        aupr, rounds, seconds = ([p[key] for p in last] for key in ("aupr", "rounds", "seconds"))
-        reached = [
-            next((p["rounds"] for p in points if p["aupr"] >= goal), float("inf"))
-            for points, goal in zip(folds, goals, strict=True)
-        ]
-        spread = stdev(aupr) if len(aupr) > 1 else 0.0
-        shown = f"| {name} | {fmean(aupr):.3f} ({spread:.3f}) | {fmean(rounds):,.0f} |"
-        print(f"{shown} {np.median(reached):,.0f} | {fmean(seconds):.1f} |", flush=True)
+    if name == "groups":
+        for learner, latent in LEARNERS.items():
+            curves.follow(learner, latent, of, score)
+    else:
+        weights = Mple(prior_sd=1.0).learn(of, lambda step: None).weights
+        curves.other(f"{name}, {len(weights):,}, mple", score(weights))
 
 
 if __name__ == "__main__":

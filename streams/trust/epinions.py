@@ -9,15 +9,26 @@ with a figure to FOLDER. See README.md.
 from __future__ import annotations
 
 import argparse
-import json
 import random
-import time
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
-import onlinesrl as srl
+import numpy as np
+from numpy.typing import NDArray
+
+from onlinesrl.core.scores import METRICS
+from onlinesrl.psl.lang.columns import Columns, database_of
+from onlinesrl.psl.lang.psl import parse
+from onlinesrl.psl.learning.latent import Em, Latent, PairedDual, Primal
+from onlinesrl.psl.learning.mle import Mle
+from onlinesrl.psl.learning.problem import PslProblem, grounded
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from by_rounds import Curves, Score, report
 
 FLAT = (Path(__file__).parent / "trust.psl").read_text()
 LATENT = """
@@ -30,12 +41,12 @@ LATENT = """
 1: Knows(A, B) & Trustworthy(B) -> Trusts(A, B) ^2
 1: Knows(A, B) & !Trustworthy(B) -> !Trusts(A, B) ^2
 """
-HIDDEN = {"latent": ["Trusting", "Trustworthy"], "l2": 0.001}
-LEARNERS: dict[str, dict[str, Any]] = {
-    "PDL, N=1": {"kind": "paired-dual", "updates": 200, **HIDDEN},
-    "PDL, N=10": {"kind": "paired-dual", "rounds": 10, "updates": 60, **HIDDEN},
-    "EM": {"kind": "em", "updates": 60, **HIDDEN},
-    "Primal": {"kind": "primal", "updates": 60, **HIDDEN},
+OPTIONS: dict[str, Any] = {"latent": ("Trusting", "Trustworthy"), "l2": 0.001}
+LEARNERS: dict[str, Latent] = {
+    "PDL, N=1": PairedDual(updates=500, **OPTIONS),
+    "PDL, N=10": PairedDual(rounds=10, updates=120, **OPTIONS),
+    "EM": Em(updates=200, **OPTIONS),
+    "Primal": Primal(updates=120, **OPTIONS),
 }
 
 Opinions = Mapping[tuple[str, str], float]
@@ -55,31 +66,20 @@ def main() -> None:
     pairs = sorted(opinions)
     random.Random(0).shuffle(pairs)
     parts = [pairs[n::8] for n in range(8)]
-    curves: dict[str, list[list[dict[str, float]]]] = {name: [] for name in LEARNERS}
-    flat: list[float] = []
+    curves = Curves.empty()
     for fold in range(given.folds):
+        print(f"fold {fold + 1}", flush=True)
         test, learn = parts[fold], parts[(fold + 1) % 8]
         rest = [pair for n, part in enumerate(parts) if n != fold for pair in part]
         seen = [pair for pair in rest if pair not in {*learn}]
-        trained = learned(
-            FLAT, opinions, seen, learn, {"kind": "mle", "log": 0.1, "entropy": 0.0}, False
-        )
-        flat.append(distrust(trained.model, opinions, rest, test, False))
-        print(f"fold {fold + 1}: flat {flat[-1]:.3f}", flush=True)
+        of, held_out = ground(FLAT, opinions, seen, learn), ground(FLAT, opinions, rest, test)
+        flat = Mle(log=0.1, entropy=0.0).learn(of, lambda step: None).weights
+        curves.other("flat, mle", distrust(held_out, flat))
+        text = FLAT + LATENT
+        of, held_out = ground(text, opinions, seen, learn), ground(text, opinions, rest, test)
         for name, learner in LEARNERS.items():
-            began = time.process_time()
-            found = learned(FLAT + LATENT, opinions, seen, learn, learner, True)
-            seconds = time.process_time() - began
-            curves[name].append([*curve(found, opinions, (seen, learn), (rest, test))])
-            last = curves[name][-1][-1]
-            shown = (
-                f"{last['rounds']:,.0f} rounds, {seconds:.1f} s, objective {last['objective']:.0f}"
-            )
-            print(f"fold {fold + 1}: {name}: {shown}, AUPR {last['aupr']:.3f}", flush=True)
-    given.output.mkdir(parents=True, exist_ok=True)
-    (given.output / "curves.json").write_text(json.dumps({"flat": flat, **curves}))
-    table(flat, curves)
-    figure(flat, curves, given.output / "epinions.svg")
+            curves.follow(name, learner, of, partial(distrust, held_out))
+    report(curves, Score("AUPR of distrust"), given.output, ("Primal", "EM"))
 
 
 def read(path: Path) -> Opinions:
@@ -88,105 +88,29 @@ def read(path: Path) -> Opinions:
     return {(a, b): float(value) for a, b, value in rows}
 
 
-def world(opinions: Opinions, seen: Sequence[Any], asked: Sequence[Any], latent: bool) -> Any:
-    """Return evidence and targets."""
-    known = {"Knows": [*seen, *asked], "Trusts": {pair: opinions[pair] for pair in seen}}
-    people = sorted({person for pair in known["Knows"] for person in pair})
-    hidden = {"Trusting": people, "Trustworthy": people} if latent else {}
-    return known, {"Trusts": [*asked], **hidden}
-
-
-def learned(  # noqa: PLR0913, PLR0917
-    text: str,
-    opinions: Opinions,
-    seen: Sequence[Any],
-    asked: Sequence[Any],
-    learner: Mapping[str, Any],
-    latent: bool,
-) -> srl.LearnedModel:
-    """Learn from opinions asked for beside those seen."""
-    known, targets = world(opinions, seen, asked, latent)
-    truth = {"Trusts": {pair: opinions[pair] for pair in asked}}
-    return srl.learn(srl.Model(text, "psl"), known, targets, truth=truth, learner=learner)
-
-
-def distrust(
-    model: srl.Model, opinions: Opinions, seen: Sequence[Any], asked: Sequence[Any], latent: bool
-) -> float:
-    """Return the area under precision and recall of distrust (average precision)."""
-    known, targets = world(opinions, seen, asked, latent)
-    values = srl.infer(model, known, targets)["Trusts"]
-    order = sorted(asked, key=lambda pair: values[pair])
-    hits, total = 0, 0.0
-    for n, pair in enumerate(order, 1):
-        if opinions[pair] < 0.5:
-            hits += 1
-            total += hits / n
-    return total / hits
-
-
-def curve(
-    found: srl.LearnedModel, opinions: Opinions, train: Any, test: Any
-) -> Iterator[dict[str, float]]:
-    """Yield objective on the training data, and AUPR on the others, along the path of a learner."""
-    for point in found.stats["path"]:
-        text = FLAT + LATENT
-        for weight in point["weights"]:
-            text = text.replace("\n1: ", f"\n{weight!r}: ", 1)
-        model = srl.Model(text, "psl")
-        exact = learned(text, opinions, *train, {"kind": "primal", "updates": 1, **HIDDEN}, True)
-        aupr = distrust(model, opinions, *test, True)
-        yield {"rounds": point["rounds"], "objective": exact.objective[0], "aupr": aupr}
-
-
-def table(flat: list[float], curves: Mapping[str, list[list[dict[str, float]]]]) -> None:
-    """Print what each learner ends with, and after how many rounds it has that of the primal subgradient."""
-    print(
-        f"{'':12}{'AUPR':>8}{'sd':>8}{'objective':>12}{'rounds':>10}{'reaches primal and EM':>24}"
+def ground(
+    text: str, opinions: Opinions, seen: Sequence[tuple[str, str]], asked: Sequence[tuple[str, str]]
+) -> PslProblem:
+    """Ask for some opinions beside those seen."""
+    program = parse(text)
+    people = Columns([sorted({person for pair in (*seen, *asked) for person in pair})])
+    given, wanted = (
+        Columns([[*c] for c in zip(*pairs, strict=True)], np.array([opinions[p] for p in pairs]))
+        for pairs in (seen, asked)
     )
-    print(f"{'flat':12}{fmean(flat):8.3f}{spread(flat):8.3f}")
-    for name, folds in curves.items():
-        last = [points[-1] for points in folds]
-        reached = []
-        for points, *others in zip(folds, curves["Primal"], curves["EM"], strict=True):
-            goal = max(of[-1]["aupr"] for of in others) - 0.005
-            least = min(of[-1]["rounds"] for of in others)
-            after = next((p["rounds"] for p in points if p["aupr"] >= goal), None)
-            reached.append("never" if after is None else f"{after / least:.3f}")
-        aupr = [point["aupr"] for point in last]
-        objective, rounds = (fmean(point[key] for point in last) for key in ("objective", "rounds"))
-        shown = f"{name:12}{fmean(aupr):8.3f}{spread(aupr):8.3f}{objective:12.0f}{rounds:10.0f}"
-        print(f"{shown}  {' '.join(reached)}")
+    observed = {"Knows": Columns([[*c] for c in zip(*seen, *asked, strict=True)]), "Trusts": given}
+    targets = {"Trusts": Columns(wanted.constants)}
+    if "Trusting" in program.predicates:
+        targets |= {"Trusting": people, "Trustworthy": people}
+    database = database_of(program.predicates, observed, targets, {"Trusts": wanted})
+    return grounded(program, {}, database)
 
 
-def spread(values: list[float]) -> float:
-    """Return the standard deviation; 0 of one value."""
-    return stdev(values) if len(values) > 1 else 0.0
-
-
-def figure(
-    flat: list[float], curves: Mapping[str, list[list[dict[str, float]]]], path: Path
-) -> None:
-    """Draw the first fold."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        print("no figure: pip install matplotlib")
-        return
-    _, axes = plt.subplots(1, 2, figsize=(10, 4))
-    for name, folds in curves.items():
-        rounds = [point["rounds"] for point in folds[0]]
-        for axis, key in zip(axes, ("objective", "aupr"), strict=True):
-            axis.plot(rounds, [point[key] for point in folds[0]], label=name)
-    axes[1].axhline(flat[0], color="grey", linestyle=":", label="flat")
-    for axis, title in zip(axes, ("objective", "AUPR of distrust"), strict=True):
-        axis.set_xscale("log")
-        axis.set_xlabel("rounds of ADMM")
-        axis.set_ylabel(title)
-        axis.legend()
-    plt.tight_layout()
-    plt.savefig(path)
-    print(path)
+def distrust(of: PslProblem, weights: NDArray[np.float64]) -> float:
+    """Return the area under precision and recall of distrust (average precision) with weights."""
+    aupr = METRICS["aupr_negative"].measure(*of.predicted(weights)["Trusts"])
+    assert aupr is not None
+    return aupr
 
 
 if __name__ == "__main__":

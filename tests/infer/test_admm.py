@@ -164,3 +164,16 @@ def test_what_does_not_end_is_not_certified():
     model, weights = MODELS["friendship"]
 
     assert not Admm(rounds=10).solve(model, weights).certified
+
+
+@given(hinge_problems())
+def test_values_do_not_depend_on_the_scale_of_weights(problem):
+    model, weights, _ = problem
+    values = []
+    for scale in (1.0, 4.0):
+        state = AdmmState(model, weights)
+        state.step(7)
+        state.reweigh(scale * weights)
+        state.step(30)
+        values.append(state.y)
+    np.testing.assert_allclose(*values, atol=1e-9)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from onlinesrl.psl.ground.hinges import AT_MOST
-from onlinesrl.psl.kernels.features import measure
+from onlinesrl.psl.kernels.features import add, measure
 from tests.infer.hinge_models import hinge_problems
 
 
@@ -35,3 +35,12 @@ def test_features_and_violation(problem):
         assert abs(model.forms(y)[row]) == pytest.approx(violation)
     else:
         assert violation == 0.0
+
+
+@given(hinge_problems())
+def test_features_of_forms(problem):
+    model, weights, _ = problem
+    y = np.random.default_rng(model.n_rows).uniform(size=model.n_variables)
+    features = np.zeros(len(weights))
+    add(model.forms(y), model.weight_index, model.power, model.kind, features)
+    np.testing.assert_allclose(features, model.totals(y, len(weights)), rtol=1e-12, atol=1e-12)

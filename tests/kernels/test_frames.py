@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -18,7 +19,7 @@ from hypothesis.extra import numpy as arrays
 from numba.core.errors import TypingError
 
 from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel, kernel_of, on
+from onlinesrl.core.kernels.jit import array_type, kernel, kernel_of
 
 
 class Inside(Frame):
@@ -101,7 +102,6 @@ def test_a_frame_with_other_fields_is_another_one() -> None:
     longer = replace(frame, inside=replace(frame.inside, table=np.array([1, 2], np.int32)))
     assert (weighed(frame, 1), weighed(longer, 1)) == (29.0, 14.0)
     assert weighed(replace(frame, flag=False), 1) == 27.0
-    assert (on(weighed, frame, 1), on(weighed, longer, 1)) == (29.0, 14.0)
     assert frame.inside.table.tolist() == [7]
 
 
@@ -189,8 +189,17 @@ def asks(around: Around) -> int:
 
 
 def test_what_a_frame_has_nothing_of_is_not_compiled() -> None:
-    without, extra = Around(Counted(np.zeros(0, np.int64))), Around(Counted(np.zeros(1, np.int64)))
-    assert asks(without) == on(asks, without) == 8
-    for call in (asks, lambda frame: on(asks, frame)):
-        with pytest.raises(TypingError):
-            call(extra)
+    assert asks(Around(Counted(np.zeros(0, np.int64)))) == 8
+    with pytest.raises(TypingError):
+        asks(Around(Counted(np.zeros(1, np.int64))))
+
+
+def test_arrays_have_numbas_types() -> None:
+    grid = np.zeros((2, 3))
+    readonly = np.zeros(2, np.int32)
+    readonly.flags.writeable = False
+    for array in (grid, grid.T, grid[:, ::2], readonly, np.zeros((), bool)):
+        assert array_type(array) == numba.typeof(array)
+    assert array_type(1.0) is None
+    with pytest.raises(TypingError):
+        weighed(np.ma.zeros(3), 0)  # type: ignore[arg-type]

@@ -39,16 +39,11 @@ def test_a_ground_clause_adds_its_sign_times_its_weight(case, rows, scale):
     weight = np.full(int(net.clause_start[net.size[ROWS]]) + 1, 77.0)
 
     k.effective(net, value, cu, cv, weight)
-    both = np.full((2, len(weight)), 77.0)
-    k.effective_both(net, value, cu, cv, cu, both[0], both[1])
 
     hard = np.repeat(net.row_weight[: net.size[ROWS]] < 0, net.row_len[: net.size[ROWS]])
     expected = ground_weights(net, value @ [1.0, cu, cv])
     np.testing.assert_allclose(weight[:-1], np.where(hard, 77.0, expected), rtol=0, atol=1e-12)
     assert weight[-1] == 77.0
-    now = np.full(len(weight), 77.0)
-    k.effective(net, value, cu, 0.0, now)
-    assert both.tolist() == [weight.tolist(), now.tolist()]
 
 
 # numbering ------------------------------------------------------------------------------------------

@@ -161,6 +161,30 @@ def test_a_step_size_that_is_kept_ends_at_the_same_weights():
     np.testing.assert_allclose(kept.weights, changed.weights, atol=2e-3)
 
 
+def test_both_minimisations_have_one_step_size():
+    learner = PairedDual(updates=30, **GOOD)
+    free, clamped = learner.sides(problem())
+    for _ in learner.minimise(free, clamped):
+        assert clamped.state.eta in {1.0, free.state.eta}
+    assert clamped.state.eta == free.state.eta != 1.0
+
+
+def test_few_rounds_follow_the_primal_subgradient_while_weights_change_fast():
+    """With duals that do not change with the weights, the objective is several times as great."""
+    options = {"updates": 40, **GOOD}
+    of, primal = problem(), Primal(**options)
+
+    def objective(learner):
+        free, clamped = primal.sides(of)
+        weights = learner.learn(of, quiet).weights
+        for side in (free, clamped):
+            side.reweigh(weights)
+            side.solve()
+        return primal.objective(of, weights, free, clamped)
+
+    assert objective(PairedDual(**options)) < 1.1 * objective(primal)
+
+
 def test_em_that_holds_values_for_one_update_is_the_primal_subgradient():
     options = {"latent": ("Good",), "updates": 6}
     held = Em(held=1, **options).learn(problem(), quiet)

@@ -6,11 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import REPO
 
 import onlinesrl as srl
-from tests.conftest import REPO
 
-sys.path += [str(REPO / "streams" / "batch"), str(REPO / "streams" / "trust")]
+sys.path += [str(REPO / "streams" / each) for each in ("", "batch", "trust")]
+import by_rounds
 import compare
 import epinions
 import smokers
@@ -51,9 +52,9 @@ def test_theories_have_rules_of_treewidth_2(name: str) -> None:
 def test_learners_are_compared_on_folds(tmp_path: Path) -> None:
     folds = [fold(tmp_path / f"{n}.db", n) for n in range(2)]
     config = REPO / "configs" / "webkb.yaml"
-    said = compare.line(config, folds, folds[1], "kind=mple,prior_sd=1").split()
-    assert said[:2] == ["1", "kind=mple,prior_sd=1"]
-    assert float(said[2]) > -0.3  # that of the unit clause is -0.61
+    row = compare.tested(config, folds, folds[1], "kind=mple,prior_sd=1")
+    assert str(row).split()[:3] == ["1", "kind=mple,prior_sd=1", f"{row.cll:.4f}"]
+    assert row.cll > -0.3  # that of the unit clause is -0.61
     given = compare.settings(config, folds, folds[1], compare.UNIT, tmp_path)
     assert given["source"] == {"path": [str(folds[0])]}
     (rule,) = srl.Model.read(given["model"]).rules
@@ -61,12 +62,15 @@ def test_learners_are_compared_on_folds(tmp_path: Path) -> None:
 
 
 def test_friends_and_smokers_grow(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    pytest.importorskip("matplotlib")
     monkeypatch.setattr(smokers, "COUNTS", ("ijgp,i_bound=2",))
-    monkeypatch.setattr(sys, "argv", ["smokers", "--people", "16", "--kind", "mple"])
+    given = ["--people", "16", "--kind", "mple", "--figure", str(tmp_path / "s.svg")]
+    monkeypatch.setattr(sys, "argv", ["smokers", *given])
     smokers.main()
-    (row,) = capsys.readouterr().out.splitlines()[1:]
+    row, path = capsys.readouterr().out.splitlines()[1:]
+    assert "<svg" in Path(path).read_text()
     assert row.split()[:2] == ["16-1", "kind=mple,prior_sd=2,counting=ijgp,i_bound=2"]
     steps = smokers.learners("contrastive-divergence", "exact", ["5", "10"])
     assert [each.rpartition("=")[2] for each in steps] == ["5", "10"]
@@ -81,14 +85,40 @@ def test_learners_of_latent_variables_are_compared(
     opinions = sorted((a, b, int(good[b])) for a, b in pairs if a != b)
     for name in ("knows", "trusts"):
         (tmp_path / name).write_text("".join(f"{a}\t{b}\t{v}\n" for a, b, v in opinions))
-    few = {name: {**learner, "updates": 3} for name, learner in epinions.LEARNERS.items()}
+    few = {n: each.model_copy(update={"updates": 3}) for n, each in epinions.LEARNERS.items()}
     monkeypatch.setattr(epinions, "LEARNERS", few)
-    given = [str(tmp_path / "knows"), str(tmp_path / "trusts"), "--folds", "1"]
+    given = [str(tmp_path / "knows"), str(tmp_path / "trusts"), "--folds", "2"]
     monkeypatch.setattr(sys, "argv", ["epinions", *given, "--output", str(tmp_path / "out")])
-    monkeypatch.setattr(epinions, "figure", lambda *given: None)
+    monkeypatch.setattr(by_rounds, "figure", lambda *given: None)
     epinions.main()
     curves = json.loads((tmp_path / "out" / "curves.json").read_text())
-    assert curves.keys() == {"flat", *few}
-    assert all(0.0 < point["aupr"] <= 1.0 for name in few for point in curves[name][0])
+    assert curves["points"].keys() == few.keys()
+    assert all(0.0 < p["score"] <= 1.0 for n in few for of in curves["points"][n] for p in of)
+    assert len(curves["others"]["flat, mle"]) == 2
     table = capsys.readouterr().out.splitlines()[-5:]
-    assert [line.split()[0] for line in table] == ["flat", "PDL,", "PDL,", "EM", "Primal"]
+    assert [line.split("|")[1].split()[0] for line in table] == [
+        "flat,",
+        "PDL,",
+        "PDL,",
+        "EM",
+        "Primal",
+    ]
+
+
+def test_rounds_to_a_goal_are_those_of_the_first_point_as_good() -> None:
+    score = by_rounds.Score("MSE", ".0f", greater=False)
+    quick, slow = [[(5, 9.0), (10, 4.0), (15, 6.0)]], [[(20, 8.0), (40, 7.0), (60, 5.0)]]
+    points = {
+        name: [[{"rounds": r, "objective": 1.0, "score": s} for r, s in of] for of in folds]
+        for name, folds in (("quick", quick), ("slow", slow))
+    }
+    curves = by_rounds.Curves(points, {"quick": [1.0], "slow": [2.0]}, {"mean": [9.5]})
+    assert (
+        by_rounds.reached(curves, score, "quick", "slow") == "10 (0.167); 1 of 1 folds in a fifth"
+    )
+    assert (
+        by_rounds.reached(curves, score, "slow", "quick") == "60 (4.000); 0 of 1 folds in a fifth"
+    )
+    greater = by_rounds.Score("AUPR")
+    assert by_rounds.reached(curves, greater, "slow", "quick").startswith("20 (")
+    assert "| mean | 10 |" in by_rounds.table(curves, score, ("slow",)).replace("9.5", "10")

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Callable
 from ctypes import c_ssize_t
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 from numba import from_dtype, types
 
+from onlinesrl.core.arrays import Ints
+
 _HEAD = object.__basicsize__
-Code: TypeAlias = dict[Any, Callable[..., Any]]
-"""The machine code of kernels, by kernel."""
 
 
 def _data(value: np.ndarray[Any, Any]) -> int:
@@ -68,9 +67,8 @@ class Frame:
         _table: ClassVar[array[int]]  # of instances, like the next two; no fields
         _address: ClassVar[int]
         _numba_type_: ClassVar[FrameType]
-        code: ClassVar[Code]  # of all frames of one type: see ``jit.on``
     _names: ClassVar[tuple[str, ...]]
-    _types: ClassVar[dict[tuple[Any, ...], tuple[FrameType, Code]]]
+    _types: ClassVar[dict[tuple[Any, ...], FrameType]]
 
     def __init_subclass__(cls) -> None:
         dataclass(init=False, frozen=True, eq=False)(cls)
@@ -95,9 +93,14 @@ class Frame:
                 words.append(word)
         kinds += self._without(given)
         table = array("q", words)
-        kind, code = self._types.get(tuple(kinds)) or self._learn(kinds)
-        given.update(_table=table, _address=table.buffer_info()[0], _numba_type_=kind, code=code)
+        known = self._types.get(tuple(kinds)) or self._learn(kinds)
+        given.update(_table=table, _address=table.buffer_info()[0], _numba_type_=known)
         self.__dict__.update(given)
+
+    @property
+    def address(self) -> int:
+        """The address that ``pick`` takes; it is valid as long as the frame exists."""
+        return self._address
 
     @classmethod
     def _without(cls, values: dict[str, Any]) -> tuple[str, ...]:
@@ -116,7 +119,7 @@ class Frame:
             return types.float64, int(struct.unpack("q", struct.pack("d", value))[0])
         raise TypeError(f"{type(self).__name__}.{name}: no contiguous array or number")
 
-    def _learn(self, kinds: list[Any]) -> tuple[FrameType, Code]:
+    def _learn(self, kinds: list[Any]) -> FrameType:
         """Create the type of frames with these fields: by field a type, or dtype and dimensions."""
         members = tuple(
             (name, kind if dimensions < 0 else types.Array(from_dtype(kind), dimensions, "C"))
@@ -124,5 +127,13 @@ class Frame:
         )
         cls, without = type(self), tuple(kinds[2 * len(members) :])
         name = f"{cls.__module__}.{cls.__name__}"
-        made = self._types[tuple(kinds)] = FrameType(name, members, without), {}
+        made = self._types[tuple(kinds)] = FrameType(name, members, without)
         return made
+
+
+F = TypeVar("F", bound=Frame)
+
+
+def pick(addresses: Ints, n: int, like: F) -> F:
+    """Return, in a kernel, the frame whose address is ``addresses[n]``; it is of the type of ``like``."""
+    raise NotImplementedError("kernels only")

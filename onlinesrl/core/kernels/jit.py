@@ -12,18 +12,15 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import FunctionType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import numba
+import numpy as np
 from numba import types
 from numba.core import event
-
-from onlinesrl.core.kernels.frames import Frame
+from numba.np import numpy_support
 
 F = TypeVar("F", bound=Callable[..., Any])
-A = TypeVar("A", bound=Frame)
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 def _wide(kind: Any) -> Any:
@@ -36,6 +33,14 @@ def _wide(kind: Any) -> Any:
     if isinstance(kind, types.Array) and not kind.mutable:
         return kind.copy(readonly=False)
     return kind
+
+
+def array_type(value: Any) -> Any:
+    """Return the type of an array, as numba does, which imports ``numpy.ma`` to see whether it is one."""
+    if type(value) is not np.ndarray:
+        return None
+    layout, readonly = numpy_support.map_layout(value), not value.flags.writeable
+    return types.Array(numba.from_dtype(value.dtype), value.ndim, layout, readonly=readonly)
 
 
 def _compiled(function: Callable[..., Any], compiler: str, **options: Any) -> Any:
@@ -51,6 +56,8 @@ def _compiled(function: Callable[..., Any], compiler: str, **options: Any) -> An
         return anew(kinds, returned)
 
     dispatcher.compile = lambda kinds: either(tuple(map(_wide, kinds)))
+    kind_of = dispatcher.typeof_pyval
+    dispatcher.typeof_pyval = lambda value: array_type(value) or kind_of(value)
     dispatcher._compiler.compile = compile_anew
     return dispatcher
 
@@ -71,6 +78,13 @@ def kernel(function: F) -> F:
 def threaded(function: F) -> F:
     """Compile a kernel that other threads may run beside: it does not hold Python's lock."""
     return _kernel(function, "", None, nogil=True)
+
+
+def plain(function: F) -> F:
+    """Return the Python function of a kernel that calls no other: nothing is compiled for it."""
+    of: Any = function
+    result: F = of.py_func
+    return result
 
 
 def kernel_of(what: str, otherwise: Any) -> Callable[[F], F]:
@@ -106,23 +120,10 @@ def _kernel(function: F, what: str, otherwise: Any, **options: Any) -> F:
     return result
 
 
-def ready(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
-    """Compile a kernel for arguments of these types, or load it from the cache, without calling it.
-
-    Returns its machine code, which takes arguments of these types without looking at them.
-    """
+def ready(function: Callable[..., Any], *arguments: Any) -> None:
+    """Compile a kernel for arguments of these types, or load it from the cache, without calling it."""
     dispatcher: Any = function
-    code: Callable[..., Any] = dispatcher.compile(tuple(map(numba.typeof, arguments)))
-    return code
-
-
-def on(function: Callable[Concatenate[A, P], R], frame: A, *numbers: P.args, **none: P.kwargs) -> R:
-    """Call a kernel of a frame and numbers; numba, asked to, takes longer to find their types."""
-    code = frame.code.get(function)
-    if code is None:
-        code = frame.code[function] = ready(function, frame, *numbers)
-    found: R = code(frame, *numbers)
-    return found
+    dispatcher.compile(tuple(map(numba.typeof, arguments)))
 
 
 def _returning(value: Any, function: Callable[..., Any]) -> Callable[..., Any]:

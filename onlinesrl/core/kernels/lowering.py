@@ -19,11 +19,12 @@ from numba.core.compiler_machinery import register_pass
 from numba.core.datamodel import models
 from numba.core.targetconfig import ConfigStack
 from numba.core.typed_passes import InlineOverloads, NativeLowering, NopythonRewrites
-from numba.core.typing.templates import AttributeTemplate
+from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global, signature
 from numba.core.untyped_passes import InlineClosureLikes
 from numba.extending import (
     NativeValue,
     infer_getattr,
+    lower_builtin,
     lower_getattr_generic,
     register_model,
     unbox,
@@ -31,7 +32,7 @@ from numba.extending import (
 from numba.np import arrayobj
 from numba.np.numpy_support import as_dtype
 
-from onlinesrl.core.kernels.frames import FrameType
+from onlinesrl.core.kernels.frames import FrameType, pick
 
 WORD = ir.IntType(64)
 
@@ -103,6 +104,21 @@ def _array(context: Any, builder: Any, kind: types.Array, words: list[Any]) -> A
 def _index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
     """Return an index as a word; numba's would count negative ones from the end, which takes time."""
     return context.cast(builder, index, kind, types.intp if kind.signed else types.uintp)
+
+
+@infer_global(pick)
+class _Pick(AbstractTemplate):
+    def generic(self, args: Any, kws: Any) -> Any:
+        return signature(args[2], *args)
+
+
+@lower_builtin(pick, types.Array, types.Integer, FrameType)
+def _picked(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    """Read the address of a frame from an array of int64."""
+    addresses, place, _ = args
+    data = builder.extract_value(addresses, 4)  # of numba's array structure
+    word = builder.load(builder.gep(data, [place]))
+    return builder.inttoptr(word, WORD.as_pointer())
 
 
 # parts of kernels --------------------------------------------------------------------------------

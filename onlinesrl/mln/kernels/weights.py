@@ -125,22 +125,6 @@ def effective(net: Network, value: Floats, cu: float, cv: float, weight: Floats)
 
 
 @kernel
-def effective_both(
-    net: Network, value: Floats, cu: float, cv: float, s: float, mean: Floats, now: Floats
-) -> None:
-    """Write as ``effective`` by base + cu u + cv v to ``mean``, and by base + s u to ``now``."""
-    for r in range(net.size[ROWS]):
-        i, step, factor = net.row_weight[r], net.row_step[r], net.row_factor[r]
-        if i < 0:
-            continue
-        for g in range(net.clause_start[r], net.clause_start[r + 1]):
-            base, u = value[i, 0], value[i, 1]
-            mean[g] = factor * (base + cu * u + cv * value[i, 2])
-            now[g] = factor * (base + s * u)
-            i += step
-
-
-@kernel
 def _find_differences(net: Network, truth: Bytes, rival: Bytes, cost: Floats) -> float:
     """Write how many atoms before each one differ to ``net.differ``; returns their label loss."""
     rho = 0.0

@@ -98,7 +98,7 @@ class AdmmState:
         y = np.full(n, 0.5) if start is None else start.y.copy()
         dual = np.empty(m) if start is None else start.dual.copy()
         self.now = kernel.Iterate(y, dual, -known_bonus, np.empty(n))
-        self._prepare(known=start is not None)
+        self._prepare(np.empty(0), known=start is not None)
         self._control = np.array([1.0, 0.0, admm_solve.PERIOD])
 
     @property
@@ -126,27 +126,22 @@ class AdmmState:
         self._control[[admm_solve.ETA, admm_solve.NEXT]] = eta, np.inf
 
     def copies(self) -> Floats:
-        """Do a round, and return the forms at its local copies, float64[n_rows].
-
-        That of row i, by Moreau's identity, is its form at ``now.ahead`` plus (u - u') / sigma.
-        """
-        sigma, before = self.eta * self.problem.row_step, self.now.dual.copy()
+        """Do a round, and return the forms at its local copies, float64[n_rows]."""
+        eta, before, form = self.eta, self.now.dual.copy(), np.empty_like(self.now.dual)
         self.step(1)
-        moved = (self.now.dual - before) / admm_solve.RELAXATION
-        ahead, at = self.model.forms(self.now.ahead), self.model.forms(self.y)
-        local: Floats = np.where(sigma > 0, ahead - moved / np.where(sigma > 0, sigma, 1.0), at)
-        return local
+        kernel.copied(self.problem, self.now, before, eta, admm_solve.RELAXATION, form)
+        return form
 
     def reweigh(self, weights: Floats) -> None:
-        """Change the weights; values, duals (as far as they may be kept) and step size stay."""
+        """Change the weights; values, step size, and each dual divided by the penalty of its row stay."""
         self._rows = weighted_rows(self.model, weights)
         self.problem.degree[:] = self.problem.ridge[:] = 0.0
         self.now.gradient[:] = -self.problem.bonus
-        self._prepare(known=True)
+        self._prepare(self.problem.row_step.copy(), known=True)
 
-    def _prepare(self, known: bool) -> None:
+    def _prepare(self, before: Floats, known: bool) -> None:
         zeros = np.zeros(self.model.n_variables)
-        self._highest = admm_rows.prepare(self._rows, zeros, self.problem, self.now, known)
+        self._highest = admm_rows.prepare(self._rows, zeros, self.problem, self.now, before, known)
         admm_rows.free_variables(self.problem)
         self._highest += float(np.maximum(-self.problem.bonus, 0.0).sum())
         of = self._rows, self.problem, self.now

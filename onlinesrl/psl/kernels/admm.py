@@ -101,6 +101,26 @@ def rounds(problem: Problem, now: Iterate, eta: float, relaxation: float, n: int
 
 
 @kernel
+def copied(
+    problem: Problem, now: Iterate, before: Floats, eta: float, relaxation: float, form: Floats
+) -> None:
+    """Set ``form`` [row] to the forms at the local copies of the last round, done with step size eta.
+
+    That of row i, by Moreau's identity, is its form at ``now.ahead`` plus (u - u') / sigma, where u was
+    ``before``; without a penalty its form at y.
+    """
+    for i in range(len(form)):
+        sigma = eta * problem.row_step[i]
+        form[i] = problem.constant[i]
+        for e in range(problem.start[i], problem.start[i + 1]):
+            j = problem.variable[e]
+            value = now.ahead[j] if sigma > 0.0 else clip(now.y[j], 0.0, 1.0)
+            form[i] += problem.coefficient[e] * value
+        if sigma > 0.0:
+            form[i] -= (now.dual[i] - before[i]) / (relaxation * sigma)
+
+
+@kernel
 def certificate(
     problem: Problem, now: Iterate, gradient: Floats
 ) -> tuple[float, float, float, float]:

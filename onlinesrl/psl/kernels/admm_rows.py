@@ -144,6 +144,18 @@ def begin(
         admm.add_gradient(problem, i, u, now.gradient)
 
 
+@kernel
+def rescale(before: Floats, after: Floats, dual: Floats) -> None:
+    """Multiply the dual of every row by what its penalty, and so its step, is multiplied by.
+
+    The penalty of a potential is its weight, so this keeps alpha / m, on which its copies depend. With
+    alpha kept, copies would move though nothing but the weight has changed.
+    """
+    for i in range(len(before)):
+        if before[i] > 0.0:
+            dual[i] *= after[i] / before[i]
+
+
 def free_variables(problem: admm.Problem) -> None:
     """Give variables in no row a degree, so that the bonus moves them."""
     problem.degree[(problem.degree == 0) & (problem.ridge == 0)] = 1.0
@@ -167,10 +179,19 @@ def duals(rows: Potentials, problem: admm.Problem, now: admm.Iterate, out: Float
 
 @kernel
 def prepare(
-    rows: Potentials, weight_sums: Floats, problem: admm.Problem, now: admm.Iterate, given: bool
+    rows: Potentials,
+    weight_sums: Floats,
+    problem: admm.Problem,
+    now: admm.Iterate,
+    before: Floats,
+    given: bool,
 ) -> float:
-    """Set up ADMM for rows in memory: ``weigh``, ``expand`` and ``begin`` in one call."""
+    """Set up ADMM for rows in memory: ``weigh``, ``expand`` and ``begin`` in one call.
+
+    Given duals are those of the steps ``before`` [row]; empty: of the same.
+    """
     ceiling = weigh(rows, weight_sums, problem.ridge)
     expand(rows, weight_sums, problem)
+    rescale(before, problem.row_step, now.dual)
     begin(rows, weight_sums, problem, now, given)
     return ceiling

@@ -1,4 +1,4 @@
-"""Features and the most violated constraint of values in a hinge-loss model."""
+"""Features of values or forms in a hinge-loss model, and the most violated constraint."""
 
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.kernels.jit import kernel
@@ -33,3 +33,11 @@ def measure(
         elif form > 0.0 or kind[i] == PLAIN:
             features[weight_index[i]] += form * form if power[i] == 2 else form
     return worst, at
+
+
+@kernel
+def add(form: Floats, weight_index: Ints, power: Bytes, kind: Bytes, features: Floats) -> None:
+    """Add the potential of every row at its ``form`` to the feature of its weight."""
+    for i in range(len(form)):
+        if kind[i] == PLAIN or (kind[i] < AT_MOST and form[i] > 0.0):
+            features[weight_index[i]] += form[i] * form[i] if power[i] == 2 else form[i]

@@ -20,13 +20,13 @@ from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Bools, Floats
 from onlinesrl.core.batch import Learned, Trace, UnfitError, Watch
 from onlinesrl.core.values import Count, Names, Natural, Positive
-from onlinesrl.psl.engines.admm import Admm, AdmmState
-from onlinesrl.psl.engines.engine import HingeSolution
+from onlinesrl.psl.engines.admm import AdmmState
 from onlinesrl.psl.ground.hinges import HINGE, HingeModel
+from onlinesrl.psl.kernels.features import add
 from onlinesrl.psl.learning.problem import PslLearner, PslProblem
 
-ENGINE = Admm(tolerance=1e-4)
-"""Where a minimisation is solved."""
+TOLERANCE, VIOLATION, ROUNDS = 1e-4, 1e-4, 25_000
+"""To what a minimisation is solved (as ``Admm`` has it), and after how many rounds this may be missed."""
 
 
 class Update(NamedTuple):
@@ -121,6 +121,8 @@ class Latent(PslLearner):
                 raise UnfitError("latent", f"{name} has no targets; those with targets: {known}")
         parts = [np.full(len(of.targets), name in self.latent) for name, of in relations.items()]
         hidden, unknown = np.concatenate(parts), np.isnan(problem.truth)
+        if np.all(hidden):
+            raise UnfitError("latent", "every target is latent, so there is no truth to learn from")
         wrong = np.flatnonzero(hidden != unknown)
         if len(wrong):
             atom = problem.atom(int(wrong[0]))
@@ -146,8 +148,6 @@ class Side:
         self.bonus = bonus
         self.offset = offset
         self.state = AdmmState(model, weights, bonus)
-        self.solution: HingeSolution | None = None
-        self.rounds = 0
         self.phi = np.zeros(len(weights))
         self.y = self.state.y
 
@@ -156,19 +156,19 @@ class Side:
         if n > 1:
             self.state.step(n - 1)
         form, self.y = self.state.copies(), self.state.y
-        self.rounds += n
-        form = np.where(self.model.kind == HINGE, np.maximum(form, 0.0), form)
-        weighted = self.model.weight_index >= 0
-        values = form[weighted] ** self.model.power[weighted]
-        index = self.model.weight_index[weighted]
-        self.phi = np.bincount(index, values, len(self.weights)).astype(np.float64)
+        model, self.phi = self.model, np.zeros(len(self.weights))
+        add(form, model.weight_index, model.power, model.kind, self.phi)
 
     def solve(self) -> None:
-        """Solve, from the last solution; potentials are then those of the new one."""
-        found = ENGINE.solve(self.model, self.weights, bonus=self.bonus, start=self.solution)
-        self.solution, self.y = found, found.y
-        self.rounds += found.iterations
-        self.phi = self.model.totals(found.y, len(self.weights))
+        """Solve, from where ADMM is; potentials are then those of the solution."""
+        until = self.state.n_rounds + ROUNDS
+        self.y = self.state.solve(TOLERANCE, VIOLATION, until).y
+        self.phi = self.model.totals(self.y, len(self.weights))
+
+    @property
+    def rounds(self) -> int:
+        """The rounds of ADMM so far."""
+        return self.state.n_rounds
 
     def reweigh(self, weights: Floats) -> None:
         """Change the weights of the rules, and go on from where ADMM is."""
@@ -191,15 +191,18 @@ class PairedDual(Latent):
     warm_up: Natural = 0
     """K, how often there are as many before the first update."""
     eta: Positive | None = None
-    """the step size of ADMM; without one it is changed now and then, as when weights stay."""
+    """the step size of ADMM; without one it is changed now and then, as when weights stay.
+
+    Either minimisation has the same: copies that do not agree yet then err alike in both, and the gradient
+    is a difference."""
 
     def minimise(self, free: Side, clamped: Side) -> Iterator[int]:
         """See ``Latent.minimise``."""
-        for side in (free, clamped):
-            if self.eta is not None:
-                side.state.keep(self.eta)
+        if self.eta is not None:
+            free.state.keep(self.eta)
         for t in range(self.warm_up + self.updates):
             free.step(self.rounds)
+            clamped.state.keep(free.state.eta)
             clamped.step(self.rounds)
             if t >= self.warm_up:
                 yield free.rounds + clamped.rounds
