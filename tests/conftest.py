@@ -249,11 +249,12 @@ def pytest_collection(session: pytest.Session) -> None:
     of = getattr(session.config, "workerinput", None)
     if of is not None:
         files = sorted((REPO / "tests").glob("**/test_*.py"))
-        sys.path += sorted({str(file.parent) for file in files})
+        files = [file for file in files if file.parent.name != "benchmarks"]
         for file in files[int(of["workerid"].removeprefix("gw")) :: of["workercount"]]:
-            if file.parent.name != "benchmarks":
-                with suppress(BaseException):  # collecting it says why
-                    importlib.import_module(file.stem)
+            sys.path.insert(0, str(file.parent))
+            with suppress(BaseException):  # collecting it says why
+                importlib.import_module(file.stem)
+            sys.path.remove(str(file.parent))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from onlinesrl.core.background import Background
-from onlinesrl.core.errors import DatabaseError, DataError, ExampleError
+from onlinesrl.core.errors import DatabaseError, DataError, ExampleError, OnlinesrlError
 from onlinesrl.core.example import Example, GroundAtom, Number, show_ground_atom
 from onlinesrl.core.language import Program
 from onlinesrl.logic.dialect import Dialect, dialect_of
@@ -53,11 +53,16 @@ def make_reader(
 
 
 def worlds_of(
-    source: SourceSection, program: Any, query: Sequence[str], dialect: Dialect
+    source: SourceSection,
+    program: Any,
+    query: Sequence[str],
+    dialect: Dialect,
+    misfit: Callable[[str, str], OnlinesrlError],
 ) -> Iterator[list[GroundAtom]]:
     """Yield the examples of a source of Markov logic, read to its end, as the atoms of their worlds.
 
-    Raises DataError, with the place, at the first that is bad or has no truth, and for a source without any.
+    Raises DataError, with the place, at the first that is bad or has no truth, and for a source without any;
+    and the ``misfit`` of a key of the source, and a reason, for a group that no example has.
     """
     from onlinesrl.mln.learning.problem import atoms_of
 
@@ -81,6 +86,9 @@ def worlds_of(
                 yield atoms_of(example, program) + shared
             except ExampleError as error:
                 raise DataError(f"{place}: {str(error).removeprefix(f'{place}: ')}") from None
+    for complaint in reader.choice.complaints():
+        key, _, reason = complaint.removeprefix("source.").partition(": ")
+        raise misfit(key, reason)
     if not place:
         raise DataError("there are no examples in the source, or none of the groups asked for")
 

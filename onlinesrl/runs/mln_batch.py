@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from onlinesrl.core.batch import BatchLearner, Problem
+from onlinesrl.core.errors import ConfigError
 from onlinesrl.core.values import Count, Names
 from onlinesrl.mln.learning.learners import AnyMlnLearner
 from onlinesrl.mln.learning.mple import Mple
@@ -46,20 +48,24 @@ class MlnBatch(Batch):
 
     def problem(self, folder: Path | None) -> Problem:
         """Read the model and its worlds; see ``Batch.problem``."""
-        return self._problem(self.source, folder)
+        return self._problem("source", self.source, folder)
 
     def held_out(self) -> Problem | None:
         """Read the held-out worlds."""
-        return None if self.test is None else self._problem(self.test, None)
+        return None if self.test is None else self._problem("test", self.test, None)
 
-    def _problem(self, source: SourceSection, folder: Path | None) -> Problem:
+    def _problem(self, key: str, source: SourceSection, folder: Path | None) -> Problem:
         from onlinesrl.core.language import check_query
         from onlinesrl.logic.dialect import dialect_of
         from onlinesrl.mln.learning.problem import LIMITS, MlnProblem, checked
 
         program, dialect = self.language.load(self.model, self.dialect), dialect_of(self.dialect)
         check_query(program, self)
-        worlds = [*worlds_of(source, program, self.query, dialect)]
+        wrong = partial(self._misfit, key)
+        worlds = [*worlds_of(source, program, self.query, dialect, wrong)]
         limits = replace(LIMITS, atoms=self.max_atoms, groundings=self.max_groundings)
         fixed = (self.method, self.seed, folder, limits, self.samples)
-        return checked(MlnProblem(program, worlds, self.query, dialect, *fixed))
+        return checked(MlnProblem(program, worlds, self.query, dialect, *fixed), key)
+
+    def _misfit(self, section: str, key: str, reason: str) -> ConfigError:
+        return self.error(f"{section}.{key}", reason)

@@ -1,7 +1,9 @@
 """Sources cut into shards; files: every shard has a share of the bytes, cut where lines start.
 
+A source is cut into several times as many pieces as there are shards, and these are dealt in turn, so that
+all shards go through it together: learning does not meet what is late in a stream before what is early.
 The cut depends on the files alone. A file that cannot be cut, compressed or a world, belongs whole to the
-shard in whose share of the bytes it begins.
+piece in whose share of the bytes it begins.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from onlinesrl.stream.opened import READ_ERRORS, unreadable
 from onlinesrl.stream.protocols import Source, SourcePosition
 
 BLOCK = 1 << 20
+DEALT = 16
+"""How many pieces each shard has, or more where files end."""
 START: SourcePosition = {"piece": 0, "offset": None, "line": 0}
 """The position of a shard before its first piece; later the offset in a piece, and the lines before it."""
 Stamp: TypeAlias = list[list[Any]]
@@ -33,7 +37,7 @@ class Cut(Source):
     """A source cut into shards, as the run sees it; the records are read where they are learned from."""
 
     pieces: Sequence[Any]
-    """All pieces, in the order of their shards; each has a ``shard``, its number."""
+    """All pieces, in the order of the source; each has a ``shard``, its number."""
 
     def read(self, position: Any = None) -> Iterator[Record | None]:
         """Yield nothing."""
@@ -143,25 +147,25 @@ def check_same(known: Stamp, now: Stamp) -> None:
 
 
 def cut(files: Sequence[str], count: int) -> list[Piece]:
-    """Cut files into so many shards, in the order of the files; shards may be empty."""
-    sizes = [_size(file) for file in files]
-    ends = [sum(sizes) * n // count for n in range(1, count)]
+    """Cut files into so many shards, each in the order of the files; shards may be empty."""
+    sizes, pieces = [_size(file) for file in files], count * DEALT
+    ends = [sum(sizes) * n // pieces for n in range(1, pieces)]
     found, first = list[Piece](), 0
     for index, (file, size) in enumerate(zip(files, sizes, strict=True)):
         path = str(Path(file).absolute())
-        shard = bisect_right(ends, first)
+        place = bisect_right(ends, first)
         if _divisible(file):
             inside = [end - first for end in ends if first < end < first + size]
             starts = [0, *(_line_start(path, at) for at in inside), size]
             found += [
-                Piece(shard + n, index, file, path, start, stop)
+                Piece((place + n) % count, index, file, path, start, stop)
                 for n, (start, stop) in enumerate(pairwise(starts))
                 if start < stop
             ]
         else:
-            found.append(Piece(shard, index, file, path, 0, None))
+            found.append(Piece(place % count, index, file, path, 0, None))
         first += size
-    return sorted(found, key=lambda piece: piece.shard)
+    return found
 
 
 def _size(file: str) -> int:

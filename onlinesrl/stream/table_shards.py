@@ -1,4 +1,4 @@
-"""Tables in Parquet cut into shards: ranges of examples' names, with about as many rows of evidence each.
+"""Tables in Parquet cut into shards: ranges of the names of examples, dealt in turn.
 
 A shard reads its range only: DuckDB passes over the groups of rows that have none of it, so files should
 be sorted by the example.
@@ -17,12 +17,12 @@ from onlinesrl.core.pool import Pool
 from onlinesrl.logic.tables import connect, duckdb_errors
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.protocols import SourcePosition
-from onlinesrl.stream.shards import Cut, Piece, Pieces, Stamp, check_same, measured
+from onlinesrl.stream.shards import DEALT, Cut, Piece, Pieces, Stamp, check_same, measured
 from onlinesrl.stream.tables import CHUNK_ROWS, Range, TableSource, quoted
 
 
 class TablePiece(NamedTuple):
-    """The examples of a shard, from a name on and before another (None: without end).
+    """Examples of a shard, from a name on and before another (None: without end).
 
     ``examples`` are those before it.
     """
@@ -77,17 +77,17 @@ def _rows(found: Any) -> Iterator[tuple[Any, int]]:
 
 def _pieces(examples: Iterator[tuple[Any, int]], total: int, count: int) -> list[TablePiece]:
     """Cut examples in ascending order, each with its rows, into so many shards; some may be empty."""
-    firsts = list[tuple[int, Any, int]]()
+    firsts, pieces = list[tuple[int, Any, int]](), count * DEALT
     rows = number = 0
     for number, (name, own) in enumerate(examples):
-        shard = min(rows * count // max(total, 1), count - 1)
-        if not firsts or shard > firsts[-1][0]:
-            firsts.append((shard, name if firsts else None, number))
+        place = min(rows * pieces // max(total, 1), pieces - 1)
+        if not firsts or place > firsts[-1][0]:
+            firsts.append((place, name if firsts else None, number))
         rows += own
     ends = [name for _, name, _ in firsts[1:]] + [None]
     return [
-        TablePiece(shard, first, end, before)
-        for (shard, first, before), end in zip(firsts, ends, strict=True)
+        TablePiece(n % count, first, end, before)
+        for n, ((_, first, before), end) in enumerate(zip(firsts, ends, strict=True))
     ]
 
 

@@ -92,9 +92,7 @@ def measured(rows: Sequence[str], of: Simulation) -> Floats:
     def tested(row: str, model: str) -> float:
         update, choices = LEARNERS[row]
         program = srl.Model.read(HERE / f"{model}.mln")
-        learners = [
-            srl.OnlineLearner(program, "Clicked", update=update | each) for each in choices
-        ]
+        learners = [srl.OnlineLearner(program, "Clicked", update=update | each) for each in choices]
         for each in learners:
             each.learn_many(*parts["train"])
         chosen = max(learners, key=lambda each: mean_average_precision(each, parts["validation"]))

@@ -199,6 +199,14 @@ def _lines(path: Path) -> Iterator[list[str]]:
 
 def jester(folder: Path, users: int) -> Iterator[Fold]:
     """Yield Jester: the hidden half of the ratings of so many users, others for each fold."""
+    everyone, ask = hidden_ratings(folder)
+    of = (ask(part[:users]) for part in parts(everyone))
+    first = next(of)
+    yield from (Fold(learn, test) for learn, test in pairwise(chain([first], of, [first])))
+
+
+def hidden_ratings(folder: Path) -> tuple[list[int], Callable[[Sequence[int]], PslProblem]]:
+    """Return Jester's users, and what asks for the hidden half of the ratings of some of them."""
     here = folder / "jester"
     rated, hidden = (
         {p: from_jester.read(here / f"jester-1-{p}-{of}-0.txt") for p in from_jester.PARTS}
@@ -210,10 +218,7 @@ def jester(folder: Path, users: int) -> Iterator[Fold]:
         for both in (rated, hidden)
     )
     rules = (STREAMS / "jester" / "jester.psl").read_text().replace("\n0.01:", "\n1:")
-    groups = (part[:users] for part in parts([*asked]))
-    of = (_ratings(rules, jokes, {u: seen[u] for u in group}, asked) for group in groups)
-    first = next(of)
-    yield from (Fold(learn, test) for learn, test in pairwise(chain([first], of, [first])))
+    return [*asked], lambda users: _ratings(rules, jokes, {u: seen[u] for u in users}, asked)
 
 
 def _ratings(

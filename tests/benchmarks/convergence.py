@@ -81,19 +81,19 @@ def problems(folder: Path | None) -> Iterator[tuple[str, Problem]]:
         import data as real
 
         for name, folds in (("epinions", real.trust), ("citeseer", real.citeseer)):
-            fold = next(folds(folder)).learn
+            fold = next(folds(folder, 0)).learn
             yield name, Problem(fold.program, fold.database)
         yield "jester", jester(folder)
     yield "friendship", friendship(40)
 
 
 def jester(folder: Path) -> Problem:
-    """Return all 1,000 users of a split of Jester."""
+    """Return 1,000 users of Jester."""
     import data as real
 
-    real.USERS = 10**6  # of a fold: all
-    everyone = next(real.jester(folder)).learn
-    return Problem(everyone.program, everyone.database)
+    users, ask = real.hidden_ratings(folder)
+    asked = ask(users[:1000])
+    return Problem(asked.program, asked.database)
 
 
 def main(experiment: str, output: Path, folder: Path | None = None) -> None:
@@ -236,7 +236,9 @@ def page(size: int) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     first, last = np.array(marks[0]), np.array(marks[-1])
     cpu, wall, io = (last - first) / (len(marks) - 1)
-    print(json.dumps({"rows": size // 75, "peak": peak, "calls": io, "cpu": cpu, "wall": wall}))
+    print(
+        json.dumps({"rows": size // 75 or "", "peak": peak, "calls": io, "cpu": cpu, "wall": wall})
+    )
 
 
 def calls() -> int:

@@ -110,6 +110,27 @@ def test_mistakes_are_told_and_nothing_is_written(  # noqa: PLR0917
     assert sorted(psl.parent.iterdir()) == before
 
 
+def test_a_group_that_no_example_has_is_told_with_its_place(
+    mln: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mln.write_text(mln.read_text().replace("test: {", "test:\n  {only: tall, "))
+    (mln.parent / "0.jsonl").write_text(
+        '{"id": 1, "group": "old", "evidence": {}, "truth": {"Likes": [["A"]]}}\n'
+    )
+    assert command("learn", str(mln), "--set", f"test.path={mln.parent / '0.jsonl'}") == 78
+    said = f"{mln}:6:10: test.only: no example of tall; there are old\n"
+    assert capsys.readouterr().err.endswith(said)
+    assert not (mln.parent / "out").exists()
+
+
+def test_test_data_without_truth_are_told(psl: Path) -> None:
+    untold = psl.parent / "untold.data"
+    untold.write_text(DATA.replace("truth: {Likes: truth.txt}\n", ""))
+    assert command("learn", str(psl), "--set", f"test={untold}") == 0
+    result = json.loads((psl.parent / "out" / "learned.json").read_bytes())
+    assert result["warnings"] == ["no atom of the test data has a truth: nothing is scored"]
+
+
 def test_keys_of_another_command_are_told_as_such(
     psl: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,5 +1,6 @@
 """A cluster of Ray whose machines leave, differ, or lack memory or files; slow, so only in soak."""
 
+import csv
 import os
 import shutil
 import subprocess
@@ -151,3 +152,36 @@ def test_a_file_that_a_worker_has_not_is_said(cluster: Any, tmp_path: Path) -> N
     assert "day.jsonl" in str(error.value)
     assert str(error.value).startswith("worker ")
     assert "No such file" in str(error.value)
+
+
+def test_a_comparison_gives_the_same_table(
+    job: Callable[..., Job], citations: list[bytes], tmp_path: Path
+) -> None:
+    one, tables = job(citations[:40]), []
+    grid = ("--grid", "learner.update=cda1,mira", "--grid", "learner.sigma=0.01,1", "--folds", "3")
+    for engine in ("local", "ray"):
+        folder = tmp_path / engine
+        where = ("--distribute", f"engine={engine}", "--distribute", "workers=2")
+        code, said = ended(
+            begun("compare", str(one.config), *grid, *where, "--output", str(folder))
+        )
+        assert code == 0, said
+        with (folder / "comparison.csv").open() as file:
+            rows = [(r["configuration"], r["fold"], r["f1"]) for r in csv.DictReader(file)]
+        tables.append(rows)
+    assert tables[0] == tables[1]
+    assert len(tables[0]) == 12
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_any_number_of_workers_gives_the_same_bits(
+    job: Callable[..., Job], citations: list[bytes], workers: int
+) -> None:
+    one = job(mixed(citations, 60, "alike"), distribute=DISTRIBUTED, limits={"bad_share": 1.0})
+    assert one.run() == 0, one.said
+    local = one.results()
+    keys = ("engine=ray", f"workers={workers}")
+    settings = [part for key in keys for part in ("--set", f"distribute.{key}")]
+    code, said = ended(begun("run", str(one.config), "--fresh", *settings))
+    assert code == 0, said
+    assert one.results() == local

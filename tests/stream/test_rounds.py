@@ -43,11 +43,19 @@ FILES = st.lists(
 
 
 def in_shards(paths: list[Path], count: int) -> Iterator[Record]:
-    """The records as the shards read them, each piece after the one before."""
+    """The records as the shards read them, in the order of the files."""
     source = Shards(paths, LIMIT, count)
     source.number([measured(None, piece) for piece in source.pieces])
+    found: list[Record] = []
     for shard in range(count):
-        yield from FilePieces([p for p in source.pieces if p.shard == shard], LIMIT).read()
+        own = [p for p in source.pieces if p.shard == shard]
+        records = [*FilePieces(own, LIMIT).read()]
+        assert [(own[r.index].number, r.line) for r in records] == sorted(
+            (own[r.index].number, r.line) for r in records
+        )
+        found += records
+    order = {file: n for n, file in enumerate(source.files)}
+    return iter(sorted(found, key=lambda r: (order[r.file], r.line)))
 
 
 @given(FILES, st.integers(1, 5))

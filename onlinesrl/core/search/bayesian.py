@@ -120,6 +120,8 @@ class Bayesian(Sampled):
         """Return the posterior mean and standard deviation at the candidates."""
         place = run.space.scaled if self.space == "scaled" else lambda w: w
         at, scales = place(tried), SCALES if self.rho is None else (self.rho,)
+        if not np.any(values):
+            scales = scales[:1]  # nothing tells whether it is longer
         apart = np.sum((at[:, None] - at) ** 2, axis=2)
         rho, noise = max(
             ((rho, noise) for rho in scales for noise in NOISES),

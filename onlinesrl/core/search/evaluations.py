@@ -72,11 +72,11 @@ class Scorer:
         weights = np.zeros(len(self.problem.start))
         weights[self.problem.soft] = trial.weights
         of = self.problem.tried(weights, trial.share)
-        name = self.predicate or next(iter(of), "")
+        if not of:
+            raise LearningError("no target has a truth to learn from")
+        name = self.predicate or next(iter(of))
         if name not in of:
-            raise UnfitError(
-                "predicate", f"{name} has no known truth; known: {', '.join(of) or 'none'}"
-            )
+            raise UnfitError("predicate", f"{name} has no known truth; known: {', '.join(of)}")
         if self.predicate is None and len(of) > 1:
             raise UnfitError("predicate", f"needed where there are several: {', '.join(of)}")
         metric = METRICS[self.metric]

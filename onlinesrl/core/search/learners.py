@@ -18,7 +18,7 @@ from onlinesrl.core.pools import PoolSection, opened
 from onlinesrl.core.scores import METRICS
 from onlinesrl.core.search.evaluations import Evaluations, Scorer, Searchable, Trial
 from onlinesrl.core.search.space import Space
-from onlinesrl.core.values import Count, Name, Positive
+from onlinesrl.core.values import Count, Name, Positive, Positives
 
 SHOWN = 10
 """How many of the best configurations are told."""
@@ -132,7 +132,7 @@ class RandomGrid(Search):
     kind: Literal["random-grid"] = "random-grid"
     configurations: Count = 50
     """how many are tried, beside the model's own weights."""
-    grid: Annotated[tuple[Positive, ...], Field(min_length=1)] = (0.001, 0.01, 0.1, 1.0, 10.0)
+    grid: Positives = (0.001, 0.01, 0.1, 1.0, 10.0)
     """the values that a weight may have, with both signs in Markov logic."""
 
     def explore(self, run: Run) -> None:

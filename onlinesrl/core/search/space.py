@@ -39,10 +39,11 @@ class Space:
     def near(self, rng: Generator, n: int, w: Floats) -> Floats:
         """Draw float64[n, size] near ``w``: its logarithms, or where signed its unit vector, are moved."""
         moves = NEAR * rng.normal(size=(n, self.size))
-        if self.signed:
-            found = w / np.linalg.norm(w) + moves / np.sqrt(self.size)
-            return np.copysign(_raised(np.abs(found)), found)
-        return _raised(w / w.max() * np.exp(moves))
+        if not self.signed:
+            return _raised(w / w.max() * np.exp(moves))
+        moved = w / np.linalg.norm(w) + moves / np.sqrt(self.size)
+        found: Floats = np.copysign(_raised(np.abs(moved)), moved)
+        return found
 
     def grid(self, rng: Generator, values: Floats) -> Floats:
         """Draw one vector of a grid of values, with random signs where signed."""

@@ -9,7 +9,7 @@ subtracted once for every open variable in it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from onlinesrl.core.batch import Learned, LearningError, Trace, Watch
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.values import Positive
 from onlinesrl.psl.ground.hinges import AT_MOST, EQUAL, HINGE, HingeModel
+from onlinesrl.psl.kernels.conditionals import pseudo_likelihood
 from onlinesrl.psl.learning.problem import PslLearner, PslProblem
 
 PANELS, NODES = 8, 8
@@ -55,6 +56,9 @@ class Mple(PslLearner):
             value, gradient = conditionals.value(problem.whole(w))
             return precision / 2 * float(w @ w) - value, precision * w - gradient[soft]
 
+        def tell(intermediate_result: Any) -> None:  # SciPy goes by this name
+            trace.add(float(intermediate_result.fun))
+
         start = problem.start[soft]
         trace.add(loss(start)[0])
         found = minimize(
@@ -63,7 +67,7 @@ class Mple(PslLearner):
             jac=True,
             method="L-BFGS-B",
             bounds=[(0.0, None)] * len(start),
-            callback=lambda w: trace.add(loss(w)[0]),
+            callback=tell,
             options={"ftol": 1e-12, "gtol": 1e-8, "maxiter": 1000},
         )
         stats = {"variables": len(conditionals.width), "evaluations": int(found.nfev)}
@@ -90,18 +94,10 @@ class Conditionals:
 
     def value(self, weights: Floats) -> tuple[float, Floats]:
         """Return the logarithm of the pseudo-likelihood, and its gradient, float64[rules]."""
-        n, each = len(self.width), weights[self.rule]
-        starts = np.searchsorted(self.variable, np.arange(n))
-        energy = np.add.reduceat(each[:, None] * self.at_nodes, starts)
-        least = energy.min(axis=1, keepdims=True)
-        density = np.exp(least - energy) * self.quadrature
-        total = density.sum(axis=1)
-        log_z = np.log(total * self.width) - least[:, 0]
-        value = -float(each @ self.at_truth) - float(log_z.sum())
-        expected = np.einsum("pk,pk->p", (density / total[:, None])[self.variable], self.at_nodes)
-        return value, np.bincount(self.rule, expected - self.at_truth, len(weights)).astype(
-            np.float64
-        )
+        gradient, density = np.zeros(len(weights)), np.empty_like(self.quadrature)
+        start = np.searchsorted(self.variable, np.arange(len(self.width) + 1))
+        of = start, self.rule, self.at_nodes, self.at_truth, self.width, self.quadrature
+        return pseudo_likelihood(*of, weights, density, gradient), gradient
 
 
 def conditionals_of(model: HingeModel, truth: Floats, rules: int) -> Conditionals:

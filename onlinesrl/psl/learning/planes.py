@@ -155,5 +155,5 @@ class _Planes:
         system[range(n), range(n)] += self.regulariser.curvature(w) + mu / w**2
         if self.simplex:
             system[:n, -1] = system[-1, :n] = 1.0
-        step: Floats = np.linalg.solve(system, right)[: n + 1]
-        return -right[: n + 1], step
+        step = np.linalg.solve(system, right).astype(np.float64, copy=False)
+        return -right[: n + 1], step[: n + 1]

@@ -1,4 +1,4 @@
-"""What a topic has, cut into shards: ranges of offsets of its partitions, as many records in each shard."""
+"""What a topic has, cut into shards: ranges of offsets of its partitions, dealt in turn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onlinesrl.core.pool import Pool
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.kafka.broker import place_of
 from onlinesrl.stream.kafka.source import KafkaSource
-from onlinesrl.stream.shards import Cut, Pieces, Stamp
+from onlinesrl.stream.shards import DEALT, Cut, Pieces, Stamp
 
 
 class Span(NamedTuple):
@@ -27,15 +27,15 @@ class Span(NamedTuple):
 
 def spans(ranges: Mapping[str, tuple[int, int]], count: int) -> list[Span]:
     """Cut the offsets of partitions into so many shards, in the order of the partitions."""
-    total = sum(end - start for start, end in ranges.values())
-    ends = [total * n // count for n in range(1, count)]
+    total, pieces = sum(end - start for start, end in ranges.values()), count * DEALT
+    ends = [total * n // pieces for n in range(1, pieces)]
     found, first = list[Span](), 0
     for partition, (start, end) in ranges.items():
-        shard = sum(each <= first for each in ends)
+        place = sum(each <= first for each in ends)
         inside = [start + each - first for each in ends if first < each < first + end - start]
         for n, (low, high) in enumerate(pairwise([start, *inside, end])):
             if low < high:
-                found.append(Span(shard + n, partition, low, high))
+                found.append(Span((place + n) % count, partition, low, high))
         first += end - start
     return found
 
