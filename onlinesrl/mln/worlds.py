@@ -199,6 +199,8 @@ class Worlds:
         Raises Interrupted, before anything has been learned from the world.
         """
         self.at, self.begun[:] = w, self.weights.arrays.size
+        if w < len(self.ahead.status):  # its network has to be the grounder's
+            self.ahead.status[w] = narrow.AGAIN
         results.out.true_start[w + 1] = results.out.true_start[w]
         wide = self._predict(results, w, learning)
         self.finish(results, w, learning, audit, wide)
