@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from onlinesrl.core.example import Example
     from onlinesrl.core.explanation import Explanation, ExplanationError
+    from onlinesrl.core.scores import METRICS
     from onlinesrl.library.batch import LearnedModel, learn
     from onlinesrl.library.counting import Counts, count
     from onlinesrl.library.curves import Curves
@@ -58,6 +59,7 @@ _MODULES = {
     "core.batch": ("LearningError",),
     "core.example": ("Example",),
     "core.explanation": ("Explanation", "ExplanationError"),
+    "core.scores": ("METRICS",),
     "library.estimators.linked": ("LinkedClassifier",),
     "library.estimators.tagger": ("SequenceTagger",),
     "library.batch": ("LearnedModel", "learn"),
@@ -75,6 +77,7 @@ _MODULES = {
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
+    "METRICS",
     "Answer",
     "ConfigError",
     "Counts",

@@ -1,6 +1,7 @@
 """What tests of whole runs share: a stream of our own, its configuration, and warm processes."""
 
 import compileall
+import importlib
 import json
 import os
 import random
@@ -17,17 +18,36 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 from hypothesis import settings
 
+from tests import compiling
 from tests.kafka.broker import broker, broker_process, own_broker, topic  # noqa: F401 - fixtures
-from tests.shapes import same_for_all_plans
 from tests.waiting import until
 
 REPO = Path(__file__).parents[1]
 MODEL = REPO / "streams" / "citations" / "segmentation.mln"
 CITATIONS = REPO / "streams" / "citations" / "citations.jsonl"
 RESULTS = ("weights.*", "predictions.jsonl", "metrics.jsonl", "deadletter.jsonl")
+LONG = (
+    "kafka/test_shared.py",
+    "stream/test_faults.py",
+    "kafka/test_source.py",
+    "stream/test_interrupted.py",
+    "kafka/test_sink.py",
+    "stream/test_rounds.py",
+    "kafka/test_kills.py",
+    "test_readme.py",
+    "kafka/",
+    "fuzz/",
+    "test_replay.py",
+    "stream/",
+    "streams/",
+    "learn/",
+    "infer/",
+)
+"""What takes long, and is therefore run first; what waits beside what works."""
 RUNNING: set[int] = set()
 TRIED: Counter[str] = Counter()
 KEYS = {"model": str(MODEL), "query": "InField", "metrics": {"by": "field"}}
@@ -38,7 +58,12 @@ settings.register_profile("soak", derandomize=True, deadline=None, max_examples=
 
 
 class Job:
-    """A configuration in a folder of its own, and processes forked from this one that run it."""
+    """A configuration in a folder of its own, and processes forked from this one that run it.
+
+    ``brief``: their reports show little.
+    """
+
+    brief = True
 
     def __init__(self, folder: Path, lines: Sequence[bytes], **keys: Any) -> None:
         self.folder = folder
@@ -62,6 +87,8 @@ class Job:
             try:
                 self._redirect()
                 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup ignores
+                if self.brief:
+                    brief()
                 if first is not None:
                     first()
                 code = command(*arguments)
@@ -156,11 +183,23 @@ def tiers(name: str, few: int, many: int) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(name, [few, pytest.param(many, marks=pytest.mark.soak)])
 
 
+def brief() -> None:
+    """Let a report show little: it would take half the time of a short run; called in a fork."""
+    from onlinesrl.runs import results
+    from onlinesrl.stream import work
+
+    work.SHOWN, results.REPORTED_WEIGHTS = 1, 10
+
+
 def command(*arguments: str) -> int:
     """Run the command line in this process; return its exit code."""
+    from typer.main import get_command
+
     from onlinesrl import cli
     from onlinesrl.core import interrupt
 
+    if isinstance(cli.app, typer.Typer):
+        cli.app = get_command(cli.app)  # type: ignore[assignment]  # once, not by every fork
     interrupt.left_behind.clear()  # by tests before, or this process would end with the command
     sys.argv = ["onlinesrl", *arguments]
     try:
@@ -190,29 +229,56 @@ def tally() -> Counter[str]:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose how many cases are tried; where they are few, kernels are compiled for all plans at once."""
-    if not hasattr(config, "workerinput"):  # once: many processes are started
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in the background of a script
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.dont_write_bytecode = False  # many processes are started
+    if not hasattr(config, "workerinput"):
         compileall.compile_dir(REPO / "onlinesrl", quiet=2)
     soak = config.option.markexpr == "soak"
     settings.load_profile("soak" if soak else "few")
+    compiling.once(REPO / "tests" / "__pycache__" / "kernels.lock")
     if not soak:
+        from tests.shapes import same_for_all_plans
+
         same_for_all_plans()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Import a share of the files before all are collected, so that one process rewrites their assertions."""
+    of = getattr(session.config, "workerinput", None)
+    if of is not None:
+        files = sorted((REPO / "tests").glob("**/test_*.py"))
+        files = [file for file in files if file.parent.name != "benchmarks"]
+        for file in files[int(of["workerid"].removeprefix("gw")) :: of["workercount"]]:
+            sys.path.insert(0, str(file.parent))
+            with suppress(BaseException):  # collecting it says why
+                importlib.import_module(file.stem)
+            sys.path.remove(str(file.parent))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import benchmarks for nothing."""
+    left_out = "not benchmark" in config.option.markexpr
+    return True if left_out and collection_path.name == "benchmarks" else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
-    """Every property is soaked, too."""
+    """What takes long comes first; and every property is soaked, too."""
+    items.sort(key=lambda item: [f"tests/{each}" in item.nodeid for each in LONG], reverse=True)
     for item in items if config.option.markexpr == "soak" else ():
         if getattr(item.function, "is_hypothesis_test", False):
             item.add_marker("soak")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Three processes for folders of tests, for some of them wait; none for a few files, and where they
+    """Four processes for folders of tests, as many of them wait; none for a few files, and where they
     measure or print.
     """
     start = config.invocation_params.dir
     folders = all((start / each).is_dir() for each in config.args)
     quiet = config.option.capture != "no" and config.option.markexpr != "benchmark"
-    return 3 if folders and quiet else 0
+    return 4 if folders and quiet else 0
 
 
 def pytest_testnodedown(node: Any) -> None:

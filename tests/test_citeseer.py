@@ -16,8 +16,10 @@ from onlinesrl.mln.learner import OnlineLearner
 from onlinesrl.runs import session
 from onlinesrl.runs.config import Config, load
 from onlinesrl.runs.held_out import evaluate
-from streams.citations import from_citeseer
-from streams.citations.leave_one_topic_out import command
+from tests.streams.programs import generator
+
+from_citeseer = generator("citations", "from_citeseer")
+command = generator("citations", "leave_one_topic_out").command
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "citeseer"
 CONFIG = Path(__file__).parents[1] / "configs" / "citeseer.yaml"

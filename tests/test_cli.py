@@ -79,12 +79,22 @@ def test_usage() -> None:
         assert name in done.stdout
 
 
+SCHEMA, INFER, GROUND = ["schema"], ["infer", "--query", "Q"], ["ground", "--query", "Q"]
+
+
 @pytest.mark.parametrize(
-    ("closed", "code"),
-    [("<&-", 0), ("2>&-", 0), (">&-", 74), (">&- 2>&-", 74), ("<&- >&- 2>&-", 74)],
-)
-@pytest.mark.parametrize(
-    "arguments", [["schema"], ["infer", "--query", "Q"], ["ground", "--query", "Q"]]
+    ("arguments", "closed", "code"),
+    [
+        (SCHEMA, "<&-", 0),
+        (SCHEMA, "2>&-", 0),
+        (SCHEMA, ">&-", 74),
+        (SCHEMA, ">&- 2>&-", 74),
+        (SCHEMA, "<&- >&- 2>&-", 74),
+        (INFER, "<&- 2>&-", 0),
+        (INFER, ">&-", 74),
+        (GROUND, "<&- 2>&-", 0),
+        (GROUND, ">&-", 74),
+    ],
 )
 def test_closed_standard_streams(
     tmp_path: Path, arguments: list[str], closed: str, code: int

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from conftest import REPO
 
 from onlinesrl.commands import memory
-from tests.conftest import REPO
 
 RULES = "1 Smokes(x)\n-1 Friends(x, y)\n1 Friends(x, y) ^ Smokes(x) => Smokes(y)\n"
 SMOKERS = f"Friends(p, p)\nSmokes(p)\nNear(p)\n{RULES}"

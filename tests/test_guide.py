@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 from onlinesrl.cli import app
 from onlinesrl.core.section import sections_of
 from onlinesrl.runs import guide
-from onlinesrl.runs.batch import MlnBatch, PslBatch
+from onlinesrl.runs.mln_batch import MlnBatch
+from onlinesrl.runs.psl_batch import PslBatch
 from onlinesrl.runs.schema import Config, Root
 
 ROWS = {row.key: row for section in guide.sections() for row in section.rows}

@@ -19,7 +19,8 @@ from onlinesrl.cli import app
 from onlinesrl.core.example import decode
 from onlinesrl.core.section import sections_of
 from onlinesrl.library.model import Model
-from onlinesrl.runs.batch import MlnBatch, PslBatch
+from onlinesrl.runs.mln_batch import MlnBatch
+from onlinesrl.runs.psl_batch import PslBatch
 from onlinesrl.runs.schema import Config
 
 ROOT = Path(__file__).parents[1]
@@ -44,6 +45,12 @@ def test_ci_calls_the_test_command_of_the_readme():
     _, command = (block.strip() for block in blocks(README, "sh"))
     assert command.endswith(".venv/bin/pytest")
     assert command in (ROOT / ".ci" / "run").read_text().splitlines()
+
+
+def test_both_commands_install_the_package_in_the_same_way():
+    """Cached kernels beside a package that was installed otherwise would hide the other one."""
+    for command in blocks(README, "sh"):
+        assert ".venv/bin/pip install -q -e " in command
 
 
 def test_both_commands_are_on_the_first_screen():

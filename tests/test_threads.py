@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from onlinesrl.core.threads import Team, ahead
+from tests.waiting import PATIENCE
 
 
 class Odd(Exception):
@@ -13,7 +14,7 @@ class Odd(Exception):
 
 
 def test_a_team_does_all_parts_at_once():
-    both, met = threading.Barrier(2, timeout=30), []
+    both, met = threading.Barrier(2, timeout=PATIENCE), []
 
     def part(word, rank, threads):
         both.wait()

@@ -29,6 +29,15 @@ TablesOption = Annotated[
     typer.Option("--tables", metavar="FOLDER", help="Write tables there, in Parquet files."),
 ]
 
+Distribute = Annotated[
+    list[str],
+    typer.Option(
+        "--distribute",
+        metavar="KEY=VALUE",
+        help="Where parts are worked on: engine=local|ray, address, workers; see the guide to clusters.",
+    ),
+]
+
 
 def say(message: str) -> None:
     """Write a message to standard error, if anybody is there to read it."""

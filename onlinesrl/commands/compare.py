@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onlinesrl.commands.common import ConfigPath, Overrides, interruptible
+from onlinesrl.commands.common import ConfigPath, Distribute, Overrides, interruptible
 from onlinesrl.core.errors import UsageError, legible
 
 if TYPE_CHECKING:
+    from onlinesrl.core.pools import PoolSection
     from onlinesrl.runs.comparison.figures import Line
 
 Grid = Annotated[
@@ -55,19 +56,21 @@ def compare(  # noqa: PLR0913, PLR0917 - the options of the command
     ),
     fresh: Annotated[bool, typer.Option(help="Replace an earlier comparison.")] = False,
     workers: Workers = None,
+    distribute: Distribute = [],  # noqa: B006
 ) -> None:
     """Compare configurations by cross-validation: mean, standard deviation, paired t-test, CPU, memory."""
-    from onlinesrl.core.pool import cores
     from onlinesrl.runs.comparison import candidates, figures, folder, validation
     from onlinesrl.runs.comparison.folds import divided
 
     _check_metric(metric)
+    pool = _pool(distribute, workers)
     figures.check_scipy()
-    folder.check_free(output, fresh)
+    journal = folder.opened(output, fresh)
     chosen, alternatives = candidates.candidates(configs, set_, grid), candidates.grid(tune)
     with _status() as say:
         compared = validation.cross_validated(
-            chosen, alternatives, partial(divided, k=folds), metric, workers or cores(), say
+            *(chosen, alternatives, partial(divided, k=folds), metric, pool, say),
+            journal,
         )
     lines = figures.lines(compared, metric)
     settings = {
@@ -85,26 +88,29 @@ def compare(  # noqa: PLR0913, PLR0917 - the options of the command
     _end(lines)
 
 
-def tune(
+def tune(  # noqa: PLR0913, PLR0917 - the options of the command
     config: ConfigPath,
     grid: Grid,
     metric: Metric = "f1",
     set_: Overrides = [],  # noqa: B006
     workers: Workers = None,
+    distribute: Distribute = [],  # noqa: B006
 ) -> None:
     """Choose values of keys: each combination learns from the examples but the last tenth, scored there.
 
     The last line of standard output is the command that runs the best one.
     """
-    from onlinesrl.core.pool import cores
     from onlinesrl.runs.comparison import candidates, figures, validation
     from onlinesrl.runs.comparison.folds import last_tenth
+    from onlinesrl.runs.comparison.journal import Journal
 
     _check_metric(metric)
+    pool = _pool(distribute, workers)
     chosen = candidates.candidates([config], set_, grid)
     with _status() as say:
         compared = validation.cross_validated(
-            chosen, [()], lambda examples: [last_tenth(examples)], metric, workers or cores(), say
+            *(chosen, [()], lambda examples: [last_tenth(examples)], metric, pool, say),
+            Journal(None),
         )
     lines = figures.lines(compared, metric)
     _print(figures.text(lines, metric))
@@ -112,6 +118,13 @@ def tune(
         if line.best:
             print(f"\n{candidates.command(candidate)}", flush=True)
     _end(lines)
+
+
+def _pool(distribute: Sequence[str], workers: int | None) -> PoolSection:
+    from onlinesrl.core.pools import PoolSection, given
+
+    here = [] if workers is None else [f"workers={workers}"]
+    return given(PoolSection, [*here, *distribute])
 
 
 def _check_metric(metric: str) -> None:

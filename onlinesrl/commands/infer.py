@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onlinesrl.commands.common import (
+    Distribute,
     OutputOption,
     TablesOption,
     interruptible,
@@ -26,6 +27,7 @@ from onlinesrl.core.language import language_of
 
 if TYPE_CHECKING:
     from onlinesrl.mln.query import GroundWorld, WorldOptions
+    from onlinesrl.psl.methods import Parts
 
 Model = Annotated[Path, typer.Option("--model", metavar="M.mln", help="The model.")]
 AnyModel = Annotated[
@@ -148,6 +150,7 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
     max_groundings: MaxGroundings = None,
     targets: OnTargets = None,
     threads: Threads = None,
+    distribute: Distribute = [],  # noqa: B006
     stats: Stats = False,
 ) -> None:
     """Infer the most probable world, marginal probabilities, or PSL's truth values."""
@@ -161,14 +164,14 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
             )
         method = method or "admm"
         most, several = max_groundings, threads or 1
-        with bounded(PSL_ADVICE):
+        with _in_parts(distribute) as parts:
             found = _infer_psl(
-                model, data, method, output, tables, seed, most, skip, several, to_stdout
+                model, data, method, output, tables, seed, most, skip, several, parts, to_stdout
             )
-    elif query is None or data is not None or targets is not None or threads is not None:
+    elif query is None or data is not None or targets is not None or threads or distribute:
         raise UsageError(
             f"{model} is Markov logic, which needs --query, and takes --evidence, not --data, "
-            "--targets, --threads"
+            "--targets, --threads, --distribute"
         )
     else:
         options = _world_options(closed, open_, dialect)
@@ -281,6 +284,21 @@ def _write_tables(folder: Path, tables: Mapping[str, Mapping[str, Sequence[Any]]
 # PSL ---------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def _in_parts(distribute: Sequence[str]) -> Iterator[Parts | None]:
+    """Open the pool of the options; without any, bound the memory of this process."""
+    if not distribute:
+        with bounded(PSL_ADVICE):
+            yield None
+        return
+    from onlinesrl.core.pools import PartsSection, given, opened
+    from onlinesrl.psl.methods import Parts
+
+    section = given(PartsSection, distribute)
+    with opened(section) as pool:
+        yield Parts(pool, section.parts)
+
+
 def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
     model: Path,
     data: Path | None,
@@ -291,6 +309,7 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
     max_groundings: int | None,
     skip: bool,
     threads: int,
+    parts: Parts | None,
     to_stdout: bool,
 ) -> dict[str, Any]:
     from onlinesrl.psl import query as inference
@@ -300,7 +319,7 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
     most = max_groundings or MOST
     with interruptible(), closing(Status(sys.stderr)) as status:
         inferred = inference.infer(
-            model, data, method, seed, output, status, most, skip, status.tell, threads
+            model, data, method, seed, output, status, most, skip, status.tell, threads, parts
         )
     if tables is not None:
         _write_tables(tables, inference.columns(inferred))

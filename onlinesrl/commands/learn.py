@@ -53,6 +53,10 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
     metrics_host: Annotated[
         str, typer.Option(help="The interface of that port; 0.0.0.0: every one.")
     ] = "127.0.0.1",
+    threads: Annotated[
+        int,
+        typer.Option(min=1, help="2: read ahead while learning; the results are the same."),
+    ] = 1,
 ) -> None:
     """Learn online from a stream; resumes from the last checkpoint if there is one."""
     settings = _load(config, set_)
@@ -62,7 +66,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
 
     seconds = time.perf_counter() - _STARTED
     with _exporter(metrics_host, metrics_port, say) as exporter:
-        options = session.Options(fresh, strict, _until(until), exporter)
+        options = session.Options(fresh, strict, _until(until), exporter, threads=threads)
         summary = session.run(settings, options, seconds, say)
     print_summary(summary, sys.stdout)
 

@@ -5,18 +5,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
+
+import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.counts import certificate
-from onlinesrl.core.kernels.averaged import HUGE
-from onlinesrl.core.update import Update
-
-T, S, NORM, DUAL = 0, 1, 2, 3
-"""What ``scalar`` begins with: updates, the sum of s_2 .. s_{T+1}, ||u||^2 in the metric of the update, and
-the sum of alpha (rho - <base, Delta>) over the updates. Then come their regularised losses and losses.
-"""
+from onlinesrl.core.kernels import averaged as kernels
+from onlinesrl.core.kernels.averaged import S, T
+from onlinesrl.core.kernels.jit import ready
+from onlinesrl.core.kernels.steps import How
+from onlinesrl.core.update import Kept, Update
 
 
 class AveragedWeights:
@@ -27,9 +26,10 @@ class AveragedWeights:
 
     def __init__(self, update: Update):
         self.update = update
-        self.scalar = [0.0] * 6
+        self.scalar: Floats = np.zeros(6)  # kernels.averaged.T .. LOSS
         self.before = 0
         self.dropped = 0
+        self._how: tuple[Kept, How] | None = None
 
     @property
     def updates(self) -> int:
@@ -42,32 +42,26 @@ class AveragedWeights:
 
     def mean(self) -> tuple[float, float]:
         """Return (cu, cv): the averaged weight is base + cu u + cv v."""
-        t = self.scalar[T]
-        return (self.scalar[S] / t, -1.0 / t) if t else (0.0, 0.0)
+        t, sum_s = self.scalar[T : S + 1].tolist()
+        return (sum_s / t, -1.0 / t) if t else (0.0, 0.0)
+
+    @property
+    def how(self) -> How:
+        """The update and its constants, with what it keeps beside the weights."""
+        if self._how is None or self._how[0] is not self.kept:
+            self._how = self.kept, self.update.how(self.kept)
+        return self._how[1]
+
+    def compile_learning(self) -> None:
+        """Compile the kernel of an update, or load it from the cache."""
+        ready(kernels.learn, self.arrays, self.how, self.scalar, 0, 0.0)
 
     def learn(self, n: int, rho: float) -> float:
         """Make one update along the gap in ``arrays.delta``, of ``n`` weights; returns the loss g_t(w_t).
 
         NaN: some number would not be finite; nothing has been changed.
         """
-        update, t = self.update, int(self.scalar[T]) + 1
-        _, sum_s, length, dual, primal, losses = self.scalar
-        gap = update.measure(self.arrays, self.kept, n, update.required(rho))
-        s = update.scale(t)
-        loss = max(0.0, gap.margin - s * gap.dot)
-        c, alpha = update.step(t, gap.margin, gap.moved, gap.norm) if gap.norm else (0.0, 1.0)
-        primal += loss
-        if update.shrinks:
-            primal += 0.5 * update.sigma * s * s * length
-        if c:
-            length += gap.rescaled + (2.0 * c * gap.moved + c * c * gap.norm)
-        dual += alpha * gap.margin
-        fits = all(abs(x) <= HUGE for x in (primal, length, dual))
-        if not update.move(self.arrays, self.kept, n, c if fits else math.nan, sum_s):
-            return math.nan
-        sum_s += update.scale(t + 1)
-        self.scalar[:] = float(t), sum_s, length, dual, primal, losses + loss
-        return loss
+        return kernels.learn(self.arrays, self.how, self.scalar, n, rho)
 
     def restart(self) -> None:
         """Start over from the present weights: they are the base, and T = 0."""
@@ -76,7 +70,7 @@ class AveragedWeights:
         for array in (value[:, 1:], *self.kept.values()):
             array[:] = 0.0
         self.before = self.updates
-        self.scalar[:] = [0.0] * len(self.scalar)
+        self.scalar[:] = 0.0
 
     def certificate(self) -> dict[str, float | None]:
         """Return the mean loss, the dual value D_T and the bound it gives on the regret.
@@ -85,7 +79,7 @@ class AveragedWeights:
         summed loss over the least regularised one. None for updates without a dual, and once weights
         were dropped. After a restart all are of the updates since, and the weights it started from.
         """
-        t, _, length, dual, primal, loss = self.scalar
+        t, _, length, dual, primal, loss = self.scalar.tolist()
         if not self.update.dual or self.dropped or not t:
             return certificate(int(t), loss, primal, None, self.before)
         sigma = self.update.sigma

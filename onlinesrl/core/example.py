@@ -114,6 +114,14 @@ def decode(line: bytes) -> Example:
     return example
 
 
+def decoded(line: bytes) -> Example | ExampleError:
+    """Return the example of a JSON line, or why it is none."""
+    try:
+        return decode(line)
+    except ExampleError as error:
+        return error
+
+
 def decode_label(line: bytes) -> Label:
     """Return the truth of a JSON line. Raises ExampleError with the reason."""
     try:

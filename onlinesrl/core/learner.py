@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -43,6 +43,30 @@ class Prediction(msgspec.Struct, omit_defaults=True):
     marginals: Mapping[str, Sequence[ValuedAtom]] | None = None
     r_hat: float | None = None
     ess: float | None = None
+
+    def whole(self) -> Prediction:
+        """Return the prediction with its atoms in memory."""
+        return self
+
+
+class SpelledPrediction(Prediction):
+    """A prediction that has its atoms as JSON, a ``msgspec.Raw``, decoded whenever they are asked for."""
+
+    @property  # type: ignore[misc]
+    def predicted(  # type: ignore[override]
+        self,
+    ) -> Mapping[str, Sequence[list[Constant] | ValuedAtom]]:
+        """The atoms predicted true."""
+        return _atoms.decode(_spelled(self))
+
+    def whole(self) -> Prediction:
+        """Return the prediction with its atoms in memory."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        return Prediction(**fields)
+
+
+_atoms = msgspec.json.Decoder(dict[str, list[list[Constant] | ValuedAtom]])
+_spelled = Prediction.__dict__["predicted"].__get__
 
 
 class Outcome(msgspec.Struct):
@@ -188,6 +212,10 @@ class Learner(Protocol):
     """How many examples have been processed, good or bad; audits go by it."""
     valued: ClassVar[bool]
     """Whether predictions are values in [0, 1]."""
+    quiet: Callable[[], object]
+    """Called in a step after which nothing must be done ahead until the next ``turn``."""
+    spells: bool
+    """Whether ``step`` may return predictions as text, which are written and not looked at."""
 
     @property
     def weights(self) -> LearnedWeights:
@@ -212,6 +240,22 @@ class Learner(Protocol):
 
         It need not have its atoms in memory: ``whole`` has them.
         """
+        ...
+
+    def decode_all(self, lines: Sequence[bytes]) -> list[Example | ExampleError]:
+        """Return the example of each line, or why it is none."""
+        ...
+
+    def ahead(self, items: Sequence[Item]) -> Any:
+        """Do what can be done for a micro-batch before those before it have been learned from.
+
+        Returns what ``turn`` takes; None: nothing was done. Another thread may call it, and ``decode_all``,
+        during the step before, until that asks for ``quiet``.
+        """
+        ...
+
+    def turn(self, items: Sequence[Item], ahead: Any) -> None:
+        """Take what was done ahead for the micro-batch whose step is next, or do it now."""
         ...
 
     def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:

@@ -9,17 +9,22 @@ import numpy as np
 from onlinesrl.core.arrays import Floats
 
 LONGEST = 1.0
-"""By how much a Newton step changes a weight at most: early samples may hardly vary."""
+"""By how much the first Newton steps change a weight at most: early samples may hardly vary."""
+SETTLING = 10
+"""After so many steps their sizes begin to fall, as the root of their number."""
 
 
 @dataclass
 class Newton:
     """Diagonal Newton steps with a trust region (Lowd & Domingos 2007): d_i = g_i / Var n_i.
 
-    The size is d.g / (d'Hd + trust d'd), where H is the covariance of the sampled counts and of the prior.
+    The size is d.g / (d'Hd + trust d'd), where H is the covariance of the sampled counts and of the prior,
+    and trust d'd at most d'Hd: where a step gains nothing but noise, the next is still half as long as
+    Newton's. Instead sizes fall with t^(-1/2), and the mean of the weights settles (Polyak & Juditsky 1992).
     """
 
     trust: float
+    number: int = 0
     before: tuple[Floats, float] | None = None
 
     def of(self, gradient: Floats, drawn: Floats, precision: Floats) -> Floats:
@@ -33,8 +38,12 @@ class Newton:
         direction = np.divide(gradient, variance, where=variance > 0, out=np.zeros_like(gradient))
         curvature = float(np.var(drawn @ direction) + direction @ (precision * direction))
         slope = float(direction @ gradient)
-        size = slope / (curvature + self.trust * float(direction @ direction) + 1e-300)
+        length = float(direction @ direction)
+        self.trust = min(self.trust, curvature / max(length, 1e-300))
+        size = slope / (curvature + self.trust * length + 1e-300)
         size = min(size, LONGEST / max(float(np.abs(direction).max(initial=0.0)), 1e-300))
+        size /= np.sqrt(1.0 + self.number / SETTLING)
+        self.number += 1
         self.before = size * direction, size * slope - 0.5 * size**2 * curvature
         return self.before[0]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -29,6 +29,43 @@ class Team:
         part(*arguments, 0, self.threads)
         for each in asked:
             each.result()
+
+
+class Aside:
+    """Another thread, where one is wanted, that does one task at a time."""
+
+    def __init__(self, threaded: bool) -> None:
+        self._other = ThreadPoolExecutor(1, "aside") if threaded else None
+        self._coming: Future[Any] | None = None
+
+    def __enter__(self) -> Aside:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._other is not None:
+            self._other.shutdown(cancel_futures=True)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a task was begun whose result was not taken."""
+        return self._coming is not None
+
+    def begin(self, task: Callable[..., T], *arguments: Any) -> None:
+        """Begin a task, if there is another thread; the result of the one before must have been taken."""
+        assert self._coming is None
+        if self._other is not None:
+            self._coming = self._other.submit(task, *arguments)
+
+    def wait(self) -> None:
+        """Wait for the end of the task, if there is one."""
+        if self._coming is not None:
+            wait([self._coming])
+
+    def take(self) -> Any:
+        """Wait for the result of the task; raises what it raised."""
+        coming, self._coming = self._coming, None
+        assert coming is not None
+        return coming.result()
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:

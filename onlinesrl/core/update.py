@@ -7,35 +7,32 @@ u += c Delta, which touches the non-zeros of Delta only. Both languages' weights
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Mapping
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
+
+import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.costs import Given
-from onlinesrl.core.kernels import averaged as kernels
-from onlinesrl.core.kernels.jit import ready
+from onlinesrl.core.kernels import steps
+from onlinesrl.core.kernels.jit import plain
 from onlinesrl.core.section import Section
 from onlinesrl.core.values import Count, Existing, Positive
 
 Kept = Mapping[str, Floats]
 """What an update keeps of each weight, float64[weights], by its name in ``columns``."""
-
-
-class Gap(NamedTuple):
-    """What a step depends on, of the gap between a truth and its rival."""
-
-    margin: float  # rho - <base, Delta>
-    dot: float  # <u_t, Delta>
-    norm: float  # ||Delta||^2, in the metric of the step
-    moved: float  # <u, Delta>, in the metric of the step
-    rescaled: float = 0.0  # ||u||^2 in that metric less its old value
+_NONE = np.zeros(0)
 
 
 class Update(Section, ABC):
     """The online update, its loss and its constants (Huynh & Mooney 2010, Algorithm 3)."""
 
     tag = "update"
+    kind: ClassVar[int]
+    """Its step, in ``kernels.steps``."""
+    rooted: ClassVar[bool] = False
+    """Whether the square root of the label loss is the margin that it asks for."""
     shrinks: ClassVar[bool] = False
     """Whether each step shrinks all weights by (t - 1) / t."""
     dual: ClassVar[bool] = True
@@ -58,43 +55,34 @@ class Update(Section, ABC):
     """what to start from: a file of weights, .mln or .psl, or a run folder or checkpoint, whose
     learning goes on whole; null: the weights of the rules."""
 
+    def how(self, kept: Kept) -> steps.How:
+        """Return what kernels know it by, with its columns ``kept`` of the weights."""
+        return steps.How(
+            kind=self.kind,
+            shrinks=self.shrinks,
+            rooted=self.rooted,
+            sigma=self.sigma,
+            eta=0.0,
+            delta=0.0,
+            square=_NONE,
+            rates=False,
+        )
+
     def scale(self, t: int) -> float:
         """Return s_t: w_t = base + s_t u_t."""
-        if not self.shrinks:
-            return 1.0
-        return 1.0 / (t - 1) if t > 1 else 0.0
+        return plain(steps.scale)(self.shrinks, t)
 
     def required(self, rho: float) -> float:
         """Return by how much the truth's score is to exceed that of a rival whose label loss is ``rho``."""
-        return rho
+        return plain(steps.required)(self.rooted, rho)
+
+    def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
+        """See ``kernels.steps.step``."""
+        return plain(steps.step)(self.how({}), t, margin, dot, norm)
 
     def drawn(self) -> int:
         """Return how many sampled states stand for the rival; 0: it is the best state."""
         return 0
-
-    @abstractmethod
-    def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
-        """Return (c, alpha): the step on u, and the multiplier of the dual (0 where there is none).
-
-        ``margin``, ``dot`` and ``norm`` are rho - <base, Delta>, <u, Delta> and ||Delta||^2 > 0.
-        """
-
-    def compile(self, weights: kernels.Averaged, kept: Kept) -> None:
-        """Compile the kernels of ``measure`` and ``move``, or load them from the cache."""
-        ready(kernels.measure, weights, 0, 0.0)
-        ready(kernels.move, weights, 0, 0.0, 0.0)
-
-    def measure(self, weights: kernels.Averaged, kept: Kept, n: int, rho: float) -> Gap:
-        """Measure the gap in ``weights.delta``, which touches ``n`` weights."""
-        margin, dot, norm = kernels.measure(weights, n, rho)
-        return Gap(margin, dot, norm, dot)
-
-    def move(self, weights: kernels.Averaged, kept: Kept, n: int, c: float, s: float) -> bool:
-        """Make the step, with averages, and forget the gap.
-
-        False, with nothing changed: ``c`` or some weight would not be finite.
-        """
-        return kernels.move(weights, n, c, s)
 
     def metric(self, kept: Kept, delta: Floats) -> Floats | float:
         """Return the divisor of each weight's step, after a step along ``delta``: float64[weights], or 1."""
@@ -107,8 +95,4 @@ class Update(Section, ABC):
 class CoordinateAscent(Update, ABC):
     """An update that sets the dual multiplier of its example to the best value, no more than 1 / sigma."""
 
-    def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
-        """See ``Update.step``."""
-        loss = max(0.0, margin - dot)
-        step = min(1.0 / self.sigma, loss / norm)
-        return step, self.sigma * step
+    kind = steps.ASCENT

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC
+from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
 from onlinesrl.core.adagrad import AdaGradCda
+from onlinesrl.core.kernels import steps
 from onlinesrl.core.section import kind_of, sections_of, standard
-from onlinesrl.core.update import CoordinateAscent, Update
+from onlinesrl.core.update import CoordinateAscent, Kept, Update
 from onlinesrl.core.values import Count, Positive
 
 
@@ -26,10 +27,7 @@ class PassiveAggressive(CoordinateAscent):
 
     update: Literal["pa1"] = "pa1"
     loss: Literal["pl"] = "pl"
-
-    def required(self, rho: float) -> float:
-        """See ``Update.required``."""
-        return math.sqrt(rho)
+    rooted = True
 
 
 class Cda2(Update):
@@ -37,13 +35,8 @@ class Cda2(Update):
 
     update: Literal["cda2"] = "cda2"
     loss: Literal["ml", "pl"] = "ml"
+    kind = steps.SHRINKING_ASCENT
     shrinks = True
-
-    def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
-        """See ``Update.step``."""
-        loss = max(0.0, margin - dot / t)  # (t-1)/t <w_t, Delta> = <u_t, Delta> / t
-        step = min(1.0 / (self.sigma * t), loss / norm)
-        return t * step, self.sigma * t * step
 
 
 class Simple(Update):
@@ -51,10 +44,7 @@ class Simple(Update):
 
     update: Literal["simple"] = "simple"
     loss: Literal["ml", "pl"] = "ml"
-
-    def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
-        """See ``Update.step``."""
-        return (1.0 / self.sigma, 1.0) if margin > dot else (0.0, 0.0)
+    kind = steps.SIMPLE
 
 
 class Mira(Update):
@@ -62,11 +52,8 @@ class Mira(Update):
 
     update: Literal["mira"] = "mira"
     loss: Literal["pl"] = "pl"
+    kind = steps.MARGIN
     dual = False
-
-    def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
-        """See ``Update.step``."""
-        return max(0.0, margin - dot) / norm, 0.0
 
 
 class Subgradient(Update):
@@ -74,11 +61,8 @@ class Subgradient(Update):
 
     update: Literal["subgradient"] = "subgradient"
     loss: Literal["ml"] = "ml"
+    kind = steps.SUBGRADIENT
     shrinks = True
-
-    def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
-        """See ``Update.step``."""
-        return 1.0 / self.sigma, 1.0
 
 
 class ConstantStep(Update, ABC):
@@ -86,11 +70,12 @@ class ConstantStep(Update, ABC):
 
     eta: Positive = 1.0
     """the size of a step."""
+    kind = steps.CONSTANT
     dual = False
 
-    def step(self, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
-        """See ``Update.step``."""
-        return self.eta, 0.0
+    def how(self, kept: Kept) -> steps.How:
+        """See ``Update.how``."""
+        return replace(super().how(kept), eta=self.eta)
 
 
 class Perceptron(ConstantStep):

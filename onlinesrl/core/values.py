@@ -18,7 +18,7 @@ def _one_or_many(value: object) -> object:
     """Let a single value stand for a list of one."""
     if isinstance(value, list):
         return tuple(value)
-    return (value,) if isinstance(value, str | Path) else value
+    return (value,) if isinstance(value, str | Path | int | float) else value
 
 
 def _as_path(value: object) -> object:
@@ -80,6 +80,7 @@ Inputs = Annotated[tuple[Input, ...], BeforeValidator(_one_or_many), Field(min_l
 Natural = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Count = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Positives = Annotated[tuple[Positive, ...], BeforeValidator(_one_or_many), Field(min_length=1)]
 
 
 def duration(text: object) -> float | None:

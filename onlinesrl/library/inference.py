@@ -158,8 +158,9 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - as ``infer``
 ) -> Answer:
     from onlinesrl.psl import query as psl
     from onlinesrl.psl.ground.grounder import MOST
+    from onlinesrl.psl.methods import check_method
 
-    psl.check_method(method)
+    check_method(method)
     database, clock = psl_database(model, evidence, query, truth), Clock()
     quiet = _nothing
     found = psl.solve(

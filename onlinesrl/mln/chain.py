@@ -37,6 +37,7 @@ class ChainWeights(AveragedWeights):
         touched = np.zeros(n, np.int64)
         self.arrays = Averaged(value, uses, np.zeros(n), np.zeros(n, np.uint8), touched)
         self.kept = {name: columns[name].reshape(n) for name in self.update.columns}
+        self._how = None
 
     def _columns(self) -> dict[str, Any]:
         value, uses = self.arrays.value, self.arrays.uses
@@ -50,7 +51,7 @@ class ChainWeights(AveragedWeights):
         labels = old if labels is None else labels
         rows = labels + (len(columns["uses"]) - old if features is None else features)
         other = copy.copy(self)
-        other.scalar, other.labels = [*self.scalar], labels
+        other.scalar, other.labels = self.scalar.copy(), labels
         other._hold({name: _placed(c, old, rows, labels) for name, c in columns.items()})
         return other
 
@@ -103,7 +104,9 @@ class ChainWeights(AveragedWeights):
     # pickles -------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {name: of for name, of in self.__dict__.items() if name not in {"arrays", "kept"}}
+        own = {
+            name: of for name, of in self.__dict__.items() if name not in {"arrays", "kept", "_how"}
+        }
         return {"own": own, "columns": self._columns()}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:

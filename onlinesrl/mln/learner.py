@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import reduce
 from operator import add
@@ -20,16 +20,16 @@ from msgspec.structs import replace
 from onlinesrl.core.background import Background
 from onlinesrl.core.drift import Monitor
 from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.example import Atoms, Example, decode
+from onlinesrl.core.example import Atoms, Example, decode, decoded
 from onlinesrl.core.explanation import Atom, Explanation
 from onlinesrl.core.flips import DEFAULTS, Asked
-from onlinesrl.core.interrupt import Interrupted
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally, heaviest
 from onlinesrl.core.merging import State
 from onlinesrl.core.together import TOO_LARGE, Together
 from onlinesrl.core.update import Update
 from onlinesrl.logic.ast import Program
-from onlinesrl.mln import merging
+from onlinesrl.mln import in_turn, merging
+from onlinesrl.mln.ahead import Packing, Packings
 from onlinesrl.mln.explain import explain, least_certain
 from onlinesrl.mln.ground.advice import largest
 from onlinesrl.mln.ground.constants import NO_NEWS, News
@@ -50,6 +50,7 @@ class OnlineLearner:
     """Owns the weights; ``step`` processes a micro-batch. All worlds have the facts of ``background``."""
 
     valued = False
+    spells = False
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a learner is made of
         self,
@@ -73,6 +74,8 @@ class OnlineLearner:
         self.together = Together()
         self.monitor: Monitor | None = None
         self.seen = 0
+        self.quiet: Callable[[], object] = lambda: None
+        self.packings = Packings(self)
 
     def _by(self, by: tuple[str, int] | None) -> outcome.By:
         """Return the query predicate and argument of which each value is counted by itself."""
@@ -169,6 +172,19 @@ class OnlineLearner:
         """See ``Learner.decode``."""
         return self.packer.lines.read(line) or decode(line)
 
+    def decode_all(self, lines: Sequence[bytes]) -> list[Example | ExampleError]:
+        """See ``Learner.decode_all``."""
+        found = self.packer.lines.read_all(lines)
+        return [each or decoded(line) for each, line in zip(found, lines, strict=True)]
+
+    def ahead(self, items: Sequence[Item]) -> Packing | None:
+        """See ``Learner.ahead``."""
+        return self.packings.ahead(items)
+
+    def turn(self, items: Sequence[Item], ahead: Packing | None) -> None:
+        """See ``Learner.turn``."""
+        self.packings.turn(items, ahead)
+
     # the step ------------------------------------------------------------------------------
 
     def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:
@@ -264,90 +280,42 @@ class OnlineLearner:
         self, items: Sequence[Item], learning: bool, tallies: list[Tally]
     ) -> list[Outcome]:
         """Process examples in turn, as far as memory allows; see ``Together``."""
-        known, dropped = self.packer.stream_sizes(), self.weights.dropped
-        outcomes, bad, answered = self._pack(items)
-        worlds = self.packer.worlds
-        results = self._prepared(answered, learning)
-        done, enough = (0, False) if results is None else self._run(results, learning)
+        dropped, packing = self.weights.dropped, self.packings.take(items, learning)
+        outcomes, worlds = packing.outcomes, packing.worlds
+        results = self._results(packing)
+        done, enough = (0, False) if results is None else in_turn.run(self, results, learning)
         if results is None or not enough:
+            self.packings.undo()
             self.grounder.allocate()
             self.worlds.allocate()
             if results is None or worlds[done].place == 0:
-                self.packer.forget(known)
+                self.packer.forget(packing.known)
                 raise MemoryError
         results = results.first(done)
         check_audits(results)
-        found = self.reporter.outcomes(results)
+        found = self.reporter.outcomes(results, self.spells)
         for world, outcome_ in zip(results.worlds, found, strict=True):
             outcomes[world.place] = outcome_
         end = worlds[done].place if done < len(worlds) else len(items)
-        errors = [kind for place, kind in bad.items() if place < end]
+        errors = [kind for place, kind in packing.bad.items() if place < end]
         tallies.append(self.reporter.tally(results, found, errors))
         self.seen += done
-        self.packer.clear()
+        self.packings.clear()
         if not enough:
-            self._number_again(results.worlds, known, learning)
+            self._number_again(results.worlds, packing.known, learning)
         if self.weights.dropped > dropped:
             self._forget()
         return [outcome for outcome in outcomes[:end] if outcome is not None]
 
-    def _pack(
-        self, items: Sequence[Item]
-    ) -> tuple[list[Outcome | None], dict[int, str], dict[int, Prediction]]:
-        """Pack the good examples.
-
-        Returns the outcomes of the bad ones, their error kinds by place, and the predictions given
-        before by world.
-        """
-        outcomes = [Outcome(None, str(e)) if isinstance(e, ExampleError) else None for e in items]
-        bad = {n: e.kind for n, e in enumerate(items) if isinstance(e, ExampleError)}
-        answered: dict[int, Prediction] = {}
-        self.packer.clear()
-        for place, item in enumerate(items):
-            if isinstance(item, ExampleError):
-                continue
-            try:
-                self.packer.add(item.example if isinstance(item, Answered) else item, place)
-            except ExampleError as error:
-                outcomes[place] = Outcome(None, str(error))
-                bad[place] = error.kind
-            else:
-                if isinstance(item, Answered):
-                    answered[len(self.packer) - 1] = item.prediction
-        return outcomes, bad, answered
-
-    def _prepared(self, answered: dict[int, Prediction], learning: bool) -> Results | None:
+    def _results(self, packing: Packing) -> Results | None:
         """Return the packed worlds, with room for their results; None: out of memory."""
+        if packing.batch is None:
+            return None
         try:
-            batch = self.grounder.batch(learning)
-            out = self.worlds.begin(batch)
+            out = self.worlds.begin(packing.batch, packing.ground)
         except MemoryError:
             return None
-        return Results(batch, self.packer.worlds, out, self.worlds.routes, answered)
-
-    def _run(self, results: Results, learning: bool) -> tuple[int, bool]:
-        """Process worlds in turn; returns how many, and False if memory ran out.
-
-        They are fewer than all where it did, or where a signal asked to stop.
-        """
-        most, every = self.update.max_weights, self.inference.audit_every
-        for w in range(len(results.worlds)):
-            begun, updates = self.weights.arrays.size.tolist(), self.weights.updates
-            audit = every > 0 and (self.seen + 1 + w) % every == 0 and w not in results.answered
-            try:
-                self.worlds.take(results, w, learning, audit)
-            except Interrupted:
-                return w, True
-            except MemoryError:
-                if self.weights.updates > updates:
-                    raise
-                self.weights.cut(*begun)
-                return w, False
-            if self.monitor is not None and self.weights.updates > updates:
-                self.reporter.watch(results, w, self.monitor)
-            if most is not None and len(self.weights) > most:
-                self.weights.drop_least(most)
-        return len(results.worlds), True
+        return Results(packing.batch, packing.worlds, out, self.worlds.routes, packing.answered)
 
     def _number_again(
         self, worlds: Sequence[Packed], known: Mapping[str, int], learning: bool
@@ -372,12 +340,13 @@ class OnlineLearner:
     def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return header and arrays of a checkpoint."""
         self._forget()
-        header, arrays = self.weights.save()
+        header, arrays = self.weights.save(self.packings.then)
         arrays |= {} if self.monitor is None else self.monitor.save()
         return {**header, "seen": self.seen, "shown": self.packer.shown()}, arrays
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Restore the state that ``save`` returned, bit for bit."""
+        self.packings.forget()
         self.weights.restore(header, arrays)
         if self.monitor is not None:
             self.monitor.restore(arrays)

@@ -4,9 +4,13 @@ Shards meet constants in their own order: new ones, and the weights they name, a
 in the order of the shards, by name. Weights are kept as base, u and v (``kernels.averaged``), of which the
 mean over all weight vectors is base + (S u - v) / T. Merged, S is S_0 plus what every shard added to it, and
 
-    v = v_0 + S gamma sum_p Delta_p - sum_p (S_p Delta_p - (v_p - v_0))
+    v = v_0 + S (u - u_0) - sum_p (S_p (u_p - u_0) - (v_p - v_0))
 
 keeps that mean, over the vectors of all shards. A weight that no shard moved keeps its u and v.
+
+Where an update divides steps by a metric H of its own, u = H^-1 g, it is g to which gamma of every step is
+added, and H has what all shards added to it: the multipliers are still in [0, 1] and the dual, with the H of
+the end, is still below the regularised loss of all weights.
 """
 
 from __future__ import annotations
@@ -18,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints, Ints32
-from onlinesrl.core.averages import DUAL, NORM, AveragedWeights, S, T
+from onlinesrl.core.averages import AveragedWeights
 from onlinesrl.core.example import Constant
+from onlinesrl.core.kernels.averaged import DUAL, NORM, S, T
 from onlinesrl.core.merging import State, best_share, mean_share
 from onlinesrl.mln.weights import WeightTable
 
@@ -37,8 +42,9 @@ class Gain:
     key: Ints32  # [new block, 1 + template constants]
     weights: int  # at the start
     moved: Ints  # [k] weights
-    step: Floats  # [k] Delta
-    lag: Floats  # [k] S Delta - (v - v_0)
+    step: Floats  # [k] Delta of g
+    lag: Floats  # [k] S (u - u_0) - (v - v_0)
+    kept: Mapping[str, Floats]  # [k] of each column that the update keeps
     uses: Ints  # [k]
     scalar: Floats  # as AveragedWeights.scalar
     seen: int
@@ -54,7 +60,17 @@ def gain(learner: OnlineLearner, start: State) -> Gain:
     moved = np.flatnonzero(uses)
     before = np.zeros((len(moved), 3))
     before[moved < count] = arrays["value"][moved[moved < count]]
-    _, step, v = (a.value[moved] - before).T
+    _, u, v = (a.value[moved] - before).T
+    old, kept = np.flatnonzero(moved < count), dict[str, Floats]()
+    for name in weights.kept:
+        kept[name] = np.zeros(len(moved))
+        kept[name][old] = arrays[name][moved[old]]
+    metric = weights.update.metric
+    step = (
+        metric({name: column[moved] for name, column in weights.kept.items()}, np.zeros(1))
+        * a.value[moved, 1]
+        - metric(kept, np.zeros(1)) * before[:, 1]
+    )
     known = {name: len(names) for name, names in header["constants"].items()}
     return Gain(
         known=known,
@@ -66,8 +82,9 @@ def gain(learner: OnlineLearner, start: State) -> Gain:
         key=a.key[blocks : a.size[1]].copy(),
         weights=count,
         moved=moved,
-        step=step.copy(),
-        lag=weights.scalar[S] * step - v,
+        step=step,
+        lag=weights.scalar[S] * u - v,
+        kept={name: column[moved] - kept[name] for name, column in weights.kept.items()},
         uses=uses[moved],
         scalar=np.array(weights.scalar) - arrays["scalar"],
         seen=learner.seen - header["seen"],
@@ -81,29 +98,47 @@ def merge(learner: OnlineLearner, gains: Sequence[Gain], by_dual: bool) -> float
     """
     weights = learner.weights
     places = [_places(weights, each) for each in gains]
-    step, lag = np.zeros(len(weights)), np.zeros(len(weights))
+    n = len(weights)
+    step, lag, before = np.zeros(n), np.zeros(n), _metric(weights)
     for each, place in zip(gains, places, strict=True):
         step[place] += each.step
         lag[place] += each.lag
         weights.arrays.uses[place] += each.uses
+        for name, column in each.kept.items():
+            weights.kept[name][place] += column
     added: Floats = sum((each.scalar for each in gains), np.zeros(len(weights.scalar)))
-    u, v = weights.arrays.value[: len(weights), 1:].T
+    u, v = weights.arrays.value[:n, 1:].T
+    metric = _metric(weights)
+    kept = (before - metric) * u  # what g = before u loses where u stays and the metric grows
     share = (
-        _share(weights, u, step, added) if by_dual else mean_share(each.scalar[T] for each in gains)
+        _share(weights, u + kept / metric, step / metric, step, added)
+        if by_dual
+        else mean_share(each.scalar[T] for each in gains)
     )
-    u += share * step
+    u += (kept + share * step) / metric
     added[DUAL] *= share
     weights.scalar[:] = (np.array(weights.scalar) + added).tolist()
-    weights.scalar[NORM] = float(np.sum(u * u))
-    v += weights.scalar[S] * share * step - lag
+    weights.scalar[NORM] = float(np.sum(metric * u * u))
+    s = weights.scalar[S]
+    v += (s * share * step + s * kept) / metric - lag
     _share_constants(learner, gains)
     return share
 
 
-def _share(weights: AveragedWeights, u: Floats, step: Floats, added: Floats) -> float:
-    """Return the gamma at which D = dual - sigma s / 2 ||u + gamma Delta||^2 is greatest, s = s_{T+1}."""
+def _metric(weights: WeightTable) -> Floats | float:
+    """Return H, float64[weights], or 1."""
+    n = len(weights)
+    kept = {name: column[:n] for name, column in weights.kept.items()}
+    return weights.update.metric(kept, np.zeros(1))
+
+
+def _share(weights: AveragedWeights, u: Floats, pace: Floats, step: Floats, added: Floats) -> float:
+    """Return the gamma at which D = dual - sigma s / 2 ||u + gamma H^-1 Delta||_H^2 is greatest, s = s_{T+1}.
+
+    ``pace`` is H^-1 Delta, ``step`` Delta.
+    """
     strength = weights.update.sigma * weights.update.scale(int(weights.scalar[T] + added[T]) + 1)
-    slopes = [added[DUAL] - strength * float(np.sum((u + gamma * step) * step)) for gamma in (0, 1)]
+    slopes = [added[DUAL] - strength * float(np.sum((u + gamma * pace) * step)) for gamma in (0, 1)]
     return best_share((0.0, 1.0), slopes)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -17,7 +18,7 @@ from onlinesrl.core.counts import BEYOND_RANGE
 from onlinesrl.core.drift import Monitor
 from onlinesrl.core.errors import printable
 from onlinesrl.core.example import Constant, ValuedAtom, arguments
-from onlinesrl.core.learner import Outcome, Prediction, Tally
+from onlinesrl.core.learner import Outcome, Prediction, SpelledPrediction, Tally
 from onlinesrl.core.ranking import Ranking
 from onlinesrl.mln.engines.diagnostics import Diagnostics
 from onlinesrl.mln.ground import reasons
@@ -25,14 +26,20 @@ from onlinesrl.mln.ground.grounder import Grounder
 from onlinesrl.mln.ground.pack import Packed
 from onlinesrl.mln.kernels import outcome as k
 from onlinesrl.mln.kernels import plans
+from onlinesrl.mln.kernels.narrow import OVERFLOW
 from onlinesrl.mln.kernels.plans import INFEASIBLE
-from onlinesrl.mln.positives import PREDICTED, Positives
+from onlinesrl.mln.kernels.report import PREDICTED
+from onlinesrl.mln.positives import Positives
+
+if TYPE_CHECKING:
+    from onlinesrl.mln.counted import Counted
+    from onlinesrl.mln.speller import Speller
 
 ELIMINATION, ILP = 0, 1
 ROUTES = ("elimination", "ilp")
 """The routes that are always counted; others are once an engine has used them."""
-OVERFLOW, UNSOLVED = 24, 32
-"""The status of a world whose update is beyond the range of numbers; whose search ended at its limit."""
+UNSOLVED = 32
+"""The status of a world whose search ended at its limit."""
 _REASONS = {
     INFEASIBLE: "no state satisfies the hard rules",
     OVERFLOW: BEYOND_RANGE,
@@ -115,46 +122,72 @@ class Reporter:
         self.layout, self.packer, self.names = grounder.layout, grounder.packer, grounder.names
         self.by = by
 
-    def outcomes(self, results: Results) -> list[Outcome]:
-        """Return the outcome of every world; answered ones are counted by the prediction given before."""
-        out = results.out
+    @cached_property
+    def speller(self) -> Speller:
+        """What spells predictions."""
+        from onlinesrl.mln.speller import Speller
+
+        return Speller(self.packer)
+
+    def outcomes(self, results: Results, spelled: bool = False) -> list[Outcome]:
+        """Return the outcome of every world; answered ones are counted by the prediction given before.
+
+        ``spelled``: predictions may have their atoms as text.
+        """
         for w in results.answered:
-            if out.status[w] == plans.OK:
+            if results.out.status[w] == plans.OK:
                 self._score_answered(results, w)
+        texts = self.speller.texts(results) if spelled else None
+        kind: Any = Prediction if texts is None else SpelledPrediction
+        atoms = self._atoms_of(results) if texts is None else texts.__getitem__
+        out, drifted = results.out, results.drifted
+        margins = [m if math.isfinite(m) else None for m in out.margin.tolist()]
+        columns = (
+            out.status.tolist(),
+            out.score.tolist(),
+            out.counts[:, k.HAMMING].tolist(),
+            margins,
+        )
+        outcomes = []
+        for w, (world, status, score, hamming, margin) in enumerate(
+            zip(results.worlds, *columns, strict=True)
+        ):
+            if status != plans.OK:
+                reason = printable(self.reason(results, w))
+                outcomes.append(Outcome(None, reason, status == UNSOLVED))
+                continue
+            if w in results.answered:
+                given = msgspec.structs.replace(results.answered[w], hamming=hamming)
+                outcomes.append(Outcome(given, drift=w in drifted))
+                continue
+            example = world.example
+            wrong = hamming if example.labelled else None
+            certified = w not in results.unproven
+            prediction = kind(example.id, atoms(w), score, certified, example.group, wrong, margin)
+            if results.marginals:
+                self._add_marginals(prediction, results, w)
+            outcomes.append(Outcome(prediction, drift=w in drifted))
+        return outcomes
+
+    @staticmethod
+    def _add_marginals(prediction: Prediction, results: Results, w: int) -> None:
+        """Add to a prediction its atoms' probabilities, and how far they can be trusted."""
+        prediction.marginals = results.marginals.get(w)
+        if w in results.diagnostics:
+            prediction.r_hat = round(results.diagnostics[w].largest_r_hat, 4)
+            prediction.ess = round(results.diagnostics[w].least_ess, 1)
+
+    def _atoms_of(self, results: Results) -> Callable[[int], dict[str, list[list[Constant]]]]:
+        """Return what gives the predicted atoms of a world."""
+        out = results.out
         predicted = out.true_mark[: out.true_start[-1]] & PREDICTED != 0
         starts = np.append(0, np.cumsum(predicted))[out.true_start].tolist()
         queries, keys = (
             each[: len(predicted)][predicted].tolist() for each in (out.true_query, out.true_key)
         )
-        status = out.status.tolist()
-        scores, hamming = out.score.tolist(), out.counts[:, k.HAMMING].tolist()
-        margins = [m if math.isfinite(m) else None for m in out.margin.tolist()]
-        outcomes = []
-        for w, world in enumerate(results.worlds):
-            if status[w] != plans.OK:
-                reason = printable(self.reason(results, w))
-                outcomes.append(Outcome(None, reason, status[w] == UNSOLVED))
-                continue
-            if w in results.answered:
-                given = msgspec.structs.replace(results.answered[w], hamming=hamming[w])
-                outcomes.append(Outcome(given, drift=w in results.drifted))
-                continue
-            example = world.example
-            prediction = Prediction(
-                example.id,
-                self._atoms(results.batch, w, slice(starts[w], starts[w + 1]), queries, keys),
-                scores[w],
-                w not in results.unproven,
-                example.group,
-                hamming[w] if example.labelled else None,
-                margins[w],
-                marginals=results.marginals.get(w),
-            )
-            if w in results.diagnostics:
-                prediction.r_hat = round(results.diagnostics[w].largest_r_hat, 4)
-                prediction.ess = round(results.diagnostics[w].least_ess, 1)
-            outcomes.append(Outcome(prediction, drift=w in results.drifted))
-        return outcomes
+        return lambda w: self._atoms(
+            results.batch, w, slice(starts[w], starts[w + 1]), queries, keys
+        )
 
     def _atoms(
         self,
@@ -242,7 +275,11 @@ class Reporter:
         new = good.copy()
         new[list(answered)] = False
         routes = np.bincount(out.route[new], minlength=len(results.routes)).tolist()
-        marks = self._marks(results, new)
+        from onlinesrl.mln.counted import counted
+
+        by_class, predicates, pairs_ = counted(
+            self.layout, self.names, self.by, results
+        ) or self._from_marks(results, new, good)
         return Tally(
             counts=out.counts[good].sum(axis=0),
             labelled=int(np.sum(results.batch.labelled[good])),
@@ -255,11 +292,20 @@ class Reporter:
                 for name, n in zip(results.routes, routes, strict=True)
                 if n or name in ROUTES
             },
-            by_class=self._by_class(results, good),
+            by_class=by_class,
             errors=Counter(bad + [KINDS[status] for status in out.status[~good].tolist()]),
-            predicates=self._by_predicate(results, marks, good),
-            pairs=self._pairs(results, marks, good),
+            predicates=predicates,
+            pairs=pairs_,
             ranking=self._ranking(results, outcomes),
+        )
+
+    def _from_marks(self, results: Results, new: Bytes, good: Bytes) -> Counted:
+        """Count by class, by predicate and by pairs of classes."""
+        marks = self._marks(results, new)
+        return (
+            self._by_class(results, good),
+            self._by_predicate(results, marks, good),
+            self._pairs(results, marks, good),
         )
 
     def _ranking(self, results: Results, outcomes: Sequence[Outcome]) -> dict[str, Ranking]:

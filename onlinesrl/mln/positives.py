@@ -10,9 +10,8 @@ import numpy as np
 
 from onlinesrl.core.arrays import Ints
 from onlinesrl.core.confusion import Pair
+from onlinesrl.mln.kernels.report import PREDICTED, TRUE
 
-PREDICTED, TRUE = 1, 2
-"""The bits of an atom's mark."""
 _OUTCOMES = [PREDICTED | TRUE, PREDICTED, TRUE]
 """The marks of hits, false alarms and misses."""
 

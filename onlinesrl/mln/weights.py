@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints32
-from onlinesrl.core.averages import NORM, AveragedWeights
+from onlinesrl.core.averages import AveragedWeights
 from onlinesrl.core.example import Constant
+from onlinesrl.core.kernels.averaged import NORM
 from onlinesrl.core.kernels.jit import ready
 from onlinesrl.core.update import Update
 from onlinesrl.core.updates import Cda2
@@ -124,7 +125,7 @@ class WeightTable(AveragedWeights):
         """Compile the kernels that learning takes, or load them from the cache."""
         a = self.arrays
         ready(k.rehash, a)
-        self.update.compile(a, self.kept)
+        self.compile_learning()
 
     def number(self, net: Network, learning: bool) -> None:
         """Give every soft row of a network its first weight; new keys get one while learning."""
@@ -310,11 +311,13 @@ class WeightTable(AveragedWeights):
 
     # checkpoints ---------------------------------------------------------------------------
 
-    def save(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return header and arrays of a checkpoint."""
+    def save(self, known: Mapping[str, int] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return header and arrays of a checkpoint, with the first ``known`` constants of each type."""
         a, n, blocks = self.arrays, len(self), int(self.arrays.size[1])
         header = {
-            "constants": {t: d.names for t, d in self.stream.items()},
+            "constants": {
+                t: d.names if known is None else d.names[: known[t]] for t, d in self.stream.items()
+            },
             "dropped": self.dropped,
             **({"before": self.before} if self.before else {}),
         }
@@ -323,7 +326,7 @@ class WeightTable(AveragedWeights):
             "uses": a.uses[:n],
             "key": a.key[:blocks],
             "block": a.block[:blocks],
-            "scalar": np.array(self.scalar),
+            "scalar": self.scalar.copy(),
             **{name: column[:n] for name, column in self.kept.items()},
         }
         return header, arrays
@@ -340,7 +343,7 @@ class WeightTable(AveragedWeights):
         a.uses[:n], a.uses[n:] = arrays["uses"], 0
         a.key[:blocks] = arrays["key"]
         a.block[:blocks] = arrays["block"]
-        self.scalar[:] = arrays["scalar"].tolist()
+        self.scalar[:] = arrays["scalar"]
         for name, column in self.kept.items():
             column[:n], column[n:] = arrays[name], 0.0
         a.size[:] = n, blocks

@@ -12,20 +12,22 @@ from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.costs import Costs
 from onlinesrl.core.errors import Infeasible, Unsolved
-from onlinesrl.core.example import ValuedAtom
 from onlinesrl.core.interrupt import leavable
 from onlinesrl.core.kernels.jit import ready
 from onlinesrl.core.slowest import Slowest
-from onlinesrl.mln.engines.engine import MarginalEngine, Solution
+from onlinesrl.mln import by_engines
+from onlinesrl.mln.ahead import NONE
+from onlinesrl.mln.engines.engine import Solution
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.grounder import ROOM, Grounder
 from onlinesrl.mln.ground.model import ClauseModel
 from onlinesrl.mln.inference import Inference
 from onlinesrl.mln.kernels import elimination, narrow, network, outcome, plans
+from onlinesrl.mln.kernels.narrow import OVERFLOW
 from onlinesrl.mln.kernels.plans import INFEASIBLE, OK
 from onlinesrl.mln.kernels.structure import structure_memory
 from onlinesrl.mln.kernels.weights import expected_gap, gap
-from onlinesrl.mln.outcomes import ILP, OVERFLOW, ROUTES, UNSOLVED, Results, with_room
+from onlinesrl.mln.outcomes import ILP, ROUTES, UNSOLVED, Results, with_room
 from onlinesrl.mln.weights import WeightTable
 
 GROWING = {
@@ -62,6 +64,8 @@ class Worlds:
         self.costs = Costs(given, arities) if given else None
         self.slowest = Slowest()
         self.routes = [*ROUTES]
+        self.at = 0  # the world at hand
+        self.begun = np.zeros(2, np.int64)  # the weights and blocks before it
         self.allocate()
 
     def allocate(self, tables: int = 1 << 14, output: int = 1 << 12) -> None:
@@ -84,8 +88,9 @@ class Worlds:
             self.inference.growth,
         )
 
-    def begin(self, batch: plans.Batch) -> outcome.Output:
-        """Return room for the results of a batch, which is processed next."""
+    def begin(self, batch: plans.Batch, ahead: narrow.Ahead = NONE) -> outcome.Output:
+        """Return room for the results of a batch, which is processed next; worlds may be ground ``ahead``."""
+        self.ahead = ahead
         room, worlds = self.room["output"], len(batch.listed)
         classes = np.zeros(worlds + 1, np.int64)
         if self.by.query >= 0:
@@ -123,12 +128,17 @@ class Worlds:
             grounder.scratch,
             self.tables,
             weights.arrays,
+            weights.how,
+            weights.scalar,
+            self.begun,
             weights.weight,
             self.state,
             self.by,
             self.out,
+            self.ahead,
             limits.atoms,
             limits.groundings,
+            weights.update.loss == "ml",
         )
 
     def _grow(self, status: int, results: Results) -> None:
@@ -154,10 +164,32 @@ class Worlds:
         self.begin(batch)
         self.weights.compile()
         if self.inference.eliminates:
-            ready(narrow.predict, self.memory, 0, 0.0, 0.0, True)
-            ready(narrow.find_gap, self.memory, 0.0, False)
+            ready(narrow.run, self.memory, 0, 0, narrow.PREDICT, True)
         else:
             self.grounder.compile(batch)
+
+    # worlds by elimination -----------------------------------------------------------------
+
+    def alone(self, learning: bool) -> bool:
+        """Tell whether worlds that are narrow need nothing but elimination."""
+        if not self.inference.eliminates:
+            return False
+        if not learning:
+            return not self.margins
+        return self.costs is None and not self.weights.update.drawn()
+
+    def run(self, results: Results, first: int, stop: int, what: int, learning: bool) -> int:
+        """Process worlds by elimination alone; returns ``stop``, or the first one that is too wide for it.
+
+        That one has been ground. Raises Interrupted, before anything has been learned from world ``at``.
+        """
+        while True:
+            first, status = narrow.run(self.memory, first, stop, what, learning)
+            self.at = first
+            interrupt.check()
+            if status not in GROWING:
+                return first
+            self._grow(status, results)
 
     # one world -----------------------------------------------------------------------------
 
@@ -166,48 +198,56 @@ class Worlds:
 
         Raises Interrupted, before anything has been learned from the world.
         """
+        self.at, self.begun[:] = w, self.weights.arrays.size
+        if w < len(self.ahead.status):  # its network has to be the grounder's
+            self.ahead.status[w] = narrow.AGAIN
         results.out.true_start[w + 1] = results.out.true_start[w]
-        status, detail = self._predict(results, w, learning)
+        wide = self._predict(results, w, learning)
+        self.finish(results, w, learning, audit, wide)
+
+    def finish(
+        self, results: Results, w: int, learning: bool, audit: bool = False, wide: bool = True
+    ) -> None:
+        """Process the rest of a world: all of one that is ``wide`` and ground, else of one predicted."""
         learning = learning and bool(results.batch.labelled[w])
+        status = results.out.status[w]
         try:
-            if status == narrow.TOO_WIDE:
+            if wide:
                 self._take_wide(results, w, learning, audit)
             elif audit and status in {OK, INFEASIBLE}:
-                self._audit(results, w)
-            if status == OK and learning:
+                by_engines.audit(self, results, w)
+            if not wide and status == OK and learning:
                 self._learn_narrow(results, w)
-            elif status != narrow.TOO_WIDE:
-                results.out.status[w], results.out.detail[w] = status, detail
         except Infeasible:
             results.out.status[w] = INFEASIBLE
         except Unsolved:
             results.out.status[w] = UNSOLVED
 
-    def _predict(self, results: Results, w: int, learning: bool) -> tuple[int, int]:
-        """Ground a world and predict it, if it is narrow; see ``kernels.narrow.predict``."""
+    def _predict(self, results: Results, w: int, learning: bool) -> bool:
+        """Ground a world and predict it, if it is narrow; tell whether it is too wide for that."""
         if not self.inference.eliminates:
-            status, detail = self.grounder.ground(results.batch, w)
-            if status != OK:
-                return status, detail
-            if self.state.truth is not self.grounder.truth:
-                self._make_states()
-            self.weights.number(self.grounder.net, learning and bool(results.batch.labelled[w]))
-            return narrow.TOO_WIDE, -1
-        cu, cv = self.weights.mean()
-        while True:
-            status, detail = narrow.predict(self.memory, w, cu, cv, learning)
-            interrupt.check()
-            if status not in GROWING:
-                break
-            self._grow(status, results)
-        if status == OK and self.margins and not learning:
+            return self._ground(results, w, learning)
+        if self.run(results, w, w + 1, narrow.PREDICT, learning) == w:
+            return True
+        if results.out.status[w] == OK and self.margins and not learning:
             state, score = self.state, float(results.out.score[w])
             net, weight, best = self.grounder.net, self.weights.weight, state.predicted
             results.out.margin[w] = elimination.margin(
                 net, self.tables, weight, best, score, state.bonus, state.rival
             )
             interrupt.check()
-        return status, detail
+        return False
+
+    def _ground(self, results: Results, w: int, learning: bool) -> bool:
+        """Ground a world for the engines; False: it is bad, as its status says."""
+        status, detail = self.grounder.ground(results.batch, w)
+        if status != OK:
+            results.out.status[w], results.out.detail[w] = status, detail
+            return False
+        if self.state.truth is not self.grounder.truth:
+            self._make_states()
+        self.weights.number(self.grounder.net, learning and bool(results.batch.labelled[w]))
+        return True
 
     def _record(self, results: Results, w: int, route: int, score: float) -> None:
         """Write the prediction, its counts and its score to the results."""
@@ -225,9 +265,7 @@ class Worlds:
                 self._contrast(results, w, *clause_model(self.grounder.net))
             return
         self._price(results.batch, w)
-        n, rho = narrow.find_gap(self.memory, self.weights.scale(), update.loss == "ml")
-        interrupt.check()
-        self._learn(results, w, n, rho)
+        self.run(results, w, w + 1, narrow.LEARN, True)
 
     def _contrast(self, results: Results, w: int, model: ClauseModel, place: Ints) -> None:
         """Learn from the truth of a world and states sampled from there on. Raises Infeasible."""
@@ -268,7 +306,7 @@ class Worlds:
 
         with self.slowest.timing(results.worlds[w].example.id, atoms, route):
             if audit:
-                self._audit(results, w)
+                by_engines.audit(self, results, w)
             with leavable():
                 model, place = clause_model(net)
             if w not in results.answered:
@@ -286,7 +324,7 @@ class Worlds:
         ground = self.weights.of(self.grounder.net, averaged=True)
         weight = clause_weights(model, place, ground)
         if self.inference.marginals is not None:
-            found = self._likeliest(results, w, model, weight, self.inference.marginals)
+            found = by_engines.likeliest(self, results, w, model, weight, self.inference.marginals)
         else:
             found = self._solve(results, w, model, weight)
         self.state.predicted[: model.n_atoms] = found.state
@@ -341,56 +379,3 @@ class Worlds:
             raise Unsolved("the search ended at its limit")
         with leavable():
             return found or inference.fallback.solve(model, weight, bonus=bonus)
-
-    def _likeliest(
-        self, results: Results, w: int, model: ClauseModel, weight: Floats, engine: MarginalEngine
-    ) -> Solution:
-        """Predict each atom, or group, by its most probable value.
-
-        Raises Unsolved where no feasible state to start from was found.
-        """
-        from onlinesrl.mln.engines.marginals import likeliest
-
-        try:
-            with leavable():
-                marginals = engine.marginals(model, weight)
-        except Unsolved:
-            results.unsolved.add(w)
-            raise
-        net = self.grounder.net
-        state = likeliest(model, marginals.probability)
-        network.define(net, state)
-        values = np.round(marginals.probability, 6).tolist()
-        if marginals.diagnostics is not None:
-            results.diagnostics[w] = marginals.diagnostics
-        results.marginals[w] = {
-            name: [
-                ValuedAtom(args, values[n])
-                for n, args in enumerate(atoms, first)
-                if net.fixed[n] == network.OPEN
-            ]
-            for name, first, atoms in self.grounder.atoms(results.batch, w)
-        }
-        return Solution(state, 0.0, math.inf, engine.route, certified=False)
-
-    # audits ----------------------------------------------------------------------------------
-
-    def _audit(self, results: Results, w: int) -> None:
-        """Solve a world whole by the ILP, with the averaged weights; see ``check_audits``."""
-        net = self.grounder.net
-        with leavable():
-            model, place = clause_model(net)
-        ground = self.weights.of(net, averaged=True)
-        weight = clause_weights(model, place, ground)
-        none = (net.fixed[: net.size[network.ATOMS]] == network.TRUE).astype(np.uint8)
-        constant = network.soft_score(net, none, ground) - model.score(none, weight)
-        try:
-            with leavable():
-                whole = self.inference.whole.solve(model, weight)
-        except Infeasible:
-            results.audits[w] = -math.inf
-        except Unsolved:
-            return
-        else:
-            if whole.certified:
-                results.audits[w] = whole.score + constant

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from onlinesrl.core.costs import Costs
 from onlinesrl.core.counts import BEYOND_RANGE
 from onlinesrl.core.drift import Monitor
 from onlinesrl.core.errors import ExampleError, Infeasible, ModelError, UsageError
-from onlinesrl.core.example import Atoms, Example, decode, show_ground_atom
+from onlinesrl.core.example import Atoms, Example, decode, decoded, show_ground_atom
 from onlinesrl.core.explanation import Atom, Explanation
 from onlinesrl.core.flips import DEFAULTS, Asked
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally
@@ -127,6 +127,8 @@ class PslLearner:
         self.together = Together()
         self.monitor: Monitor | None = None
         self.seen = 0
+        self.quiet: Callable[[], object] = lambda: None
+        self.spells = False
 
     @property
     def model_text(self) -> str:
@@ -202,6 +204,16 @@ class PslLearner:
     def decode(self, line: bytes) -> Example:
         """See ``Learner.decode``."""
         return decode(line)
+
+    def decode_all(self, lines: Sequence[bytes]) -> list[Example | ExampleError]:
+        """See ``Learner.decode_all``."""
+        return [*map(decoded, lines)]
+
+    def ahead(self, items: Sequence[Item]) -> None:
+        """See ``Learner.ahead``."""
+
+    def turn(self, items: Sequence[Item], ahead: None) -> None:
+        """See ``Learner.turn``."""
 
     # the step ------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ def merge(weights: RuleWeights, gains: Sequence[Gain], by_dual: bool) -> float:
     ``by_dual``: the gamma at which the dual is greatest; otherwise the mean of the shards.
     """
     added = {name: sum(each[name] for each in gains) for name in gains[0]}
+    weights.kept = {name: of + added.pop(name) for name, of in weights.kept.items()}
     share = (
         _share(weights, added["dual"], added["scalar"])
         if by_dual
@@ -45,11 +46,12 @@ def merge(weights: RuleWeights, gains: Sequence[Gain], by_dual: bool) -> float:
 def _share(weights: RuleWeights, step: Floats, added: Floats) -> float:
     """Return the gamma at which the dual D is greatest: D' = d rho - sigma <w, Delta>.
 
-    w = max(base + s (u + gamma Delta), 0), s = s_{T+1}, so D' is linear between the gammas where a weight
-    becomes 0 or leaves it.
+    w = max(base + s H^-1 (u + gamma Delta), 0), s = s_{T+1}, H the metric of the update or 1, so D' is
+    linear between the gammas where a weight becomes 0 or leaves it.
     """
     scale = weights.update.scale(int(weights.scalar[T] + added[T]) + 1)
-    start, pace = weights.base + scale * weights.dual, scale * step
+    metric = weights.update.metric(weights.kept, np.zeros(len(weights.base)))
+    start, pace = weights.base + scale * weights.dual / metric, scale * step / metric
     moving = pace != 0.0
     crossing = -start[moving] / pace[moving]
     knots = np.unique([0.0, *crossing[(crossing > 0.0) & (crossing < 1.0)], 1.0]).tolist()

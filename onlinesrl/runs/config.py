@@ -131,6 +131,9 @@ def _validate(root: type[R], tree: Tree, values: Any) -> R | None:
     try:
         config = root.model_validate(values)
     except ValidationError as error:
+        if (misplaced := _misplaced(root, tree, values, error)) is not None:
+            tree.problems[:] = [misplaced]
+            return None
         said = {(problem.file, problem.line, problem.column) for problem in tree.problems}
         found = [
             _explain(root, tree, detail)
@@ -147,6 +150,34 @@ def _validate(root: type[R], tree: Tree, values: Any) -> R | None:
             reason = f"{key}: not for {language.name}; leave it out"
             tree.problems.append(tree.key_place((*sections, name)).problem(reason))
     return config
+
+
+def _misplaced(
+    root: type[Root], tree: Tree, values: Any, error: ValidationError
+) -> LocatedError | None:
+    """Return the problem that these are keys of another command, where fewer of them are strange to it."""
+    from onlinesrl.runs.batch import root_of
+
+    online = root is Config
+    other: type[Root] = root_of(values) if online else Config
+    try:
+        other.model_validate(values)
+    except ValidationError as more:
+        if _strange(more) >= _strange(error):
+            return None
+    what, command = ("batch learning", "learn") if online else ("online learning", "run")
+    place = tree.key_place(("learner",) if "learner" in values else ())
+    return place.problem(f"these are the keys of {what}: use onlinesrl {command}")
+
+
+def _strange(error: ValidationError) -> int:
+    """Return how many keys are unknown, outside of sections and in ``learner``."""
+    of = (
+        each["loc"]
+        for each in error.errors()
+        if each["type"] in ("extra_forbidden", "union_tag_invalid")
+    )
+    return sum(len(place) == 1 or place[0] == "learner" for place in of)
 
 
 def _beside(root: type[Root], values: Any, error: ValidationError) -> list[Any]:

@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 
 from onlinesrl.core.errors import PortError
 from onlinesrl.stream import checkpoint
-from onlinesrl.stream.examples import Decoded
+from onlinesrl.stream.examples import Taken
 from onlinesrl.stream.loop import Loop
 from onlinesrl.stream.stopper import Stopper
 
@@ -65,17 +65,15 @@ class Board(Collector):
         self.hand_over(loop.line())
         self.loop = loop
 
-    def reading(
-        self, items: Iterator[Decoded | None], stopper: Stopper
-    ) -> Iterator[Decoded | None]:
-        """Pass on what the run reads; the run's state changes only while it holds an item."""
+    def reading(self, batches: Iterator[Taken], stopper: Stopper) -> Iterator[Taken]:
+        """Pass on what the run reads; the run's state changes only while it holds a micro-batch."""
         self.stopper = stopper
         try:
-            for item in items:
+            for taken in batches:
                 with self.unchanging:
-                    self.taken += item is not None
+                    self.taken += len(taken.batch)
                     self.work()
-                    yield item
+                    yield taken
                 self.working = False
         finally:
             with self.unchanging:

@@ -21,7 +21,8 @@ from pydantic.fields import FieldInfo
 from onlinesrl.core.language import languages
 from onlinesrl.core.section import Section, kind_of, sections_of
 from onlinesrl.runs import schema
-from onlinesrl.runs.batch import MlnBatch, PslBatch
+from onlinesrl.runs.mln_batch import MlnBatch
+from onlinesrl.runs.psl_batch import PslBatch
 
 _HEADINGS = ("key", "default", "[what it may be] what it means")
 _NARROWEST = 30

@@ -46,6 +46,8 @@ def learn(config: Batch, fresh: bool, say: Callable[[str], object]) -> dict[str,
             "scores": {name: measured(of) for name, of in predicted.items()},
             "seconds": {"learn_cpu": cpu, "all": time.perf_counter() - began},
         }
+        if test is not None and not predicted:
+            result["warnings"].append("no atom of the test data has a truth: nothing is scored")
         text = problem.trained(learned.weights)
         write_atomic(folder / f"weights{config.language.suffix}", text.encode())
         write_atomic(folder / RESULT, json.dumps(result, indent=2).encode(), b"\n")
@@ -132,21 +134,27 @@ def _workshop(config: Batch, fresh: bool) -> Iterator[Path]:
     of another configuration.
     """
     folder = config.output.with_name(f".{config.output.name}.part")
-    settings = dict(leaves(config.as_dict()))
-    del settings["output"]
+    settings = _compared(dict(leaves(config.as_dict())))
     with storage_errors(folder, "make the folder"):
         if fresh or not _kept(folder):
             shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
     known = folder / SETTINGS
     if known.is_file():
-        check_fingerprint(folder, mismatch(json.loads(known.read_bytes()), settings))
+        kept = _compared(json.loads(known.read_bytes()))
+        check_fingerprint(folder, mismatch(kept, settings))
     write_atomic(known, json.dumps(settings).encode())
     try:
         yield folder
     finally:
         if folder.exists() and not _kept(folder):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _compared(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings on which a result depends."""
+    elsewhere = ("output", "learner.engine", "learner.address", "learner.workers")
+    return {key: value for key, value in settings.items() if key not in elsewhere}
 
 
 def _kept(folder: Path) -> bool:

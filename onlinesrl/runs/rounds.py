@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.language import Program, counted
 from onlinesrl.core.learner import Learner
-from onlinesrl.core.pool import Forks, Inline, Pool, cores, on_ray
+from onlinesrl.core.parts import DEATHS
+from onlinesrl.core.pool import Forks
+from onlinesrl.core.pools import opened
 from onlinesrl.logic.dialect import dialect_of
 from onlinesrl.runs.config import Config
 from onlinesrl.runs.inputs import background
 from onlinesrl.runs.schema import DistributeSection
 from onlinesrl.stream import shard
+from onlinesrl.stream.crash import CrashNote, CrashNotes
 from onlinesrl.stream.examples import Reader
 from onlinesrl.stream.rounds import Common, Distribution, Part
 from onlinesrl.stream.shard import Asked, Learned
-from onlinesrl.stream.shards import Pieces
 
 if TYPE_CHECKING:
     from onlinesrl.runs.session import Options
@@ -48,11 +51,11 @@ def distribution(config: Config, section: DistributeSection, options: Options) -
     made(recipe)  # so that forks have it
     settle = config.inference.unsolved == "stop"
     return Distribution(
-        pool=lambda: pool(section),
+        pool=lambda: opened(section),
         learned=learned,
         recipe=recipe,
         shards=section.shards,
-        asked=Asked(section.round, config.batch, options.strict, settle),
+        asked=Asked(section.round, config.batch, options.strict, settle, config.limits.crashes),
         by_dual=section.by_dual(config.learner),
     )
 
@@ -62,17 +65,6 @@ def _key(config: Config) -> str:
     files = [config.model, *(config.source.background or ())]
     contents = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
     return json.dumps([config.as_dict(), contents], sort_keys=True)
-
-
-@contextmanager
-def pool(section: DistributeSection) -> Iterator[Pool]:
-    """Open the configured pool. Raises UnavailableError."""
-    if section.engine == "ray":
-        with on_ray(section.address, section.workers) as connected:
-            yield connected
-    else:
-        workers = section.workers or cores()
-        yield Forks(workers) if workers > 1 else Inline()
 
 
 @lru_cache(maxsize=1)
@@ -88,15 +80,41 @@ def made(recipe: Recipe) -> Learner:
     return learner
 
 
+class _Noted(NamedTuple):
+    """A part, and where it is noted which examples are being processed."""
+
+    part: Part
+    path: Path
+
+
 def learned(common: Common, part: Part) -> Learned:
-    """Learn a shard's next examples; a part of ``Pool.map``."""
+    """Learn a shard's next examples; a part of ``Pool.map``.
+
+    Where a worker died over it already, a fork learns them, so that this process sees which example kills.
+    """
+    asked = common.asked
+    if not (part.suspect and asked.crashes):
+        return _learned(common, part)
+    forks = Forks(1, most_deaths=DEATHS + (asked.crashes + 1) * asked.examples)
+    with TemporaryDirectory(prefix="onlinesrl-") as folder:
+        return next(forks.map(_noted, common, [_Noted(part, Path(folder, "started"))]))
+
+
+def _noted(common: Common, noted: _Noted) -> Learned:
+    note = CrashNotes(noted.path, common.asked.crashes)
+    with closing(note):
+        return _learned(common, noted.part, note)
+
+
+def _learned(common: Common, part: Part, note: CrashNote | None = None) -> Learned:
     config: Any = common.recipe.config
     source = config.source
     reader = Reader(
-        Pieces(part.pieces, source.max_bytes),
+        source.pieces(part.pieces),
         config.query,
         source.only,
         source.without,
         dialect=dialect_of(config.dialect),
     )
-    return shard.learn(made(common.recipe), common.state, reader, part.position, common.asked)
+    learner = made(common.recipe)
+    return shard.learn(learner, common.state, reader, part.position, common.asked, note)

@@ -9,10 +9,11 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from onlinesrl.core.drift import DriftSection
 from onlinesrl.core.errors import ConfigError
 from onlinesrl.core.language import Language, language_of
+from onlinesrl.core.pools import PoolSection
 from onlinesrl.core.section import Section
 from onlinesrl.core.update import Update
 from onlinesrl.core.updates import AnyUpdate, Cda2
-from onlinesrl.core.values import STDIN, AnyPath, Count, File, Name, Names, Natural, duration
+from onlinesrl.core.values import AnyPath, Count, File, Name, Names, Natural, duration
 from onlinesrl.core.yamltree import Place, Tree
 from onlinesrl.mln.sections import AnyEngine, MpeSection
 from onlinesrl.runs.fingerprint import LABEL_BYTES, fingerprint
@@ -83,15 +84,9 @@ class LimitsSection(Section):
     """an example in which so many processes in succession died is bad; 0: never."""
 
 
-class DistributeSection(Section):
+class DistributeSection(PoolSection):
     """Learning in rounds of shards, on many cores or machines; `onlinesrl guide cluster`."""
 
-    engine: Literal["local", "ray"] = "local"
-    """processes of this machine, or Ray."""
-    address: Name | None = None
-    """where Ray is: auto, or host:port; null: it is started on this machine."""
-    workers: Count | None = None
-    """how many shards are learned at a time; null: one a core; it changes nothing that is learned."""
     shards: Count = 8
     """into how many parts the examples are cut."""
     round: Count = 1000
@@ -102,8 +97,8 @@ class DistributeSection(Section):
 
     def check(self, config: Config) -> None:
         """Raise ValueError, with the key, where another section does not go with rounds."""
-        if config.source.kind != "file" or STDIN in config.source.path:
-            raise ValueError("distribute: only files can be cut into shards; or leave it out")
+        if config.source.uncut is not None:
+            raise ValueError(config.source.uncut)
         if config.labels is not None:
             raise ValueError(
                 "labels: examples of shards bring their own; leave it or distribute out"
@@ -116,9 +111,6 @@ class DistributeSection(Section):
             raise ValueError(
                 "drift: shards have no order in which to see it; leave it or distribute out"
             )
-        if config.learner.columns:
-            name = config.learner.update
-            raise ValueError(f"learner.update: {name} cannot be merged; take another, such as cda1")
         if self.merge == "dual" and not config.learner.dual:
             name = config.learner.update
             raise ValueError(f"distribute.merge: {name} has no dual; expected average")
@@ -177,7 +169,7 @@ class Config(Root):
     distribute: DistributeSection | None = None
     seed: Natural = 0
     """of the random numbers of MaxWalkSAT (also as the fallback of a search) and MC-SAT."""
-    batch: Count = 64
+    batch: Count = 128
     """examples in a micro-batch; affects only speed: every size gives bit-identical results."""
 
     @model_validator(mode="after")

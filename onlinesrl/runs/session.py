@@ -23,7 +23,7 @@ from onlinesrl.runs.progress import Display, Shows
 from onlinesrl.runs.results import read_summary, write_results
 from onlinesrl.runs.rounds import distribution
 from onlinesrl.stream import checkpoint
-from onlinesrl.stream.examples import Decoded, Reader
+from onlinesrl.stream.examples import Reader, Taken
 from onlinesrl.stream.folder import RunFolder
 from onlinesrl.stream.labels import Labels
 from onlinesrl.stream.loop import Loop
@@ -158,10 +158,8 @@ class _Watcher:
         self.seconds = loop.seconds
         self.started = time.monotonic()
 
-    def reading(
-        self, items: Iterator[Decoded | None], stopper: Stopper
-    ) -> Iterator[Decoded | None]:
-        return self.exporter.reading(items, stopper) if self.exporter else items
+    def reading(self, batches: Iterator[Taken], stopper: Stopper) -> Iterator[Taken]:
+        return self.exporter.reading(batches, stopper) if self.exporter else batches
 
     def update(self, snapshot: Callable[[], dict[str, Any]], examples: int) -> None:
         if self.source.live and not self.told and self.choice.examples >= ENDLESS:
@@ -186,7 +184,8 @@ class Options:
 
     ``until`` is "end" (of what is there at the start), "forever", or a total number of examples; None:
     forever if the source is live. ``exporter`` serves metrics. ``requests`` of clients, if any, are the
-    source. ``display`` shows the progress, by default on standard error.
+    source. ``display`` shows the progress, by default on standard error. With several ``threads`` the next
+    micro-batch is read while one is learned from; what is learned is the same.
     """
 
     fresh: bool = False
@@ -195,6 +194,7 @@ class Options:
     exporter: Board | None = None
     requests: Requests | None = None
     display: Shows | None = None
+    threads: int = 1
 
 
 def run(config: Config, options: Options, import_seconds: float, say: Say) -> dict[str, Any]:
@@ -352,6 +352,7 @@ def _make_loop(  # noqa: PLR0913, PLR0917 - the parts of a run
         settle=config.inference.unsolved == "stop",
         until=options.until if isinstance(options.until, int) else None,
         labels=Labels(config.labels.pending, config.labels.max_bytes) if config.labels else None,
+        threads=options.threads,
     )
     if isinstance(loop, Rounds) and config.distribute is not None:
         loop.distribution = distribution(config, config.distribute, options)

@@ -20,16 +20,17 @@ class Choice:
         self.examples = 0
 
     def takes(self, group: str | None) -> bool:
-        """Record an example's group; return whether it is chosen."""
+        """Note an example's group; return whether it is chosen."""
         self.examples += 1
         if group not in self.met and (len(self.met) < NOTED or self._named(group)):
             self.met[group] = None
-        return self._chosen(group)
+        return self.has(group)
 
     def _named(self, group: str | None) -> bool:
         return group in self.without or (self.only is not None and group in self.only)
 
-    def _chosen(self, group: str | None) -> bool:
+    def has(self, group: str | None) -> bool:
+        """Tell whether a group is chosen."""
         return group not in self.without and (self.only is None or group in self.only)
 
     def complaints(self) -> list[str]:
@@ -49,7 +50,7 @@ class Choice:
 
     def check(self) -> None:
         """Raise DataError if there were examples and none was chosen."""
-        if self.met and not any(map(self._chosen, self.met)):
+        if self.met and not any(map(self.has, self.met)):
             said = "\n".join(self.complaints()) or self._there()
             raise DataError(f"none of the source's examples is chosen\n{said}")
 

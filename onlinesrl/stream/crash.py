@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from onlinesrl.core.errors import OnlinesrlError
-from onlinesrl.core.storage import storage_errors
+from onlinesrl.core.storage import storage_errors, write_atomic
 
 _BYTES = 256
 
@@ -109,6 +109,32 @@ class CrashNote:
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
+
+
+class CrashNotes(CrashNote):
+    """A note for processes that each begin with the same example: those put aside are noted, too."""
+
+    def __init__(self, path: Path, most: int) -> None:
+        super().__init__(path, "", most)
+        self._aside = path.with_suffix(".aside")
+        self._reasons: dict[int, str] = {}
+        if self._aside.exists():
+            with storage_errors(self._aside, "read"):
+                self._reasons = msgspec.json.decode(self._aside.read_bytes(), type=dict[int, str])
+
+    def room(self, number: int, room: int) -> int:
+        """Return how many examples may be taken; those put aside are taken one at a time."""
+        if number in self._reasons:
+            return 1
+        later = [aside - number for aside in self._reasons if aside > number]
+        return min([super().room(number, room), *later])
+
+    def condemned(self, number: int) -> str | None:
+        """See ``CrashNote.condemned``."""
+        if number not in self._reasons and (reason := super().condemned(number)) is not None:
+            self._reasons[number] = reason
+            write_atomic(self._aside, msgspec.json.encode(self._reasons))
+        return self._reasons.get(number)
 
 
 def _within(inner: tuple[int, int], outer: tuple[int, int]) -> bool:

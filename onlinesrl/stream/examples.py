@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from onlinesrl.core.errors import ExampleError, OnlinesrlError
 from onlinesrl.core.example import (
@@ -18,6 +18,7 @@ from onlinesrl.core.example import (
     ValuedAtom,
     decode,
     decode_label,
+    decoded,
     show_ground_atom,
 )
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
@@ -32,6 +33,19 @@ Decoded: TypeAlias = tuple[Record, Content]
 
 READ_BYTES = 4 << 20
 """The most bytes of a micro-batch; decoded, they take some twenty times as much memory."""
+
+
+class Taken(NamedTuple):
+    """The next micro-batch; ``dry``: the source has no more for now. Empty and not dry: it has ended.
+
+    ``mark`` is the source's, ``groups`` those of all examples that were read, ``ahead`` what a learner did.
+    """
+
+    batch: list[Decoded]
+    dry: bool
+    mark: Any
+    groups: list[str | None]
+    ahead: Any = None
 
 
 def micro_batch(items: Iterator[Decoded | None], room: int) -> tuple[list[Decoded], bool]:
@@ -50,6 +64,15 @@ def micro_batch(items: Iterator[Decoded | None], room: int) -> tuple[list[Decode
         if size >= READ_BYTES or _unread(item):
             break
     return batch, False
+
+
+def unread(batch: Sequence[Decoded]) -> bool:
+    """Tell whether ``Reader.parts`` will have to decode some of a micro-batch again."""
+    return len(batch) > 1 and _unread(batch[-1])
+
+
+def _decode_all(lines: Sequence[bytes]) -> list[Example | ExampleError]:
+    return [*map(decoded, lines)]
 
 
 def _unread(item: Decoded) -> bool:
@@ -77,27 +100,14 @@ class Reader:
         self.query = frozenset(query)
         self.choice = Choice(only, without)
         self.labels = labels
-        self._begun: Iterator[Decoded | None] | None = None
+        self._begun: Iterator[Record | None] | None = None
         self.dialect = dialect
         self.decode: Callable[[bytes], Example] = decode
+        self.decode_all: Callable[[Sequence[bytes]], list[Example | ExampleError]] = _decode_all
 
     def read(self, position: dict[str, Any] | None = None) -> Iterator[Decoded | None]:
         """Yield records and their examples after a position; None: the source has no more for now."""
-        begun, self._begun = self._begun, None
-        return self._read(position) if begun is None else begun
-
-    def more(self, position: dict[str, Any] | None, asked: Callable[[], bool]) -> bool:
-        """Tell whether there is more after a position; ``read`` then starts with it.
-
-        Waits until that is known, or until the run is ``asked`` to stop.
-        """
-        items = self._read(position)
-        first = next((item for item in items if item is not None or asked()), None)
-        self._begun = chain([first], items)
-        return first is not None
-
-    def _read(self, position: dict[str, Any] | None) -> Iterator[Decoded | None]:
-        for record in self.source.read(position):
+        for record in self.records(position):
             if record is None:
                 yield None
                 continue
@@ -106,21 +116,88 @@ class Reader:
                 yield record, example
             del example  # before the next one is read
 
+    def records(self, position: dict[str, Any] | None) -> Iterator[Record | None]:
+        """Yield the records after a position; None: the source has no more for now."""
+        begun, self._begun = self._begun, None
+        return self.source.read(position) if begun is None else begun
+
+    def more(self, position: dict[str, Any] | None, asked: Callable[[], bool]) -> bool:
+        """Tell whether there is more after a position; ``records`` then starts with it.
+
+        Waits until that is known, or until the run is ``asked`` to stop.
+        """
+        records = self.source.read(position)
+        for record in records:
+            if record is None and not asked():
+                continue
+            if record is None or self._taken(self.example(record)):
+                self._begun = chain([record], records)
+                return True
+        self._begun = records
+        return False
+
+    def take(self, records: Iterator[Record | None], room: int) -> Taken:
+        """Take the next micro-batch from a source's records: at most ``room`` examples, READ_BYTES of bytes.
+
+        Example, record or group may be what another thread looks at: nothing of this object changes.
+        """
+        batch: list[Decoded] = []
+        groups: list[str | None] = []
+        dry, size = False, 0
+        while len(batch) < room and size < READ_BYTES and not dry:
+            some: list[Record] = []
+            for record in islice(records, room - len(batch)):
+                if record is None:
+                    dry = True
+                    break
+                some.append(record)
+                size += len(record.value)
+                if size >= READ_BYTES:
+                    break
+            if not some:
+                break
+            for item in zip(some, self._contents(some), strict=True):
+                if isinstance(item[1], Example):
+                    groups.append(item[1].group)
+                    if not self.choice.has(item[1].group):
+                        continue
+                batch.append(item)
+        mark = self.source.mark() if self.source.marked and (batch or groups) else None
+        return Taken(batch, dry or (size >= READ_BYTES and not batch), mark, groups)
+
+    def _contents(self, records: Sequence[Record]) -> list[Content]:
+        """Return what records decode to; from one that does not fit in memory on, see ``parts``."""
+        if all(record.kind == "json" and not record.too_long for record in records):
+            try:
+                found = self.decode_all([record.value for record in records])
+            except MemoryError:
+                pass
+            else:
+                if not self.labels or not any(isinstance(each, ExampleError) for each in found):
+                    return [*found]
+        contents: list[Content] = []
+        for record in records:
+            short = contents and _unread((record, contents[-1]))
+            contents.append(contents[-1] if short else self.example(record))
+        return contents
+
     def _taken(self, content: Content) -> bool:
         return not isinstance(content, Example) or self.choice.takes(content.group)
 
     def parts(self, batch: list[Decoded]) -> Iterator[list[Decoded]]:
-        """Yield a micro-batch; then the example that did not fit in memory beside it, decoded again.
+        """Yield a micro-batch; then what did not fit in memory beside it, decoded again, one by one.
 
         The caller should empty each list before it asks for the next, to free memory.
         """
-        unread = batch.pop()[0] if len(batch) > 1 and _unread(batch[-1]) else None
+        first = next((n for n, item in enumerate(batch) if n and _unread(item)), len(batch))
+        left = [record for record, _ in batch[first:]]
+        del batch[first:]
         yield batch
-        if unread is not None:
-            batch.clear()
-            example = self.example(unread)
+        batch.clear()
+        for record in left:
+            example = self.example(record)
             if self._taken(example):
-                yield [(unread, example)]
+                yield [(record, example)]
 
     def example(self, record: Record) -> Example | ExampleError | Label | None:
         """Return the example of a record, or the error."""

@@ -15,6 +15,8 @@ from onlinesrl.stream.protocols import Sink
 class FileSink(Sink):
     """Writes a line for each example, bad ones too; the loop truncates and flushes the file."""
 
+    textual = True
+
     def open(self, state: Mapping[str, Any] | None, predictions: OutputFile) -> None:
         """Use the file ``predictions``."""
         self.file = predictions

@@ -13,17 +13,25 @@ import glob
 import stat
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from onlinesrl.core.errors import StorageError
 from onlinesrl.core.storage import storage_errors
 from onlinesrl.stream.ledger import AGAIN, Ledger, Read, compare, path_of, taken
-from onlinesrl.stream.opened import READ_ERRORS, STANDARD_INPUT, WAIT_SECONDS, Opened, unreadable
+from onlinesrl.stream.opened import (
+    READ_ERRORS,
+    STANDARD_INPUT,
+    WAIT_SECONDS,
+    Opened,
+    Span,
+    digest_at,
+    unreadable,
+)
 from onlinesrl.stream.protocols import Source
 
 MAX_BYTES = 16 << 20
@@ -41,7 +49,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     it has none), `file` is its topic and partition, `line` its offset. Otherwise `line` counts from 1,
     blank lines too. If the example is longer than the source's limit, `too_long` is set and `value` is
     its first part. `index` is the file's number in the source, `offset` the bytes consumed so far,
-    `sha256` their hash (files only).
+    `sha256` that of what was read so far (tables only).
     """
 
     value: bytes
@@ -54,6 +62,17 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     sha256: str = ""
 
 
+class Mark(NamedTuple):
+    """How far files have been read: of the last one, whose number is ``file``, ``now``.
+
+    ``spans`` are the lines since the mark before, by the number of the file.
+    """
+
+    file: int
+    now: Read
+    spans: Mapping[int, Sequence[Span]]
+
+
 class FileSource(Source):
     """Records from files, folders, patterns and standard input, in the order given.
 
@@ -63,6 +82,8 @@ class FileSource(Source):
     end are noted in ``ledger``. ``say`` gets messages about the order of files.
     Raises StorageError for paths that do not exist and, unless live, for those without examples.
     """
+
+    ahead = True
 
     def __init__(
         self,
@@ -79,7 +100,9 @@ class FileSource(Source):
         self.say = say
         self.files: list[str] = self._listed()
         self.said: set[str] = set()
-        self._left: list[Read] = []
+        self._ended: dict[int, Read] = {}
+        self._noted = 0
+        self._spans: dict[int, list[Span]] = {}
         self._index = -1
         self._opened: Opened | None = None
         self._looked = time.monotonic()
@@ -98,28 +121,41 @@ class FileSource(Source):
             assert opened is not None
             with opened:
                 yield from self._records(opened)
-                self._left.append(taken(opened))
+                self._ended[self._index] = taken(opened)
+                self._spans[self._index] = opened.settle()
             self._opened = None
 
+    def mark(self) -> Mark:
+        """Return how far the files have been read; the lines since the mark before are in it."""
+        index, opened = self._index, self._opened
+        spans, self._spans = self._spans, {}
+        if opened is None:
+            return Mark(index, self._ended[index], spans)
+        now = taken(opened)
+        return Mark(index, now, {**spans, index: opened.settle()})
+
     def after(
-        self, position: dict[str, Any] | None, records: Sequence[Record], more: bool = False
+        self,
+        position: dict[str, Any] | None,
+        records: Sequence[Record],
+        more: bool = False,
+        mark: Mark | None = None,
     ) -> dict[str, Any]:
-        """Return the position after records, the last that were read.
+        """Return the position after records, the last that were read before the mark.
 
         ``more``: more was read after them, and has to be read again.
         """
-        index, last = self._index, records[-1] if more else None
-        left = len(self._left) - (self._opened is None)
-        if last is not None:
-            left -= index - last.index
-            index = last.index
-        if self.ledger is not None and left:
-            self.ledger.append(self._left[:left])
-        self._left = self._left[left:]
-        if last is not None:
-            now = Read(path_of(last.file), last.line, last.offset, last.sha256)
-        else:
-            now = self._left[0] if self._opened is None else taken(self._opened)
+        assert self.marked or not more
+        mark = mark or self.mark()
+        index, now = mark.file, mark.now
+        if more:
+            last = records[-1]
+            index, digest = last.index, digest_at(mark.spans[last.index], last.line)
+            now = Read(path_of(last.file), last.line, last.offset, digest)
+        ended = [self._ended.pop(n) for n in range(self._noted, index)]
+        if self.ledger is not None and ended:
+            self.ledger.append(ended)
+        self._noted = index
         return {"file": index, **msgspec.to_builtins(now)}
 
     @property
@@ -164,7 +200,7 @@ class FileSource(Source):
             if time.monotonic() - self._looked >= LOOK_SECONDS:
                 self._look()
         self._index += 1
-        self._opened = Opened(self.files[self._index], patient=self.live)
+        self._opened = Opened(self.files[self._index], self.live, self.marked)
         return True
 
     def _later(self, opened: Opened) -> bool:
@@ -229,14 +265,13 @@ class FileSource(Source):
                     f"has since become longer; {AGAIN}"
                 )
             opened.whole = True
-            opened.line -= 1
+            opened.set_line(opened.line - 1)
             return None
         too_long = len(raw) > self.max_bytes and not raw.endswith(b"\n")
         value = line_value(raw, opened.line, too_long)
         if value is None:
             return None
-        place = (opened.file, opened.line, self._index, opened.offset)
-        return Record(value, *place, "json", too_long, opened.digest)
+        return Record(value, opened.file, opened.line, self._index, opened.offset, "json", too_long)
 
     def _world(self, opened: Opened) -> Iterator[Record | None]:
         value = b""
@@ -249,14 +284,14 @@ class FileSource(Source):
         opened.line = 1
         too_long = len(value) > self.max_bytes
         value = value[: self.max_bytes].removeprefix(BYTE_ORDER_MARK)
-        place = (opened.file, 1, self._index, opened.offset)
-        yield Record(value, *place, "db", too_long, opened.digest)
+        yield Record(value, opened.file, 1, self._index, opened.offset, "db", too_long)
 
     # resuming ------------------------------------------------------------------------------------
 
     def _resume(self, position: dict[str, Any] | None) -> Iterator[None]:
         """Compare the files with what was read of them, and open the last one at the position."""
-        self._left, self._index, self._opened = [], -1, None
+        self._ended, self._spans = {}, {}
+        self._noted, self._index, self._opened = 0, -1, None
         if position is None:
             if self.ledger is not None:
                 self.ledger.first(0)
@@ -273,13 +308,14 @@ class FileSource(Source):
         last = found[-1]
         if last is None:
             raise StorageError(f"{read[-1].known}: is no longer a file of the source; {AGAIN}")
-        opened = Opened(last, patient=self.live)
+        opened = Opened(last, self.live, self.marked)
         try:
             yield from compare(opened, read[-1], whole=is_world(last) and read[-1].lines > 0)
         except BaseException:
             opened.close()
             raise
         self._index, self._opened = position["file"], opened
+        self._noted = self._index
         self.files = [file or entry.path for file, entry in zip(found, read, strict=True)]
         self._look()
 

@@ -92,7 +92,7 @@ def compare(opened: Opened, entry: Read, whole: bool) -> Iterator[None]:
         grown = whole and any(opened.pieces(entry.bytes + 1))
     except READ_ERRORS as error:
         raise unreadable(opened.file, 1, error) from error
-    opened.line = entry.lines
+    opened.set_line(entry.lines)
     reason = None
     if opened.offset < entry.bytes:
         reason = f"it has only {opened.offset:,} bytes now"

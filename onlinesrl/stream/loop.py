@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -16,15 +17,16 @@ from onlinesrl.core.learner import Answered, Item, Learner, Outcome
 from onlinesrl.core.metrics import Metrics
 from onlinesrl.core.version import __version__
 from onlinesrl.stream import checkpoint
+from onlinesrl.stream.batches import Batches
 from onlinesrl.stream.crash import CrashNote
 from onlinesrl.stream.deadletter import DeadLetters
-from onlinesrl.stream.examples import Content, Decoded, Reader, micro_batch
+from onlinesrl.stream.examples import Content, Decoded, Reader, Taken, unread
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.folder import OutputFile, RunFolder
 from onlinesrl.stream.labels import Labels, Waiting
 from onlinesrl.stream.protocols import Sink, Watcher
 from onlinesrl.stream.schedule import SHARE_EVERY, Schedule, rare_collections
-from onlinesrl.stream.stopper import Stopped, Stopper
+from onlinesrl.stream.stopper import Stopper
 from onlinesrl.stream.work import Shown, Work, drifts
 
 
@@ -51,6 +53,7 @@ class Loop:
         settle: bool = False,
         until: int | None = None,
         labels: Labels | None = None,
+        threads: int = 1,
     ):
         self.learner = learner
         self.reader = reader
@@ -62,8 +65,11 @@ class Loop:
         self.settle = settle
         self.until = until
         self.labels = labels
+        self.threaded = threads > 1 and reader.source.ahead and labels is None
         if labels is None:  # what waits for its label is kept whole
-            reader.decode = learner.decode
+            reader.decode, reader.decode_all = learner.decode, learner.decode_all
+        self.plain = labels is None and type(sink).fits is Sink.fits  # any record is work by itself
+        learner.spells = labels is None and sink.textual
         self.sink = sink
         self.answered: Callable[[Record, Any, Outcome], object] = lambda *of: None
         self.sink_state: dict[str, Any] | None = None
@@ -71,7 +77,7 @@ class Loop:
         self.position: dict[str, Any] | None = None
         self.saves = 0
         self.seconds = 0.0
-        self.drained = self.finished = self.dry = False
+        self.drained = self.finished = False
         self.shown = Shown()
         self.predictions = OutputFile(folder.predictions)
         self.lines = OutputFile(folder.metrics)
@@ -127,6 +133,8 @@ class Loop:
             "shown": self.shown.save(),
             "groups": self.reader.choice.save(),
         }
+        if behind := self.reader.source.lag():
+            header["behind"] = behind
         if sink := self.sink.state():
             header["sink"] = sink
         if self.labels is not None:
@@ -146,23 +154,24 @@ class Loop:
         self.open()
         with rare_collections():
             saved_at = self.started
-            items = watcher.reading(self.reader.read(self.position), stopper)
             self.check_share()
-            while (batch := self.take(items, stopper)) is not None:
-                came = bool(batch)
-                condemned = self.learn(batch)
-                if self.dry:
-                    self.predictions.flush(fsync=False)
-                if came or self.reader.source.live:
-                    watcher.update(self.line, self.metrics.examples)
-                if self.sink.due:
-                    self.reader.source.flush(self.sink)
-                now = time.monotonic()
-                if condemned or self.save_due(now - saved_at):
-                    self.save()
-                    self.crash.passed(self.metrics.steps)
-                    watcher.saved()
-                    saved_at = now
+            of = Batches(self.reader, self.learner, self.threaded, self.room, self.save)
+            with closing(of.each(self.position, stopper)) as batches:
+                for taken in watcher.reading(batches, stopper):
+                    came = bool(taken.batch)
+                    condemned = self.learn(taken)
+                    if taken.dry:
+                        self.predictions.flush(fsync=False)
+                    if came or self.reader.source.live:
+                        watcher.update(self.line, self.metrics.examples)
+                    if self.sink.due:
+                        self.reader.source.flush(self.sink)
+                    now = time.monotonic()
+                    if condemned or self.save_due(now - saved_at):
+                        self.save()
+                        self.crash.passed(self.metrics.steps)
+                        watcher.saved()
+                        saved_at = now
             if not stopper.asked and not self.enough:
                 self.check_share(at_end=True)
                 if not self.reader.source.live:
@@ -174,29 +183,33 @@ class Loop:
     def open(self) -> None:
         """Open source and sink; of a live source, a new run saves its starting position first."""
         source = self.reader.source
+        source.marked = True
         self.position = source.open(self.position)
         self.sink.open(self.sink_state, self.predictions)
         self.saved_position = self.position
         if self.saves == 0 and (source.live or self.sink.state()):
             self.save()
 
-    def learn(self, batch: list[Decoded]) -> bool:
+    def learn(self, taken: Taken) -> bool:
         """Process and clear a micro-batch; return whether an example was condemned for crashes."""
+        batch = taken.batch
         condemned, records, done = False, [record for record, _ in batch], 0
         stopped = False
+        if unread(batch):
+            self.learner.quiet()
         for rest in self.reader.parts(batch):
             while rest:
-                found, taken = self.step(rest)
+                found, read = self.step(rest)
                 condemned |= found
-                done += taken
-                del rest[:taken]
-                if not taken:
+                done += read
+                del rest[:read]
+                if not read:
                     break
             if rest:  # a signal asked to stop
                 records, stopped = records[:done], True
                 break
         if records:
-            self.position = self.reader.source.after(self.position, records, stopped)
+            self.position = self.reader.source.after(self.position, records, stopped, taken.mark)
             if self.labels is not None and self.metrics.steps % SHARE_EVERY == 0:
                 self.labels.weigh()
             self.check_share()
@@ -239,6 +252,9 @@ class Loop:
 
         It ends before the label of an example that has to be predicted first.
         """
+        if self.plain:
+            kinds = Example | ExampleError
+            return [Work(of, item) for of, item in batch if isinstance(item, kinds)], len(batch)
         work: list[Work] = []
         met = set[str]()
         for read, (record, found) in enumerate(batch):
@@ -290,32 +306,16 @@ class Loop:
             self.write_metrics()
         self.lines.flush()
 
-    def take(self, items: Iterator[Decoded | None], stopper: Stopper) -> list[Decoded] | None:
-        """Read the next micro-batch, up to where something is due; None: the end.
+    def room(self, before: int) -> int:
+        """Return the size of the micro-batch after ``before`` more examples: up to where something is due.
 
-        It is shorter if the source has no more for now.
+        0: there is an end before it.
         """
-        self.dry = False
-        if stopper.asked or self.enough:
-            return None
-        try:
-            batch, self.dry = micro_batch(items, self.room())
-        except Stopped:  # while it waited for brokers
-            return None
-        except DataError:  # the source has changed
-            self.save()
-            raise
-        return batch if batch or self.dry else None
-
-    def room(self) -> int:
-        """Return the size of the next micro-batch, so that nothing is learned past a possible end."""
-        if self.strict or self.settle:
-            return 1
-        steps = self.metrics.steps
-        room = self.schedule.room(steps)
+        steps = self.metrics.steps + before
+        room = 1 if self.strict or self.settle else self.schedule.room(steps)
         if self.until is not None:
-            room = min(room, self.until - self.metrics.examples)
-        return self.crash.room(steps, room)
+            room = min(room, self.until - self.metrics.examples - before)
+        return self.crash.room(steps, room) if room > 0 else 0
 
     def save_due(self, seconds: float) -> bool:
         """Tell whether a checkpoint is due: by count, or by time since the last."""

@@ -10,9 +10,9 @@ import stat
 import sys
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from onlinesrl.core.closing import Closing
 from onlinesrl.core.errors import StorageError
@@ -106,8 +106,30 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
+class Span(NamedTuple):
+    """Lines after line ``line``, as bytes, and the SHA-256 of all bytes before them."""
+
+    line: int
+    hash: Any
+    lines: list[bytes]
+
+    def until(self, line: int) -> Any:
+        """Return the SHA-256 of the bytes up to the end of a line, as hashlib has it."""
+        found = self.hash.copy()
+        found.update(b"".join(self.lines[: line - self.line]))
+        return found
+
+
+def digest_at(spans: Sequence[Span], line: int) -> str:
+    """Return the SHA-256, in hexadecimal digits, of a file up to the end of a line that ``spans`` have."""
+    span = next(span for span in reversed(spans) if span.line <= line)
+    return str(span.until(line).hexdigest())
+
+
 class Opened(Closing):
     """The lines of one file, or its bytes in pieces.
+
+    ``spans`` are what was read since they were last taken by ``settle``; they have lines only with ``kept``.
 
     ``line`` and ``offset`` count what has been read, decompressed; ``digest`` is its SHA-256. An
     incomplete line does not count. ``dry``: the last read found nothing; ``ended``: that was the end
@@ -115,14 +137,15 @@ class Opened(Closing):
     READ_ERRORS if it cannot be read.
     """
 
-    def __init__(self, file: str, patient: bool = False) -> None:
+    def __init__(self, file: str, patient: bool = False, kept: bool = False) -> None:
         self.file = file
+        self.kept = kept
         with storage_errors(file, "read"):
             self._raw = _Raw(file)
         packed = file.endswith(".gz")
         self._unpacked = _Unpacked(self._raw, patient) if packed else None
         self._buffered = io.BufferedReader(self._unpacked or self._raw, BUFFER_BYTES)
-        self._hash = hashlib.sha256()
+        self.spans = [Span(0, hashlib.sha256(), [])]
         self._ahead: Any = None
         self.part = b""
         self.waiting = 0
@@ -143,7 +166,12 @@ class Opened(Closing):
     @property
     def digest(self) -> str:
         """The SHA-256 of the first ``offset`` bytes, in hexadecimal digits."""
-        return self._hash.hexdigest()
+        return str(self.spans[-1].until(sys.maxsize).hexdigest())
+
+    def settle(self) -> list[Span]:
+        """Return the spans, and begin anew."""
+        spans, self.spans = self.spans, [Span(self.line, self.spans[-1].until(sys.maxsize), [])]
+        return spans
 
     def next_line(self, limit: int) -> bytes | None:
         """Return the next line with its end, or the first ``limit`` bytes of a longer one.
@@ -154,7 +182,10 @@ class Opened(Closing):
         self.dry = not raw
         if self.waiting or not raw.endswith(b"\n"):
             return self._gather(raw, limit)
-        self._hash.update(raw)
+        if self.kept:
+            self.spans[-1].lines.append(raw)
+        else:
+            self.spans[-1].hash.update(raw)
         self.offset += len(raw)
         self.line += 1
         return raw
@@ -163,7 +194,7 @@ class Opened(Closing):
         """Add to an incomplete line."""
         if not raw:
             return None
-        self._ahead = self._ahead or self._hash.copy()
+        self._ahead = self._ahead or self.spans[-1].until(sys.maxsize)
         self._ahead.update(raw)
         self.part += raw[: limit - len(self.part)]
         self.waiting += len(raw)
@@ -174,10 +205,11 @@ class Opened(Closing):
         if not self.waiting:
             return None
         line, self.part = self.part, b""
-        self._hash, self._ahead = self._ahead, None
         self.offset += self.waiting
         self.waiting = 0
         self.line += 1
+        hashed, self._ahead = self._ahead, None
+        self.spans.append(Span(self.line, hashed, []))
         return line
 
     def pieces(self, stop: int | None = None) -> Iterator[bytes | None]:
@@ -188,10 +220,15 @@ class Opened(Closing):
             self.dry = not piece
             if self.ended:
                 return
-            self._hash.update(piece)
+            self.spans[-1].hash.update(piece)
             self.offset += len(piece)
             self.whole = piece.endswith(b"\n") if piece else self.whole
             yield piece or None
+
+    def set_line(self, line: int) -> None:
+        """Set the number of lines read so far."""
+        self.line = line
+        self.settle()
 
     def wait(self, seconds: float) -> None:
         """Wait for more, at most so long."""

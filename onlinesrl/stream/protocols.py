@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 if TYPE_CHECKING:
     from onlinesrl.core.errors import ConfigError
     from onlinesrl.core.learner import Outcome
-    from onlinesrl.stream.examples import Decoded
+    from onlinesrl.stream.examples import Taken
     from onlinesrl.stream.files import Record
     from onlinesrl.stream.folder import OutputFile, RunFolder
     from onlinesrl.stream.stopper import Stopper
@@ -77,6 +77,10 @@ class Source(Protocol):
     """Whether more may come at any time, so that a run over it never finishes."""
     max_bytes: int
     """The longest record, in bytes."""
+    marked: bool = False
+    """Whether marks will be made: what is read between two is then kept."""
+    ahead: bool = False
+    """Whether another thread may read on and make marks while ``after`` is called."""
     files: Sequence[str] = ()
     """The files that it reads; a run must not write to them."""
 
@@ -96,10 +100,16 @@ class Source(Protocol):
         """
         ...
 
-    def after(self, position: Any, records: Sequence[Record], more: bool = False) -> SourcePosition:
-        """Return the position after records, the next that were read after a position.
+    def mark(self) -> Any:
+        """Return what ``after`` asks for about the records since the mark before."""
+        return None
 
-        ``more``: more was read after them, and has to be read again.
+    def after(
+        self, position: Any, records: Sequence[Record], more: bool = False, mark: Any = None
+    ) -> SourcePosition:
+        """Return the position after records, the next that were read after a position, up to a mark.
+
+        ``more``: more was read after them before the mark, and has to be read again.
         """
         ...
 
@@ -126,6 +136,9 @@ class Source(Protocol):
 
 class Sink(Protocol):
     """Where predictions go, with default implementations."""
+
+    textual: bool = False
+    """Whether it writes predictions as JSON, and looks at no atoms."""
 
     @property
     def due(self) -> bool:
@@ -167,10 +180,8 @@ class Sink(Protocol):
 class Watcher(Protocol):
     """Observes a run without affecting it."""
 
-    def reading(
-        self, items: Iterator[Decoded | None], stopper: Stopper
-    ) -> Iterator[Decoded | None]:
-        """Pass on what the run reads; the run's state changes only while it holds an item."""
+    def reading(self, batches: Iterator[Taken], stopper: Stopper) -> Iterator[Taken]:
+        """Pass on what the run reads; the run's state changes only while it holds a micro-batch."""
         ...
 
     def update(self, snapshot: Callable[[], dict[str, Any]], examples: int) -> None:

@@ -42,6 +42,8 @@ class Received(FileSource):
     Raises FolderError for a checkpoint of another source, StorageError like FileSource.
     """
 
+    ahead = False
+
     def __init__(self, feed: Feed, path: Path, what: str, setting: Setting) -> None:
         self.feed = feed
         self.path = path

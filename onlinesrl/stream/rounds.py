@@ -20,7 +20,7 @@ from onlinesrl.core.slowest import KEPT
 from onlinesrl.stream.loop import Loop
 from onlinesrl.stream.protocols import SourcePosition, Watcher
 from onlinesrl.stream.shard import Asked, Learned
-from onlinesrl.stream.shards import START, Piece, Shards, check_same, measured
+from onlinesrl.stream.shards import START, Cut
 from onlinesrl.stream.stopper import Stopper
 
 
@@ -33,10 +33,11 @@ class Common(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A shard's pieces, and where it goes on."""
+    """A shard's pieces, and where it goes on; ``suspect``: a worker has died over it."""
 
-    pieces: Sequence[Piece]
+    pieces: Sequence[Any]
     position: SourcePosition
+    suspect: bool = False
 
 
 @dataclass
@@ -76,16 +77,14 @@ class Rounds(Loop):
         self.seconds += time.monotonic() - self.started
 
     def begin(self, pool: Pool) -> None:
-        """Measure the files, and compare them with what they were. Raises StorageError."""
+        """Find the pieces, and compare them with what they were. Raises StorageError, DataError."""
         source = self.reader.source
-        assert isinstance(source, Shards)
-        sizes = list(pool.map(measured, None, source.pieces))
-        stamp = source.stamp(sizes)
-        source.number(sizes)
+        assert isinstance(source, Cut)
+        known = None if self.position is None else self.position["pieces"]
+        stamp = source.begin(known, pool)
         if self.position is None:
             ats = [START] * self.distribution.shards
             self.position = {"rounds": 0, "share": None, "pieces": stamp, "shards": ats}
-        check_same(self.position["pieces"], stamp)
         self.pieces = [
             [piece for piece in source.pieces if piece.shard == n]
             for n in range(self.distribution.shards)
@@ -98,7 +97,7 @@ class Rounds(Loop):
         open_ = [n for n, at in enumerate(positions) if at is not None]
         parts = [Part(self.pieces[n], positions[n]) for n in open_]
         common = Common(how.recipe, self.learner.save(), how.asked)
-        results = list(pool.map(how.learned, common, parts))
+        results = list(pool.map(how.learned, common, parts, _suspected))
         for n, result in zip(open_, results, strict=True):
             positions[n] = result.position
             self.add(result)
@@ -128,3 +127,7 @@ class Rounds(Loop):
             "rounds": position.get("rounds", 0),
             "share": position.get("share"),
         }
+
+
+def _suspected(part: Part) -> Part:
+    return part._replace(suspect=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
@@ -14,6 +15,7 @@ from onlinesrl.core.interrupt import Interrupted
 from onlinesrl.core.learner import Item, Learner, Outcome, Tally
 from onlinesrl.core.merging import State
 from onlinesrl.stream.answers import answer
+from onlinesrl.stream.crash import CrashNote
 from onlinesrl.stream.deadletter import letter
 from onlinesrl.stream.examples import Decoded, Reader, micro_batch
 from onlinesrl.stream.protocols import SourcePosition
@@ -24,13 +26,15 @@ from onlinesrl.stream.work import Shown, Work
 class Asked(NamedTuple):
     """How a shard learns: at most so many examples, so many in a micro-batch.
 
-    ``strict``: a bad example is an error; ``settle``: so is an unsolved one.
+    ``strict``: a bad example is an error; ``settle``: so is an unsolved one. An example in which
+    ``crashes`` processes died is bad; 0: never.
     """
 
     examples: int
     batch: int
     strict: bool
     settle: bool
+    crashes: int = 0
 
 
 @dataclass
@@ -48,23 +52,36 @@ class Learned:
     groups: list[str | None] = field(default_factory=list)
 
 
-def learn(
-    learner: Learner, state: State, reader: Reader, position: SourcePosition, asked: Asked
+def learn(  # noqa: PLR0913, PLR0917 - a shard and how it is learned
+    learner: Learner,
+    state: State,
+    reader: Reader,
+    position: SourcePosition,
+    asked: Asked,
+    note: CrashNote | None = None,
 ) -> Learned:
-    """Learn the next examples of a reader from a state. Raises DataError, StorageError, Interrupted."""
+    """Learn the next examples of a reader from a state; ``note`` finds those that crash the process.
+
+    Raises DataError, StorageError, Interrupted.
+    """
     learner.restore(*state)
     learner.slowest.found = []
     learned, shown, tallies = Learned(position), Shown(), list[Tally]()
     items = reader.read(position)
     with rare_collections():
         while room := min(asked.batch, asked.examples - learned.examples):
-            batch, _ = micro_batch(items, room)
+            first = learned.examples
+            batch, _ = micro_batch(items, room if note is None else note.room(first, room))
             if not batch:
                 break
             learned.examples += len(batch)
             learned.position = reader.source.after(None, [record for record, _ in batch])
-            for part in reader.parts(batch):
-                tallies.append(_step(learner, part, learned, shown, asked))
+            condemned = None if note is None else note.condemned(first)
+            with nullcontext() if note is None else note.trying(first, len(batch)):
+                for part in reader.parts(batch):
+                    tallies.append(_step(learner, part, learned, shown, asked, condemned))
+            if note is not None:
+                note.passed(learned.examples)
     if learned.examples < asked.examples:
         learned.position = None
     if tallies:
@@ -74,12 +91,23 @@ def learn(
     return learned
 
 
-def _step(
-    learner: Learner, part: Sequence[Decoded], learned: Learned, shown: Shown, asked: Asked
+def _step(  # noqa: PLR0913, PLR0917 - a micro-batch and what becomes of it
+    learner: Learner,
+    part: Sequence[Decoded],
+    learned: Learned,
+    shown: Shown,
+    asked: Asked,
+    condemned: str | None,
 ) -> Tally:
-    """Learn a micro-batch; write its predictions and dead letters."""
+    """Learn a micro-batch; write its predictions and dead letters.
+
+    ``condemned`` says why its only example must not be tried.
+    """
     work = [Work(record, _item(content)) for record, content in part]
-    outcomes, tally = learner.step([each.item for each in work])
+    items = [each.item for each in work]
+    outcomes, tally = learner.step(
+        items if condemned is None else [ExampleError(condemned, "crash")]
+    )
     if len(outcomes) < len(work):
         raise Interrupted("the round was interrupted")
     for each, outcome in zip(work, outcomes, strict=True):

@@ -1,7 +1,9 @@
-"""Files cut into shards: every shard has a share of the bytes, cut where lines start.
+"""Sources cut into shards; files: every shard has a share of the bytes, cut where lines start.
 
+A source is cut into several times as many pieces as there are shards, and these are dealt in turn, so that
+all shards go through it together: learning does not meet what is late in a stream before what is early.
 The cut depends on the files alone. A file that cannot be cut, compressed or a world, belongs whole to the
-shard in whose share of the bytes it begins.
+piece in whose share of the bytes it begins.
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, zip_longest
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, TypeAlias, cast
 
 from onlinesrl.core.errors import StorageError
+from onlinesrl.core.pool import Pool
 from onlinesrl.core.storage import storage_errors
 from onlinesrl.stream.files import BYTE_ORDER_MARK, Record, expand, is_world, line_value
 from onlinesrl.stream.ledger import AGAIN
@@ -22,8 +25,65 @@ from onlinesrl.stream.opened import READ_ERRORS, unreadable
 from onlinesrl.stream.protocols import Source, SourcePosition
 
 BLOCK = 1 << 20
+DEALT = 16
+"""How many pieces each shard has, or more where files end."""
 START: SourcePosition = {"piece": 0, "offset": None, "line": 0}
-"""The position of a shard before its first piece; later the offset in a file, and the lines before it."""
+"""The position of a shard before its first piece; later the offset in a piece, and the lines before it."""
+Stamp: TypeAlias = list[list[Any]]
+"""What pieces are known by, as JSON can hold it; the first of each is its shard."""
+
+
+class Cut(Source):
+    """A source cut into shards, as the run sees it; the records are read where they are learned from."""
+
+    pieces: Sequence[Any]
+    """All pieces, in the order of the source; each has a ``shard``, its number."""
+
+    def read(self, position: Any = None) -> Iterator[Record | None]:
+        """Yield nothing."""
+        return iter(())
+
+    def after(
+        self, position: Any, records: Sequence[Record], more: bool = False, mark: None = None
+    ) -> Any:
+        """Return the position, which only rounds move on."""
+        return position
+
+    def begin(self, known: Stamp | None, pool: Pool) -> Stamp:
+        """Set the pieces; ``known`` is their stamp where the run has begun.
+
+        Raises StorageError, DataError where they have changed since then.
+        """
+        raise NotImplementedError
+
+
+class Pieces(Source):
+    """The records of a shard's pieces, in order, where they are learned from."""
+
+    def __init__(self, pieces: Sequence[Any], max_bytes: int) -> None:
+        self.pieces = pieces
+        self.max_bytes = max_bytes
+
+    def read(self, position: Any = None) -> Iterator[Record]:
+        """Yield the records after a position."""
+        at = position or START
+        for number, piece in enumerate(self.pieces[at["piece"] :], at["piece"]):
+            here = at if number == at["piece"] else START
+            yield from self.records(number, piece, here["offset"], here["line"])
+
+    def records(self, number: int, piece: Any, offset: Any, line: int) -> Iterator[Record]:
+        """Yield the records of a piece after an offset, None: all; their ``index`` is its number."""
+        raise NotImplementedError
+
+    def after(
+        self, position: Any, records: Sequence[Record], more: bool = False, mark: None = None
+    ) -> SourcePosition:
+        """Return the position after the last record."""
+        last = records[-1]
+        return {"piece": last.index, "offset": last.offset, "line": last.line}
+
+
+# files -------------------------------------------------------------------------------------------
 
 
 class Piece(NamedTuple):
@@ -45,8 +105,8 @@ class Measured(NamedTuple):
     sha256: str
 
 
-class Shards(Source):
-    """The shards of some files, as the run sees them; the records are read where they are learned from.
+class Shards(Cut):
+    """The shards of some files.
 
     Raises StorageError for paths that do not exist or have no examples.
     """
@@ -54,15 +114,16 @@ class Shards(Source):
     def __init__(self, paths: Sequence[Path], max_bytes: int, count: int) -> None:
         self.files = [file for path in paths for file in expand(path, empty=False)]
         self.max_bytes = max_bytes
-        self.pieces = cut(self.files, count)
+        self.pieces: list[Piece] = cut(self.files, count)
 
-    def read(self, position: Any = None) -> Iterator[Record | None]:
-        """Yield nothing."""
-        return iter(())
-
-    def after(self, position: Any, records: Sequence[Record], more: bool = False) -> Any:
-        """Return the position, which only rounds move on."""
-        return position
+    def begin(self, known: Stamp | None, pool: Pool) -> Stamp:
+        """Measure the files, and compare them with what they were. Raises StorageError."""
+        sizes = list(pool.map(measured, None, self.pieces))
+        stamp = self.stamp(sizes)
+        self.number(sizes)
+        if known is not None:
+            check_same(known, stamp)
+        return stamp
 
     def number(self, measured: Sequence[Measured]) -> None:
         """Set which line each piece begins with; the measures of all are given in order."""
@@ -71,13 +132,13 @@ class Shards(Source):
             self.pieces[n] = piece._replace(lines=before.get(piece.number, 0))
             before[piece.number] = before.get(piece.number, 0) + lines
 
-    def stamp(self, measured: Sequence[Measured]) -> list[list[Any]]:
+    def stamp(self, measured: Sequence[Measured]) -> Stamp:
         """Return what the pieces are known by, as JSON can hold it: files may be moved, not changed."""
         pairs = zip(self.pieces, measured, strict=True)
         return [[p.shard, Path(p.file).name, p.start, m.sha256] for p, m in pairs]
 
 
-def check_same(known: Sequence[Sequence[Any]], now: Sequence[Sequence[Any]]) -> None:
+def check_same(known: Stamp, now: Stamp) -> None:
     """Raise StorageError where pieces are no longer those of this ``stamp``."""
     for was, is_ in zip_longest(known, now):
         if was != is_:
@@ -86,25 +147,25 @@ def check_same(known: Sequence[Sequence[Any]], now: Sequence[Sequence[Any]]) -> 
 
 
 def cut(files: Sequence[str], count: int) -> list[Piece]:
-    """Cut files into so many shards, in the order of the files; shards may be empty."""
-    sizes = [_size(file) for file in files]
-    ends = [sum(sizes) * n // count for n in range(1, count)]
+    """Cut files into so many shards, each in the order of the files; shards may be empty."""
+    sizes, pieces = [_size(file) for file in files], count * DEALT
+    ends = [sum(sizes) * n // pieces for n in range(1, pieces)]
     found, first = list[Piece](), 0
     for index, (file, size) in enumerate(zip(files, sizes, strict=True)):
         path = str(Path(file).absolute())
-        shard = bisect_right(ends, first)
+        place = bisect_right(ends, first)
         if _divisible(file):
             inside = [end - first for end in ends if first < end < first + size]
             starts = [0, *(_line_start(path, at) for at in inside), size]
             found += [
-                Piece(shard + n, index, file, path, start, stop)
+                Piece((place + n) % count, index, file, path, start, stop)
                 for n, (start, stop) in enumerate(pairwise(starts))
                 if start < stop
             ]
         else:
-            found.append(Piece(shard, index, file, path, 0, None))
+            found.append(Piece(place % count, index, file, path, 0, None))
         first += size
-    return sorted(found, key=lambda piece: piece.shard)
+    return found
 
 
 def _size(file: str) -> int:
@@ -138,31 +199,19 @@ def measured(common: None, piece: Piece) -> Measured:
     return Measured(lines, digest.hexdigest())
 
 
-class Pieces(Source):
-    """The records of a shard's pieces, in order. Raises StorageError where one cannot be read."""
+class FilePieces(Pieces):
+    """Pieces of files. Raises StorageError where one cannot be read."""
 
-    def __init__(self, pieces: Sequence[Piece], max_bytes: int) -> None:
-        self.pieces = pieces
-        self.max_bytes = max_bytes
-
-    def read(self, position: Any = None) -> Iterator[Record]:
-        """Yield the records after a position."""
-        at = position or START
-        for number, piece in enumerate(self.pieces[at["piece"] :], at["piece"]):
+    def records(self, number: int, piece: Piece, offset: int | None, line: int) -> Iterator[Record]:
+        """See ``Pieces.records``."""
+        if offset is None:
             offset, line = piece.start, piece.lines
-            if number == at["piece"] and at["offset"] is not None:
-                offset, line = at["offset"], at["line"]
-            try:
-                with storage_errors(piece.path, "read"), _opened(piece) as stream:
-                    stream.seek(offset)
-                    yield from self._records(stream, number, piece, line)
-            except READ_ERRORS as error:
-                raise unreadable(piece.path, line + 1, error) from error
-
-    def after(self, position: Any, records: Sequence[Record], more: bool = False) -> SourcePosition:
-        """Return the position after the last record."""
-        last = records[-1]
-        return {"piece": last.index, "offset": last.offset, "line": last.line}
+        try:
+            with storage_errors(piece.path, "read"), _opened(piece) as stream:
+                stream.seek(offset)
+                yield from self._records(stream, number, piece, line)
+        except READ_ERRORS as error:
+            raise unreadable(piece.path, line + 1, error) from error
 
     def _records(self, stream: BinaryIO, number: int, piece: Piece, line: int) -> Iterator[Record]:
         if is_world(piece.file):

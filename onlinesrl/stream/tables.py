@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -30,6 +30,23 @@ _TYPES = {"VARCHAR": str} | {
 }
 _TYPES["INTEGER"] = _TYPES["UINTEGER"] = int
 _NUMBERS = {*_TYPES} - {"VARCHAR"} | {"FLOAT", "DOUBLE", "BOOLEAN"}
+
+
+class Range(NamedTuple):
+    """Examples by name: from ``first`` on, behind ``after``, and before ``before``; None: no such bound."""
+
+    first: Constant | None = None
+    after: Constant | None = None
+    before: Constant | None = None
+
+    def condition(self, column: str) -> tuple[str, list[Constant]]:
+        """Return the SQL for a column, and its parameters; a null is before all names."""
+        bounds = ((self.first, ">="), (self.after, ">"), (self.before, "<"))
+        given = [(bound, op) for bound, op in bounds if bound is not None]
+        text = " AND ".join(f"{column} {op} ?" for _, op in given) or "true"
+        nulls = f"{column} IS NULL OR " if self.first is None and self.after is None else ""
+        return f"({nulls}{text})", [bound for bound, _ in given]
+
 
 Rows = Iterable[tuple[Constant, Any]]
 """Pairs of an example's name and an atom, in ascending order of the names."""
@@ -67,21 +84,25 @@ class TableSource(Source):
 
     The folders ``evidence`` and, where there are such, ``truth`` and ``query`` in it have a file
     ``PREDICATE.parquet`` each, or a folder of this name with files. An example is made into a line of
-    JSON. Rows of an example keep their order in the files. Raises StorageError and TableError.
+    JSON. Rows of an example keep their order in the files; ``only`` those of a range are read. Raises
+    StorageError and TableError.
     """
 
-    def __init__(self, path: Path, by: str, max_bytes: int) -> None:
+    def __init__(self, path: Path, by: str, max_bytes: int, only: Range = Range()) -> None:  # noqa: B008
         self.path = path
+        self.only = only
         self.by = by
         self.max_bytes = max_bytes
+        self.name: Constant = ""
+        """The name of the example that was read last."""
         self._opened = ExitStack()
         with storage_errors(path, "read"):
-            self._tables = {
+            self.tables = {
                 (part, name): files for part in PARTS for name, files in _listed(path / part)
             }
-        if not any(part == "evidence" for part, _ in self._tables):
+        if not any(part == "evidence" for part, _ in self.tables):
             raise StorageError(f"{path / 'evidence'}: no *{PARQUET} file in this folder")
-        self.files = [str(file) for files in self._tables.values() for file in files]
+        self.files = [str(file) for files in self.tables.values() for file in files]
 
     def read(self, position: Any = None) -> Iterator[Record | None]:
         """Yield the examples after a position; what comes before is read again and compared."""
@@ -92,7 +113,7 @@ class TableSource(Source):
             connection = opened.enter_context(connect(temp_directory=spill))
             connection.execute("SET enable_progress_bar = false")
             tables = {
-                key: self._rows(connection.cursor(), files) for key, files in self._tables.items()
+                key: self._rows(connection.cursor(), files) for key, files in self.tables.items()
             }
             yield None
             yield from self._after(position, self._records(tables))
@@ -112,6 +133,7 @@ class TableSource(Source):
         encode, digest = msgspec.json.Encoder().encode, hashlib.sha256()
         examples = merged(tables, self.max_bytes // _LEAST_BYTES + 1)
         for number, (name, atoms) in enumerate(examples, 1):
+            self.name = name
             value = encode({"id": name, **atoms})
             digest.update(value)
             too_long = len(value) > self.max_bytes
@@ -127,10 +149,11 @@ class TableSource(Source):
         arguments = [quoted(name) for name in columns if name not in {self.by, VALUE}]
         valued = VALUE in columns
         chosen = ", ".join([quoted(self.by), *arguments, *([VALUE] if valued else [])])
+        condition, bounds = self.only.condition(quoted(self.by))
         cursor.execute(
             f"SELECT {chosen} FROM read_parquet(?, filename=true, file_row_number=true) "
-            f"ORDER BY {quoted(self.by)} NULLS FIRST, filename, file_row_number",
-            [listed],
+            f"WHERE {condition} ORDER BY {quoted(self.by)} NULLS FIRST, filename, file_row_number",
+            [listed, *bounds],
         )
         while rows := cursor.fetchmany(CHUNK_ROWS):
             if rows[0][0] is None:
@@ -143,6 +166,11 @@ class TableSource(Source):
                     yield name, {"args": constants, "value": value}
                 else:
                     yield name, constants
+
+    def check(self, cursor: Any) -> None:
+        """Raise TableError where a table has not the right columns."""
+        for files in self.tables.values():
+            self._columns(cursor, [*map(str, files)])
 
     def _columns(self, cursor: Any, files: Sequence[str]) -> list[str]:
         """Return the names of a table's columns, whose types are checked."""
@@ -159,7 +187,9 @@ class TableSource(Source):
                 raise TableError(f"{files[0]}, column {name}: expected {what}, found {kind}")
         return [*found]
 
-    def after(self, position: Any, records: Sequence[Record], more: bool = False) -> dict[str, Any]:
+    def after(
+        self, position: Any, records: Sequence[Record], more: bool = False, mark: None = None
+    ) -> dict[str, Any]:
         """Return the position after records, the next that were read after a position."""
         if not records:
             return position or {"examples": 0, "sha256": ""}

@@ -63,7 +63,7 @@ class Shown(deque[tuple[Example, Outcome]]):
 
     def whole(self) -> list[tuple[Example, Outcome]]:
         """Return them with all atoms in memory."""
-        return [(example.whole(), outcome) for example, outcome in self]
+        return [(example.whole(), _whole(outcome)) for example, outcome in self]
 
     def save(self) -> Any:
         """Return them as JSON values."""
@@ -72,3 +72,9 @@ class Shown(deque[tuple[Example, Outcome]]):
     def restore(self, saved: Any) -> None:
         """Restore what ``save`` returned."""
         self.extend(msgspec.convert(saved, list[tuple[Example, Outcome]]))
+
+
+def _whole(outcome: Outcome) -> Outcome:
+    """Return an outcome with all atoms in memory."""
+    assert outcome.prediction is not None
+    return msgspec.structs.replace(outcome, prediction=outcome.prediction.whole())

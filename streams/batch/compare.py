@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -32,6 +32,7 @@ LEARNERS = (
 WIDE = 84
 """Of the column of learners."""
 UNIT = "unit clauses"
+HEAD = f"{'test':14}{'learner':{WIDE}}{'CLL':>10}{'se':>8}{'AUROC':>8}{'CPU s':>8}{'all s':>8}{'MB':>7}"
 
 
 def main() -> None:
@@ -45,25 +46,43 @@ def main() -> None:
     given = parser.parse_args()
     if len(given.folds) < 2:
         parser.error("expected two folds or more")
-    print(
-        f"{'test':14}{'learner':{WIDE}}{'CLL':>10}{'se':>8}{'AUROC':>8}{'CPU s':>8}{'all s':>8}{'MB':>7}"
-    )
+    print(HEAD)
     for test in given.folds:
         for learner in (UNIT, *(given.learner or LEARNERS)):
-            print(line(given.config, given.folds, test, learner), flush=True)
+            print(tested(given.config, given.folds, test, learner), flush=True)
 
 
-def line(path: Path, folds: list[Path], test: Path, learner: str) -> str:
-    """Learn, and return a line of the table."""
+class Row(NamedTuple):
+    """What came of a learner on a fold: means over predicates, CPU seconds of learning, wall seconds, MB."""
+
+    test: str
+    learner: str
+    cll: float
+    error: float
+    auroc: float
+    cpu: float
+    wall: float
+    megabytes: float
+    weights: list[float]
+
+    def __str__(self) -> str:
+        """Return a line of the table."""
+        scores = f"{self.cll:10.4f}{self.error:8.4f}{self.auroc:8.3f}"
+        used = f"{self.cpu:8.1f}{self.wall:8.1f}{self.megabytes:7.0f}"
+        return f"{self.test:14}{self.learner:{WIDE}}{scores}{used}"
+
+
+def tested(path: Path, folds: list[Path], test: Path, learner: str) -> Row:
+    """Learn from all folds but one, and score that."""
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "config.yaml"
         config.write_text(json.dumps(settings(path, folds, test, learner, Path(folder))))
         result, megabytes = run(config)
     scores = result["scores"].values()  # of each predicate
     cll, error, auroc = (fmean(of[key] for of in scores) for key in ("cll", "cll_se", "auroc"))
-    seconds = result["seconds"]
-    figures = f"{cll:10.4f}{error:8.4f}{auroc:8.3f}{seconds['learn_cpu']:8.1f}{seconds['all']:8.1f}"
-    return f"{test.stem:14}{learner:{WIDE}}{figures}{megabytes:7.0f}"
+    used = result["seconds"]["learn_cpu"], result["seconds"]["all"], megabytes
+    weights = [each["weight"] for each in result["weights"]]
+    return Row(test.stem, learner, cll, error, auroc, *used, weights)
 
 
 def settings(

@@ -1,21 +1,25 @@
 """Friends and Smokers at growing size: learning with exact counts and with those of IJGP(i).
 
 usage: python streams/batch/smokers.py [--people 50,100,200] [--kind contrastive-divergence] [--steps 50]
+                                       [--samples 10] [--figure smokers.svg]
 
 Draws two worlds of each size, learns who smokes and who has cancer from the first, and prints the CLL of the
 second with its standard error, CPU seconds of learning and memory. With several numbers of --steps, the
-figures are those on the way.
+figures are those on the way. --figure draws time and CLL against people, and of the largest size CLL and
+weights against time.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import yaml
-from compare import WIDE, line
+from compare import HEAD, Row, tested
 
 MODEL = Path(__file__).with_name("smokers.mln")
 COUNTS = ("exact", "ijgp,i_bound=1", "ijgp,i_bound=2", "ijgp,i_bound=3")
@@ -31,33 +35,69 @@ def main() -> None:
     parser.add_argument("--people", default="50,100,200")
     parser.add_argument("--kind", default="contrastive-divergence")
     parser.add_argument("--steps", default="50")
+    parser.add_argument("--samples", default="10")
+    parser.add_argument("--figure", type=Path)
     given = parser.parse_args()
-    print(
-        f"{'people':14}{'learner':{WIDE}}{'CLL':>10}{'se':>8}{'AUROC':>8}{'CPU s':>8}{'all s':>8}{'MB':>7}"
-    )
+    if given.figure and not find_spec("matplotlib"):
+        parser.error("--figure: pip install matplotlib")
+    print(HEAD.replace("test  ", "people"))
+    rows: dict[tuple[int, str], list[Row]] = {}
     for people in map(int, given.people.split(",")):
-        with tempfile.TemporaryDirectory() as folder:
-            folds = [Path(folder) / f"{people}-{k}.db" for k in range(2)]
-            for seed, fold in enumerate(folds):
-                fold.write_text(world(people, seed))
-            config = Path(folder) / "smokers.yaml"
-            config.write_text(
-                yaml.safe_dump(
-                    {"model": str(MODEL), "query": ["Smokes", "Cancer"], "method": "gibbs"}
-                )
-            )
-            for counts in COUNTS:
-                for learner in learners(given.kind, counts, given.steps.split(",")):
-                    print(line(config, folds, folds[1], learner), flush=True)
+        for counts in COUNTS:
+            each = learners(given.kind, counts, given.steps.split(","), given.samples)
+            for row in grown(people, each):
+                print(row, flush=True)
+                rows.setdefault((people, counts), []).append(row)
+    if given.figure:
+        figure(rows, given.figure)
 
 
-def learners(kind: str, counts: str, steps: list[str]) -> list[str]:
+def grown(people: int, learners: Sequence[str]) -> Iterator[Row]:
+    """Learn from a world, and score another of its size."""
+    with tempfile.TemporaryDirectory() as folder:
+        folds = [Path(folder) / f"{people}-{k}.db" for k in range(2)]
+        for seed, fold in enumerate(folds):
+            fold.write_text(world(people, seed))
+        config = Path(folder) / "smokers.yaml"
+        values = {"model": str(MODEL), "query": ["Smokes", "Cancer"], "method": "gibbs"}
+        config.write_text(yaml.safe_dump(values))
+        for learner in learners:
+            yield tested(config, folds, folds[1], learner)
+
+
+def learners(kind: str, counts: str, steps: list[str], samples: str = "10") -> list[str]:
     """Return the learners that count in a way, one for each number of steps."""
     first = f"kind={kind},prior_sd=2,counting={counts}"
     if kind == "mple":
         return [first]
-    samples = ",samples=10" if kind == "contrastive-divergence" else ""
-    return [f"{first}{samples},steps={n}" for n in steps]
+    drawn = f",samples={samples}" if kind == "contrastive-divergence" else ""
+    return [f"{first}{drawn},steps={n}" for n in steps]
+
+
+def figure(rows: Mapping[tuple[int, str], Sequence[Row]], path: Path) -> None:
+    """Draw time and CLL against people; of the largest size, CLL and weights against time."""
+    import matplotlib.pyplot as plt
+
+    _, axes = plt.subplots(2, 2, figsize=(10, 8))
+    most = max(people for people, _ in rows)
+    for counts in dict.fromkeys(counts for _, counts in rows):
+        last = {people: row[-1] for (people, each), row in rows.items() if each == counts}
+        way = rows[most, counts]
+        seconds = [row.cpu for row in way]
+        axes[0, 0].loglog([*last], [row.cpu for row in last.values()], "o-", label=counts)
+        axes[0, 1].semilogx([*last], [row.cll for row in last.values()], "o-", label=counts)
+        axes[1, 0].semilogx(seconds, [row.cll for row in way], "o-", label=counts)
+        (of,) = axes[1, 1].semilogx(seconds, [row.weights[0] for row in way], "o-", label=counts)
+        for weights in list(zip(*(row.weights for row in way), strict=True))[1:]:
+            axes[1, 1].semilogx(seconds, weights, "o-", color=of.get_color())
+    of_size = f"CPU seconds, {most} people"
+    titles = (("people", "CPU seconds"), ("people", "CLL"), (of_size, "CLL"), (of_size, "weights"))
+    for axis, (x, y) in zip(axes.flat, titles, strict=True):
+        axis.set(xlabel=x, ylabel=y)
+    axes[0, 0].legend()
+    plt.tight_layout()
+    plt.savefig(path)
+    print(path)
 
 
 def world(people: int, seed: int) -> str:
@@ -70,8 +110,8 @@ def world(people: int, seed: int) -> str:
     cancer = rng.random(people) < np.where(smokes, 0.5, 0.1)
     both = np.argwhere(friends | friends.T)
     rows = [f"Friends(P{a},P{b})" for a, b in both]
-    rows += [f"Smokes(P{a})" for a in np.flatnonzero(smokes)]
-    rows += [f"Cancer(P{a})" for a in np.flatnonzero(cancer)]
+    rows += [f"{'' if smokes[a] else '!'}Smokes(P{a})" for a in range(people)]
+    rows += [f"{'' if cancer[a] else '!'}Cancer(P{a})" for a in range(people)]
     return "\n".join(rows) + "\n"
 
 

@@ -13,36 +13,36 @@ seeds. The same seeds give the same figures for every number of workers.
 from __future__ import annotations
 
 import argparse
-import json
+import multiprocessing
+import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import ttest_rel
 from sessions import examples
 
-from onlinesrl.core.arrays import Floats
-from onlinesrl.core.example import Example, decode
-from onlinesrl.core.pool import Forks, cores
-from onlinesrl.runs.comparison.figures import paired_t
-from onlinesrl.runs.comparison.folds import Fold
-from onlinesrl.runs.comparison.scoring import score
-from onlinesrl.runs.config import load
-from onlinesrl.runs.session import make_learner
+import onlinesrl as srl
+
+Floats: TypeAlias = NDArray[np.float64]
 
 HERE = Path(__file__).parent
-CONFIG = HERE.parents[1] / "configs" / "clicks.yaml"
 MODELS = ("mln1", "mln2", "mln3")
-SIGMAS = tuple(f"learner.sigma={sigma}" for sigma in (0.001, 0.01, 0.1, 1.0, 10.0))
-RATES = tuple(f"learner.eta={eta}" for eta in (0.001, 0.01, 0.1, 1.0))
-LEARNERS = {
-    "CD": ("{update: cd}", RATES),
-    "1-best-MIRA": ("{update: mira}", SIGMAS[:1]),
-    "Subgradient": ("{update: subgradient}", SIGMAS),
-    "CDA1-PL": ("{update: cda1, loss: pl}", SIGMAS),
-    "CDA1-ML": ("{update: cda1, loss: ml}", SIGMAS),
-    "CDA2-PL": ("{update: cda2, loss: pl}", SIGMAS),
-    "CDA2-ML": ("{update: cda2, loss: ml}", SIGMAS),
+SIGMAS = [{"sigma": sigma} for sigma in (0.001, 0.01, 0.1, 1.0, 10.0)]
+RATES = [{"eta": eta} for eta in (0.001, 0.01, 0.1, 1.0)]
+LEARNERS: dict[str, tuple[dict[str, Any], Sequence[dict[str, float]]]] = {
+    "CD": ({"update": "cd"}, RATES),
+    "1-best-MIRA": ({"update": "mira"}, [{}]),
+    "Subgradient": ({"update": "subgradient"}, SIGMAS),
+    "CDA1-PL": ({"update": "cda1", "loss": "pl"}, SIGMAS),
+    "CDA1-ML": ({"update": "cda1", "loss": "ml"}, SIGMAS),
+    "CDA2-PL": ({"update": "cda2", "loss": "pl"}, SIGMAS),
+    "CDA2-ML": ({"update": "cda2", "loss": "ml"}, SIGMAS),
 }
 """The keys of each learner, and what to choose from (sigma means nothing to 1-best-MIRA)."""
 ROWS = (*LEARNERS,)
@@ -55,36 +55,57 @@ class Simulation(NamedTuple):
     seed: int
 
 
-def sessions(of: Simulation) -> dict[str, list[Example]]:
+class Sessions(NamedTuple):
+    """Sessions in the order of time: what is seen, and the clicks."""
+
+    seen: list[dict[str, Any]]
+    clicks: list[dict[str, Any]]
+
+
+def sessions(of: Simulation) -> dict[str, Sessions]:
     """Return the sessions by group."""
-    found: dict[str, list[Example]] = {}
+    found: dict[str, Sessions] = {}
     for each in examples(of.seed, of.noise):
-        found.setdefault(each["group"], []).append(decode(json.dumps(each).encode()))
+        part = found.setdefault(each["group"], Sessions([], []))
+        part.seen.append(each["evidence"])
+        part.clicks.append(each["truth"])
     return found
+
+
+def mean_average_precision(learner: srl.OnlineLearner, part: Sessions) -> float:
+    """Return MAP over sessions of results ranked by their probabilities."""
+    clicked = [{name for (name,) in each["Clicked"]} for each in part.clicks]
+    rows = [
+        (name in clicked[n], value, n)
+        for n, found in enumerate(learner.predict_many(part.seen, marginals=True))
+        for (name,), value in (found.values or {})["Clicked"].items()
+    ]
+    truth, values, groups = np.array(rows, dtype=np.float64).T
+    found = srl.METRICS["map"].measure(truth, values, groups.astype(np.int64))
+    return float("nan") if found is None else found
 
 
 def measured(rows: Sequence[str], of: Simulation) -> Floats:
     """Return the MAP of the learners with every model, float64[rows, models]."""
     parts = sessions(of)
-    validation = Fold("validation", parts["train"], parts["validation"])
-    test = Fold("test", parts["train"], parts["test"])
 
     def tested(row: str, model: str) -> float:
-        learner, choices = LEARNERS[row]
-        keys = [f"model={HERE / model}.mln", "source.path=-", f"learner={learner}"]
-        configs = [load(CONFIG, [*keys, choice]) for choice in choices]
-        chosen = max(configs, key=lambda config: score(config, validation, "map").value)
-        return score(chosen, test, "map").value
+        update, choices = LEARNERS[row]
+        program = srl.Model.read(HERE / f"{model}.mln")
+        learners = [srl.OnlineLearner(program, "Clicked", update=update | each) for each in choices]
+        for each in learners:
+            each.learn_many(*parts["train"])
+        chosen = max(learners, key=lambda each: mean_average_precision(each, parts["validation"]))
+        return mean_average_precision(chosen, parts["test"])
 
     return np.array([[tested(row, model) for model in MODELS] for row in rows])
 
 
 def all_measured(noises: Sequence[float], seeds: int, workers: int) -> dict[float, Floats]:
     """Return the MAP by noise, float64[seeds, rows, models]."""
-    for model in MODELS:
-        make_learner(load(CONFIG, [f"model={HERE / model}.mln", "source.path=-"])).compile()
-    parts = [Simulation(noise, seed) for noise in noises for seed in range(seeds)]
-    found = [*Forks(workers).map(measured, ROWS, parts)]
+    parts = [Simulation(*of) for of in product(noises, range(seeds))]
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        found = [*pool.map(partial(measured, ROWS), parts)]
     return {p: np.array(found[n * seeds : (n + 1) * seeds]) for n, p in enumerate(noises)}
 
 
@@ -107,9 +128,8 @@ def losses(scores: Floats) -> Iterator[str]:
         ml, pl = (scores[:, ROWS.index(f"{update}-{loss}")] for loss in ("ML", "PL"))
         cells = []
         for m in range(len(MODELS)):
-            p = paired_t(ml[:, m], pl[:, m])
-            said = "-" if p is None else f"{p:.2g}"
-            cells.append(f"{np.mean(ml[:, m] - pl[:, m]):+.4f} (p {said})")
+            p = ttest_rel(ml[:, m], pl[:, m]).pvalue
+            cells.append(f"{np.mean(ml[:, m] - pl[:, m]):+.4f} (p {p:.2g})")
         yield f"| {update} | {' | '.join(cells)} |"
 
 
@@ -118,7 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(usage=str(__doc__).partition("usage: ")[2].partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--noise", type=float, nargs="+", default=[0.0, 0.25, 0.5])
-    parser.add_argument("--workers", type=int, default=cores())
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
     given = parser.parse_args()
     for noise, scores in all_measured(given.noise, given.seeds, given.workers).items():
         print(f"\nExploratory sessions: {100 * noise:g} %; {given.seeds} seeds\n")

@@ -5,15 +5,19 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from onlinesrl.core.scores import Scored
+from onlinesrl.psl.lang.ast import PslProgram
 from onlinesrl.psl.lang.columns import Columns, database_of
+from onlinesrl.psl.lang.data import Database
 from onlinesrl.psl.lang.psl import parse
 from onlinesrl.psl.learning.problem import PslProblem, grounded
 
@@ -22,7 +26,7 @@ sys.path += [str(STREAMS / "trust"), str(STREAMS / "jester")]
 import epinions  # noqa: E402
 import from_jester  # noqa: E402
 
-FOLDS, USERS = 8, 20
+FOLDS = 8
 Floats = NDArray[np.float64]
 Values = Mapping[tuple[Any, ...], float]
 
@@ -34,11 +38,23 @@ class Fold(NamedTuple):
     test: PslProblem
 
 
+class Remembered(PslProblem):
+    """A problem that tries the same weights only once, though several metrics may be asked of them."""
+
+    def tried(self, weights: Floats, share: float) -> dict[str, Scored]:
+        """See ``PslProblem.tried``."""
+        return self._once(weights.tobytes(), share)
+
+    @cache  # noqa: B019 - as long as the program runs
+    def _once(self, weights: bytes, share: float) -> dict[str, Scored]:
+        return super().tried(np.frombuffer(weights), share)
+
+
 @dataclass(frozen=True)
 class Dataset:
-    """What folds come from a folder, and the two metrics that are made best."""
+    """What folds come from a folder with so many of Jester's users, and the two metrics made best."""
 
-    folds: Callable[[Path], Iterator[Fold]]
+    folds: Callable[[Path, int], Iterator[Fold]]
     metrics: tuple[str, str]
 
 
@@ -48,7 +64,19 @@ def problem(text: str, seen: Mapping[str, Values], asked: Mapping[str, Values]) 
     truth = {name: columns(values) for name, values in asked.items()}
     targets = {name: Columns(of.constants) for name, of in truth.items()}
     observed = {name: columns(values) for name, values in seen.items()}
-    return grounded(program, {}, database_of(program.predicates, observed, targets, truth))
+    return remembered(program, database_of(program.predicates, observed, targets, truth))
+
+
+def remembered(program: PslProgram, database: Database) -> Remembered:
+    """Ground a program."""
+    return Remembered(program, database, grounded(program, {}, database).model)
+
+
+def with_rules(of: PslProblem, n: int) -> PslProblem:
+    """Return a problem with the first ``n`` of its rules that have weights, and all others."""
+    kept = np.flatnonzero(~of.soft | (np.cumsum(of.soft) <= n))
+    rules = tuple(of.program.rules[k] for k in kept)
+    return remembered(replace(of.program, rules=rules), of.database)
 
 
 def columns(values: Values) -> Columns:
@@ -76,7 +104,7 @@ def asked_and_seen(of: Sequence[Any]) -> Iterator[tuple[list[Any], ...]]:
 # Epinions ----------------------------------------------------------------------------------------
 
 
-def trust(folder: Path) -> Iterator[Fold]:
+def trust(folder: Path, users: int) -> Iterator[Fold]:
     """Yield Epinions: an eighth of the opinions is asked for."""
     opinions = epinions.read(folder / "epinions" / "trusts.txt")
     for learn, beside_learn, test, beside_test in asked_and_seen([*opinions]):
@@ -106,7 +134,7 @@ CITESEER = """
 CITESEER += "\n1: !HasCat(A, C) ^2\nHasCat(A, +C) = 1 .\n"
 
 
-def citeseer(folder: Path) -> Iterator[Fold]:
+def citeseer(folder: Path, users: int) -> Iterator[Fold]:
     """Yield CiteSeer: an eighth of the categories is asked for, those of the others are seen."""
     here = folder / "citeseer"
     labels = {a: int(c) for a, c in _lines(here / "citeseer.labels")}
@@ -169,18 +197,28 @@ def _lines(path: Path) -> Iterator[list[str]]:
 # Jester ------------------------------------------------------------------------------------------
 
 
-def jester(folder: Path) -> Iterator[Fold]:
-    """Yield Jester: the hidden half of the ratings of some users, others for each fold."""
+def jester(folder: Path, users: int) -> Iterator[Fold]:
+    """Yield Jester: the hidden half of the ratings of so many users, others for each fold."""
+    everyone, ask = hidden_ratings(folder)
+    of = (ask(part[:users]) for part in parts(everyone))
+    first = next(of)
+    yield from (Fold(learn, test) for learn, test in pairwise(chain([first], of, [first])))
+
+
+def hidden_ratings(folder: Path) -> tuple[list[int], Callable[[Sequence[int]], PslProblem]]:
+    """Return Jester's users, and what asks for the hidden half of the ratings of some of them."""
     here = folder / "jester"
-    ratings = from_jester.read(here / "jester-1-tr-obs-0.txt")
-    hidden = from_jester.read(here / "jester-1-tr-uno-0.txt")
-    jokes = from_jester.Jokes(ratings, from_jester.read(here / "jokeTextSim.txt"))
-    seen, asked = from_jester.by_user(ratings), from_jester.by_user(hidden)
-    users = [user for part in parts([*asked]) for user in part[:USERS]]
-    groups = [users[n : n + USERS] for n in range(0, len(users), USERS)]
+    rated, hidden = (
+        {p: from_jester.read(here / f"jester-1-{p}-{of}-0.txt") for p in from_jester.PARTS}
+        for of in ("obs", "uno")
+    )
+    jokes = from_jester.Jokes(rated["tr"], from_jester.read(here / "jokeTextSim.txt"))
+    seen, asked = (
+        {user: of for part in both.values() for user, of in from_jester.by_user(part).items()}
+        for both in (rated, hidden)
+    )
     rules = (STREAMS / "jester" / "jester.psl").read_text().replace("\n0.01:", "\n1:")
-    of = [_ratings(rules, jokes, {u: seen[u] for u in group}, asked) for group in groups]
-    yield from (Fold(learn, test) for learn, test in pairwise([*of, of[0]]))
+    return [*asked], lambda users: _ratings(rules, jokes, {u: seen[u] for u in users}, asked)
 
 
 def _ratings(

@@ -1,5 +1,6 @@
 """What the benchmarks share: what a process uses, and tables."""
 
+import csv
 import os
 import sys
 import tempfile
@@ -45,3 +46,28 @@ def show(title: str, head: Sequence[str], rows: Sequence[Sequence[str | float]])
     for row in cells:
         first, *others = (cell.rjust(w) for cell, w in zip(row, widths, strict=True))
         print("  ".join((row[0].ljust(len(first)), *others)))
+
+
+def keep(
+    folder: Path, name: str, head: Sequence[str], rows: Sequence[Sequence[str | float]]
+) -> None:
+    """Write a table to ``folder/name.csv``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(head)
+        writer.writerows([_written(cell) for cell in row] for row in rows)
+
+
+def _written(cell: str | float) -> str:
+    if isinstance(cell, str):
+        return cell
+    return f"{cell:.0f}" if abs(cell) >= 1000 else f"{cell:.4g}"
+
+
+def show_and_keep(
+    folder: Path, name: str, head: Sequence[str], rows: Sequence[Sequence[str | float]]
+) -> None:
+    """Print a table, and write it."""
+    show(name, head, rows)
+    keep(folder, name, head, rows)

@@ -29,22 +29,22 @@ RULES = """
 """
 
 
-def database(blocks: int) -> Database:
+def database(blocks: int, of_people: int = PEOPLE) -> Database:
     """The data: three pairs in ten are similar, by a number from 0 to 1."""
     random = np.random.default_rng(0)
-    people = np.arange(PEOPLE, dtype=np.int32)
-    pairs = np.stack((np.repeat(people, PEOPLE), np.tile(people, PEOPLE)))
+    people = np.arange(of_people, dtype=np.int32)
+    pairs = np.stack((np.repeat(people, of_people), np.tile(people, of_people)))
     pairs = pairs[:, pairs[0] != pairs[1]]
     n = pairs.shape[1]
     similar = np.where(random.random(n) < 0.3, random.random(n), 0.0)
-    block = PEOPLE + random.permutation(people) % blocks
+    block = of_people + random.permutation(people) % blocks
     none = AtomTable(np.empty((2, 0), np.int32), np.empty(0))
     relations = {
-        "Block": Relation(AtomTable(np.stack((people, block)), np.ones(PEOPLE)), none, none),
+        "Block": Relation(AtomTable(np.stack((people, block)), np.ones(of_people)), none, none),
         "Similar": Relation(AtomTable(pairs, similar), none, none),
         "Friends": Relation(none, AtomTable(pairs, np.full(n, np.nan)), none),
     }
-    return Database(tuple(map(str, range(PEOPLE + blocks))), relations)
+    return Database(tuple(map(str, range(of_people + blocks))), relations)
 
 
 def main(blocks: int, folder: Path) -> None:

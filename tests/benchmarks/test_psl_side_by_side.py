@@ -6,6 +6,7 @@ seconds are those that the peers' script takes from its log.
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -24,7 +25,20 @@ CASES = [
     "smokers-100k-lin",
     "socialnet-22050-quad",
 ]
+LEARNED = ["smokers-learn-5k", "simple-acquaintances-learn", "citeseer-learn"]
 TIMES = 3
+LEARN = """
+import json, sys, time
+from pathlib import Path
+from onlinesrl.psl import query
+from onlinesrl.psl.learning.mle import Mle
+from onlinesrl.psl.learning.problem import grounded
+model = query.load(Path(sys.argv[1]), None)
+data, began = model.database("learn"), time.process_time()
+problem = grounded(model.program, model.functions, data)
+learned = Mle().learn(problem, lambda step: None)
+print(json.dumps([time.process_time() - began, learned.trace[-1].objective]))
+"""
 
 pytestmark = [
     pytest.mark.benchmark,
@@ -41,9 +55,9 @@ def ours(case: str, method: str, folder: Path) -> tuple[Used, dict]:
     return sorted(runs, key=lambda run: run.cpu)[TIMES // 2], stats
 
 
-def psls(case: str, folder: Path) -> dict:
+def psls(case: str, folder: Path, *options: str) -> dict:
     """PSL's medians, and the objective of its answer as our model has it."""
-    arguments = (case, "--n", str(TIMES), "--jar", JAR, "--out", folder / "results.jsonl")
+    arguments = (case, "--n", str(TIMES), "--jar", JAR, "--out", folder / "results.jsonl", *options)
     python(folder / "run_psl.py", *arguments)
     return json.loads((folder / "results.jsonl").read_text().splitlines()[-1])
 
@@ -81,3 +95,24 @@ def test_beside_psl(tmp_path):
     head = ("case", "engine", "ground", "solve", "process", "MB", "objective")
     show("CPU seconds, medians", head, rows)
     show("PSL's over ours; memory: ours over PSL's", head[:-1], ratios)
+
+
+def test_learning_beside_psl(tmp_path):
+    """MLE with most probable values, PSL's structured perceptron: CPU seconds of grounding and learning."""
+    shutil.copytree(PSL, tmp_path / "psl")
+    rows = []
+    for case in LEARNED:
+        psl = psls(case, tmp_path / "psl", "--learn", "StructuredPerceptron")
+        log = (tmp_path / "psl" / "raw" / f"{case}.default" / "log.txt").read_text()
+        (loss,) = map(float, re.findall(r"Final Weight Learning Loss: ([-.\dE]+)", log))
+        runs = [
+            json.loads(python("-c", LEARN, PSL / "cases" / case / "config.json").output)
+            for _ in range(TIMES)
+        ]
+        seconds, objective = sorted(runs)[TIMES // 2]
+        rows.append(
+            (case, psl["learn_cpu_s"], loss, seconds, objective, psl["learn_cpu_s"] / seconds)
+        )
+        assert objective <= loss
+    head = ("case", "PSL: CPU s", "objective", "ours: CPU s", "objective", "ratio")
+    show("Learning with grounding, medians", head, rows)

@@ -24,6 +24,7 @@ from onlinesrl.runs.comparison import figures
 from onlinesrl.runs.comparison.candidates import candidates, command, grid
 from onlinesrl.runs.comparison.figures import Line, paired_t
 from onlinesrl.runs.comparison.folds import divided, last_tenth
+from onlinesrl.runs.comparison.journal import Journal, Kept
 from onlinesrl.runs.comparison.page import comparison_page
 from onlinesrl.runs.comparison.scoring import mean_average_precision
 from tests.test_report import EVIL, Page
@@ -40,6 +41,10 @@ def example(n: int, group: str | None = None) -> Example:
 def table(folder: Path) -> list[dict[str, str]]:
     with (folder / "comparison.csv").open() as file:
         return [*csv.DictReader(file)]
+
+
+def scores(folder: Path) -> list[tuple[str, ...]]:
+    return [(r["configuration"], r["fold"], r["f1"], r["chosen"]) for r in table(folder)]
 
 
 # configurations ----------------------------------------------------------------------------------
@@ -181,7 +186,7 @@ def test_the_number_of_processes_changes_nothing(run: Job, tmp_path: Path) -> No
         folder = tmp_path / workers
         tuned = ("--tune", "learner.sigma=0.001,1", "--folds", "3", "--workers", workers)
         assert call("compare", str(run.config), *GRID[:2], *tuned, "--output", str(folder)) == 0
-        kept.append([(r["configuration"], r["fold"], r["f1"], r["chosen"]) for r in table(folder)])
+        kept.append(scores(folder))
     assert kept[0] == kept[1]
     assert {chosen for *_, chosen in kept[0]} <= {"sigma=0.001", "sigma=1"}
 
@@ -244,7 +249,7 @@ def test_tuning_names_the_best_and_the_command_that_runs_it(
     assert lines[-1] == f"onlinesrl run {run.config} --set learner.sigma={best}"
 
 
-def test_an_interrupt_ends_all_processes_and_writes_nothing(run: Job, tmp_path: Path) -> None:
+def test_an_interrupt_ends_all_processes_and_writes_no_table(run: Job, tmp_path: Path) -> None:
     sigmas = ",".join(f"0.{n}" for n in range(1, 100))
     process = run.fork(
         *("compare", str(run.config), "--folds", "20", "--grid", f"learner.sigma={sigmas}"),
@@ -254,9 +259,54 @@ def test_an_interrupt_ends_all_processes_and_writes_nothing(run: Job, tmp_path: 
     until(lambda: "folds of all" in run.said)
     os.kill(process, signal.SIGINT)
     assert wait(process) == 130
-    assert not (tmp_path / "c").exists()
+    assert [file.name for file in (tmp_path / "c").iterdir()] == ["comparison.jsonl"]
     with pytest.raises(ProcessLookupError):
         os.killpg(process, 0)
+
+
+def test_a_killed_comparison_goes_on(
+    run: Job,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tuned = ("compare", str(run.config), *GRID[:2], "--tune", "learner.sigma=0.001,1", "--workers")
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert call(*tuned, "1", "--output", str(whole)) == 0
+    journal, add = killed / "comparison.jsonl", Journal.add
+
+    def add_and_die(self: Journal, kept: Kept) -> None:
+        add(self, kept)
+        if len(journal.read_bytes().splitlines()) == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "add", add_and_die)
+        assert wait(run.fork(*tuned, "1", "--output", str(killed))) == -signal.SIGKILL
+    with journal.open("ab") as file:
+        file.write(b'["torn')
+    assert call(*tuned, "1", "--output", str(killed)) == 0
+    assert "going on: 2 of 4 folds are known" in capsys.readouterr().err
+    assert scores(killed) == scores(whole)
+    assert len(journal.read_text().splitlines()) == 4
+
+
+def test_what_a_journal_knows_of_other_settings_does_not_count(run: Job, tmp_path: Path) -> None:
+    line = ("compare", str(run.config), "--output", str(tmp_path / "c"))
+    journal, kept = tmp_path / "c" / "comparison.jsonl", []
+    for more in ((), ("--set", "learner.sigma=7"), ("--metric", "hamming"), ("--folds", "2")):
+        (tmp_path / "c" / "comparison.csv").unlink(missing_ok=True)
+        assert call(*line, *more) == 0
+        kept.append(len(journal.read_text().splitlines()))
+    with run.source.open("ab") as source:
+        first, *_ = run.source.read_bytes().splitlines(keepends=True)
+        source.write(first.replace(b'"id": "', b'"id": "x'))
+    (tmp_path / "c" / "comparison.csv").unlink()
+    assert call(*line) == 0
+    kept.append(len(journal.read_text().splitlines()))
+    assert kept == [2, 4, 6, 8, 10]
+    assert call(*line, "--fresh") == 0
+    assert len(journal.read_text().splitlines()) == 2
 
 
 # the page ----------------------------------------------------------------------------------------
@@ -270,7 +320,7 @@ def test_the_page_shows_every_configuration_and_nothing_breaks_out_of_it() -> No
         Line("c", error=EVIL),
     ]
     page = Page(comparison_page(lines, "f1", [("grid", EVIL)]))
-    for word in ("0.7", "0.03", "best", "Failures", "100", "sigma=3; sigma=3"):
+    for word in ("0.7", "0.03", "best", "Failures", "100", "What tuning chose", "sigma=3 sigma=3"):
         assert word in page.text
     dots = [found for name, found in page.elements if name == "b"]
     assert len(dots) == 4

@@ -13,7 +13,7 @@ from onlinesrl.mln.counting.flips import flips
 from onlinesrl.mln.counting.ijgp import Estimator
 from tests.counting import plain
 
-MANY = settings(settings.get_profile("few"), max_examples=200)
+MANY = settings(max_examples=max(60, settings.default.max_examples))
 
 
 @MANY

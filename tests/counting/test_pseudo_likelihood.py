@@ -62,6 +62,15 @@ def test_it_is_the_sum_of_conditional_probabilities():
         assert gradient[k] == pytest.approx(slope, abs=1e-6)
 
 
+def test_both_optimizers_find_the_same_weights():
+    world = world_of(SMALL, [GroundAtom(*atom, True, 0) for atom in TRUE])
+    found = changes(SMALL, world, ("Friends", "Smokes"))
+    one, other = (maximise(found, 2.0, optimizer).weights for optimizer in ("lbfgs", "newton"))
+    assert one == pytest.approx(other, abs=1e-6)
+    gradient = found.value(other)[1] - other / 4
+    assert gradient == pytest.approx(0.0, abs=1e-6)
+
+
 def test_hard_rules_are_refused_with_their_place():
     program = mln.parse("P(person)\nP(x).", "m.mln")
     with pytest.raises(ModelError, match=r"m.mln:2:1: a hard rule has no weight to learn"):
@@ -69,8 +78,9 @@ def test_hard_rules_are_refused_with_their_place():
 
 
 @golden
+@pytest.mark.parametrize("optimizer", ["lbfgs", "newton"])
 @pytest.mark.parametrize("people", [10, 50, 100])
-def test_weights_are_the_exact_optimum(people):
+def test_weights_are_the_exact_optimum(people, optimizer):
     program = mln.load(GOLDEN / "fs-learn.mln")
     world = world_of(program, load_db(GOLDEN / f"fs{people}-train.db", program))
     lines = map(str.split, (GOLDEN / f"fs{people}.weights.exact").read_text().splitlines())
@@ -81,7 +91,9 @@ def test_weights_are_the_exact_optimum(people):
     for query, _, sd, _, *numbers in rows:
         weights, pll = np.array(numbers[:4], np.float64), float(numbers[5])
         found = maximise(
-            changes(program, world, QUERIES[query]), None if sd == "None" else float(sd)
+            changes(program, world, QUERIES[query]),
+            None if sd == "None" else float(sd),
+            optimizer,
         )
         assert found.value == pytest.approx(pll, abs=1e-4)
         infinite = people == 10 and sd == "None"

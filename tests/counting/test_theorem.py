@@ -9,7 +9,6 @@ from onlinesrl.mln.count import Counters
 from onlinesrl.mln.counting.world import Table, World
 from onlinesrl.mln.lang import mln
 
-minimize = pytest.importorskip("scipy.optimize").minimize
 MODELS = {
     "cycle": "!F(x, y) v !F(y, z) v !F(z, x)\nF(x, y)",
     "transitive": "F(x, y) ^ F(y, z) => F(x, z)\n!F(x, y)",
@@ -36,6 +35,7 @@ def likelihood(weights, features, world):
 def optimum(features, world):
     """The likeliest weights, from 0 to 3: the theorem is stated for weights that are not negative."""
     start, bounds = np.ones(features.shape[1]), [(0, 3)] * features.shape[1]
+    minimize = pytest.importorskip("scipy.optimize").minimize
     return minimize(lambda w: -likelihood(w, features, world), start, bounds=bounds).x
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from conftest import REPO, Job, wait
 
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 CHROMIUM = shutil.which("chromium")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
@@ -40,7 +40,9 @@ def address(
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        opened = started.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=1000 * PATIENCE
+        )
         yield opened
         opened.close()
 
@@ -48,7 +50,7 @@ def browser() -> Iterator[Any]:
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_the_page(address: str, browser: Any, width: int, scheme: str, tmp_path: Path) -> None:
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    page.set_default_timeout(120_000)
+    page.set_default_timeout(1000 * PATIENCE)
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))

@@ -23,6 +23,7 @@ from onlinesrl.commands.dashboard.folders import Watched
 def done(warm: None, tmp_path_factory: pytest.TempPathFactory, citations: list[bytes]) -> Job:
     """A finished run with a dead letter and two checkpoints."""
     job = Job(tmp_path_factory.mktemp("done"), [*citations[:40], b"{\n"], checkpoint={"every": 25})
+    job.brief = False
     assert job.run() == 0, job.said
     return job
 

@@ -237,16 +237,19 @@ def test_lag_is_what_the_checkpoint_had_not_read(run: Path, tmp_path: Path) -> N
     source = tmp_path / "source"
     source.write_bytes(b"x" * 100)
     watched = Watched(run)
-    for position, expected in (
-        ({"path": str(source), "bytes": 40}, {"bytes": 60, "of": 100}),
-        ({"path": "-", "bytes": 40}, None),
-        ({"offsets": {"t[0]": 7}}, {"offsets": {"t[0]": 7}}),
-        (None, None),
+    read = {"offsets": {"t[0]": 7}}
+    for position, more, expected in (
+        ({"path": str(source), "bytes": 40}, {}, {"bytes": 60, "of": 100}),
+        ({"path": "-", "bytes": 40}, {}, None),
+        (read, {"behind": {"t[0]": 2}}, read | {"behind": {"t[0]": 2}}),
+        (read, {}, read | {"behind": {}}),
+        (None, {}, None),
     ):
         watched.look()
         assert watched.unseen is not None
         line = {"examples": 3}
-        watched.take(watched.unseen, {"line": line, "examples": [], "position": position})
+        held = {"line": line, "examples": [], "position": position}
+        watched.take(watched.unseen, held | more)
         assert watched.parts()["operation"]["lag"] == expected
         assert watched.unseen is None
         with (run / "checkpoints" / "checkpoint-000000000001.ckpt").open("ab") as saved:

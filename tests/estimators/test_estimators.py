@@ -38,7 +38,7 @@ def state(estimator: Any) -> bytes:
     """All that an estimator has learned, and nothing that only makes it faster."""
     learned = copy.deepcopy(estimator.learned_)
     if isinstance(estimator, srl.SequenceTagger):
-        names, scalar = [*learned.features.names], learned.weights.scalar
+        names, scalar = [*learned.features.names], learned.weights.scalar.tolist()
         weights = learned.weights.averaged()[: len(learned.classes) + len(names)]
         parts = [weights.tobytes(), scalar, names]
     else:

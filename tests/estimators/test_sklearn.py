@@ -9,29 +9,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils import ClassifierTags
-from sklearn.utils import estimator_checks as checks
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 import onlinesrl as srl
 from onlinesrl.library.estimators.estimator import Estimator
 
 WITHOUT_DATA = [
-    checks.check_estimator_cloneable,
-    checks.check_estimator_tags_renamed,
-    checks.check_valid_tag_types,
-    checks.check_estimator_repr,
-    checks.check_no_attributes_set_in_init,
-    checks.check_do_not_raise_errors_in_init_or_set_params,
-    checks.check_mixin_order,
-    checks.check_get_params_invariance,
-    checks.check_set_params,
-    checks.check_parameters_default_constructible,
+    "check_estimator_cloneable",
+    "check_estimator_tags_renamed",
+    "check_valid_tag_types",
+    "check_estimator_repr",
+    "check_no_attributes_set_in_init",
+    "check_do_not_raise_errors_in_init_or_set_params",
+    "check_mixin_order",
+    "check_get_params_invariance",
+    "check_set_params",
+    "check_parameters_default_constructible",
 ]
 NOT_APPLICABLE = {
     "check_array_api_input": "runs only where scipy is told to take arrays of other libraries",
@@ -41,8 +33,10 @@ ESTIMATORS = [srl.SequenceTagger, srl.LinkedClassifier]
 
 @pytest.mark.parametrize("cls", ESTIMATORS)
 @pytest.mark.parametrize("check", WITHOUT_DATA)
-def test_checks_without_data(cls: Any, check: Any) -> None:
-    check(cls.__name__, cls())
+def test_checks_without_data(cls: Any, check: str) -> None:
+    from sklearn.utils import estimator_checks
+
+    getattr(estimator_checks, check)(cls.__name__, cls())
 
 
 class Adapter(Estimator):
@@ -59,6 +53,9 @@ class Adapter(Estimator):
         return [[label] for label in whole.tolist()]
 
     def checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, Any]:
+        from sklearn.utils.multiclass import check_classification_targets
+        from sklearn.utils.validation import validate_data
+
         X, y = validate_data(self, X, y, reset=reset)
         check_classification_targets(y)
         return self.samples(X), self.labels(y)
@@ -71,6 +68,8 @@ class Adapter(Estimator):
         return super().partial_fit(*self.checked(X, y, reset), classes)
 
     def predict(self, X: Any) -> Any:
+        from sklearn.utils.validation import check_is_fitted, validate_data
+
         check_is_fitted(self)
         X = validate_data(self, X, reset=False)
         return np.array([label for (label,) in super().predict(self.samples(X))])
@@ -83,6 +82,8 @@ class Adapter(Estimator):
         return np.array(super().classes_)
 
     def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags
+
         tags = super().__sklearn_tags__()
         tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
         tags.input_tags.two_d_array = tags.target_tags.one_d_labels = True
@@ -105,7 +106,9 @@ class RowClassifier(Adapter, srl.LinkedClassifier):
 @pytest.mark.parametrize("cls", [RowTagger, RowClassifier])
 @pytest.mark.filterwarnings("ignore")
 def test_checks_with_data(cls: Any) -> None:
-    found = checks.check_estimator(cls(), on_fail=None, on_skip=None)
+    from sklearn.utils.estimator_checks import check_estimator
+
+    found = check_estimator(cls(), on_fail=None, on_skip=None)
     assert len(found) > 50
     for each in found:
         if each["check_name"] not in NOT_APPLICABLE:
@@ -124,6 +127,10 @@ def numbered(X: Any) -> Any:
 
 
 def test_a_grid_search_over_a_pipeline() -> None:
+    from sklearn.model_selection import GridSearchCV, KFold
+    from sklearn.pipeline import Pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
     pipeline = Pipeline([("more", FunctionTransformer(numbered)), ("tagger", srl.SequenceTagger())])
     grid = {"tagger__sigma": [0.01, 1.0], "tagger__update": ["mira", "adagrad"]}
     search = GridSearchCV(pipeline, grid, cv=KFold(3)).fit(X, Y)
@@ -133,6 +140,8 @@ def test_a_grid_search_over_a_pipeline() -> None:
 
 
 def test_validation_across_folds() -> None:
+    from sklearn.model_selection import cross_val_score
+
     tagger = srl.SequenceTagger("mira")
     assert np.mean(cross_val_score(tagger, X, Y, cv=3)) == 1.0
     assert not hasattr(tagger, "learned_")
@@ -142,6 +151,9 @@ def test_validation_across_folds() -> None:
 
 
 def test_a_clone_has_the_parameters_and_nothing_learned() -> None:
+    from sklearn.base import clone
+    from sklearn.utils.validation import check_is_fitted
+
     tagger = srl.SequenceTagger({"update": "adagrad", "delta": 0.5}, sigma=0.2).fit(X, Y)
     other = clone(tagger)
     assert other.get_params() == tagger.get_params()

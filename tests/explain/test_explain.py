@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from conftest import REPO, command
 
 import onlinesrl as srl
-from tests.conftest import REPO, command
 
 MODEL = """
 person = {Anna, Bob}

@@ -9,10 +9,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from onlinesrl.core.errors import ModelError, StorageError
-from onlinesrl.psl.ground.duckdb_joins import DuckDb, _whole_groups, write_sql
+from onlinesrl.psl.ground.duckdb_joins import DuckDb, _whole_groups
 from onlinesrl.psl.ground.grounder import Grounder, _united
 from onlinesrl.psl.ground.plan import plan_program
 from onlinesrl.psl.ground.rows import Listing
+from onlinesrl.psl.ground.sql import Cut, write_sql
 from onlinesrl.psl.lang.data import Database, Relation
 from onlinesrl.psl.lang.model import load_json
 from onlinesrl.psl.lang.normal import normal_rules
@@ -50,11 +51,11 @@ def thinned(data, kept):
     return Database(data.constants, relations)
 
 
-def ground(program, data, folder, functions=None, *, most=10**6, memory=MEMORY):
+def ground(program, data, folder, functions=None, *, most=10**6, memory=MEMORY, cut=None):
     """The model and the inactive rows, by DuckDB."""
     listing = Listing(data)
     inactive = np.zeros(len(program.rules), np.int64)
-    with DuckDb(folder, memory) as engine:
+    with DuckDb(folder, memory, cut) as engine:
         models = list(Grounder(program, functions, most).models(listing, inactive, engine))
     return _united(listing.n_variables, models), inactive
 
@@ -73,6 +74,21 @@ def test_the_rows_of_the_arrays(folder, program, data):
     assert counted(model, names(data)) == rows
     assert counted(arrays.graphs.model, names(data)) == rows
     assert inactive.tolist() == arrays.inactive.tolist()
+
+
+@FEWER
+@given(program=programs(), data=databases(), parts=st.integers(1, 4))
+def test_every_ground_rule_is_in_one_part(folder, program, data, parts):
+    rows = expected(program, data)
+    assume(rows is not None)
+    found, left_out = Counter(), np.zeros(len(program.rules), np.int64)
+    for part in range(parts):
+        model, inactive = ground(program, data, folder, FUNCTIONS, cut=Cut(part, parts))
+        found += counted(model, names(data))
+        left_out += inactive
+
+    assert found == rows
+    assert left_out.tolist() == Grounder(program, FUNCTIONS).ground(data).inactive.tolist()
 
 
 @FEWER

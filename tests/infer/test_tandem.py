@@ -16,9 +16,10 @@ from onlinesrl.core.errors import Infeasible, StorageError, UsageError
 from onlinesrl.psl.engines.admm import AdmmState
 from onlinesrl.psl.engines.dual import conjugates, weighted_rows
 from onlinesrl.psl.engines.engine import HingeSolution
+from onlinesrl.psl.engines.paged import Consensus, PageRows
 from onlinesrl.psl.engines.pages import Pages
 from onlinesrl.psl.engines.qp import Qp
-from onlinesrl.psl.engines.tandem import Tandem, _Descent, _PagedAdmm
+from onlinesrl.psl.engines.tandem import Tandem, _Descent
 from onlinesrl.psl.engines.tron import Tron, potential_rows
 from onlinesrl.psl.ground.hinges import AT_MOST, EQUAL, HARD, HINGE, PLAIN, HingeModel
 from onlinesrl.psl.kernels import sgd
@@ -137,7 +138,7 @@ def test_the_rounds_of_admm_are_those_in_memory(folder, problem):
         dual = conjugates(weighted_rows(model, weights)).slope(model.forms(descent.y))
         start = HingeSolution(descent.y, 0.0, dual, 0.0, 0.0, 0, "", certified=False)
         state = AdmmState(model, weights, None, start)
-        rounds = _PagedAdmm(pages, descent)
+        rounds = Consensus(PageRows(pages, descent.weight_sums), descent.y, descent.ridge)
         found = rounds.start()
         np.testing.assert_allclose(found, state.certificate()[:4], atol=1e-9)
         for _ in range(3):

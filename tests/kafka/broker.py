@@ -33,6 +33,8 @@ JVM = (
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
     "-XX:-UsePerfData",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",  # a fifth of the time of a start
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 )
 SETTINGS = {

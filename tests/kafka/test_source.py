@@ -13,6 +13,7 @@ import pytest
 from conftest import Job, wait
 from kafka import KafkaConsumer, TopicPartition
 
+from onlinesrl.stream import checkpoint
 from tests.kafka.broker import Cluster, free_ports
 from tests.kafka.streams import (
     UNTIL_END,
@@ -45,8 +46,6 @@ def mixed(citations: list[bytes]) -> list[bytes]:
 
 def saved_examples(job: Job) -> int:
     """How many examples the newest checkpoint has."""
-    from onlinesrl.stream import checkpoint
-
     found = None
     with suppress(Exception):  # it may be removed at this very moment
         found = checkpoint.load(job.checkpoints()[-1])
@@ -64,6 +63,7 @@ def test_a_topic_is_learned_from_as_a_file_is(broker, topic, job, mixed):
     run = job([], **keys(broker, topic), limits={"bad_share": 1.0})
     assert run.run(*UNTIL_END) == 0, run.said
     assert learned(run)[0] == learned(file)[0]
+    assert checkpoint.load(run.checkpoints()[-1]).header["behind"] == {f"{topic}[0]": 0}
     lines = run.lines("metrics.jsonl")
     assert lines[-1].pop("tombstones") == 3
     for line in lines:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -18,7 +19,7 @@ from hypothesis.extra import numpy as arrays
 from numba.core.errors import TypingError
 
 from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel, kernel_of
+from onlinesrl.core.kernels.jit import array_type, kernel, kernel_of
 
 
 class Inside(Frame):
@@ -43,7 +44,7 @@ def weighed(frame: Outside, i: int) -> float:
         total += frame.grid[i, j] * frame.count[i]
         for k in range(frame.cube.shape[2]):
             total += 2.0 * frame.cube[i, j, k]
-    return total + 3.0 * frame.inside.table[-1]
+    return total + 3.0 * frame.inside.table[len(frame.inside.table) - 1]
 
 
 @kernel
@@ -191,3 +192,14 @@ def test_what_a_frame_has_nothing_of_is_not_compiled() -> None:
     assert asks(Around(Counted(np.zeros(0, np.int64)))) == 8
     with pytest.raises(TypingError):
         asks(Around(Counted(np.zeros(1, np.int64))))
+
+
+def test_arrays_have_numbas_types() -> None:
+    grid = np.zeros((2, 3))
+    readonly = np.zeros(2, np.int32)
+    readonly.flags.writeable = False
+    for array in (grid, grid.T, grid[:, ::2], readonly, np.zeros((), bool)):
+        assert array_type(array) == numba.typeof(array)
+    assert array_type(1.0) is None
+    with pytest.raises(TypingError):
+        weighed(np.ma.zeros(3), 0)  # type: ignore[arg-type]

@@ -1,7 +1,9 @@
 """Prediction and rival of a narrow world, against enumeration of its states."""
 
 from dataclasses import replace
+from functools import cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,9 +22,11 @@ values = st.lists(st.tuples(number, number, number), min_size=N_WEIGHTS, max_siz
 )
 
 
-LEARNER = new_learner()
-LEARNER.compile()
-MEMORY = LEARNER.worlds.memory
+@cache
+def learner() -> Any:
+    made = new_learner()
+    made.compile()
+    return made
 
 
 def prepared(net, rows):
@@ -37,7 +41,12 @@ def prepared(net, rows):
         *states.astype(np.uint8), np.ones(len(net.var_of)), np.full(len(net.var_of), 9.0)
     )
     return replace(
-        MEMORY, net=net, structure=tables, weights=of_values(rows), weight=room, state=state
+        learner().worlds.memory,
+        net=net,
+        structure=tables,
+        weights=of_values(rows),
+        weight=room,
+        state=state,
     )
 
 
@@ -62,7 +71,7 @@ def test_a_prediction_is_the_best_state_and_its_score(case, rows, scale):
     mixed = rows @ [1.0, cu, cv]
     possible = ranked(net, mixed, np.zeros(int(net.size[ATOMS])))
 
-    status, score = narrow.solve(memory, cu, cv)
+    status, score = narrow.solve(memory, net, memory.state, cu, cv)
 
     if not possible:
         assert status == INFEASIBLE
@@ -90,7 +99,8 @@ def test_a_rival_is_the_best_state_and_its_gap_that_to_the_truth(case, rows, cu,
 
     if not possible:
         return
-    n, rho = narrow.find_gap(memory, cu, augmented)
+    memory = replace(memory, augmented=augmented)
+    n, rho = narrow.find_gap(memory, net, state, cu)
 
     rival = state.rival[:atoms]
     is_best(rival, possible)

@@ -91,6 +91,7 @@ def test_a_file_that_is_not_there(tmp_path):
         read_database({"P": DataFiles(1, (tmp_path / "none",))})
 
 
+@pytest.mark.benchmark
 def test_reading_is_fast(tmp_path):
     """100,000 rows take about 0.15 s here; the limit leaves room for a busy machine."""
     rows = (f"{i % 977}\t{i}\t{i / 1e5}\n" for i in range(100_000))

@@ -110,6 +110,44 @@ def test_mistakes_are_told_and_nothing_is_written(  # noqa: PLR0917
     assert sorted(psl.parent.iterdir()) == before
 
 
+def test_a_group_that_no_example_has_is_told_with_its_place(
+    mln: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mln.write_text(mln.read_text().replace("test: {", "test:\n  {only: tall, "))
+    (mln.parent / "0.jsonl").write_text(
+        '{"id": 1, "group": "old", "evidence": {}, "truth": {"Likes": [["A"]]}}\n'
+    )
+    assert command("learn", str(mln), "--set", f"test.path={mln.parent / '0.jsonl'}") == 78
+    said = f"{mln}:6:10: test.only: no example of tall; there are old\n"
+    assert capsys.readouterr().err.endswith(said)
+    assert not (mln.parent / "out").exists()
+
+
+def test_test_data_without_truth_are_told(psl: Path) -> None:
+    untold = psl.parent / "untold.data"
+    untold.write_text(DATA.replace("truth: {Likes: truth.txt}\n", ""))
+    assert command("learn", str(psl), "--set", f"test={untold}") == 0
+    result = json.loads((psl.parent / "out" / "learned.json").read_bytes())
+    assert result["warnings"] == ["no atom of the test data has a truth: nothing is scored"]
+
+
+def test_keys_of_another_command_are_told_as_such(
+    psl: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    psl.write_text(psl.read_text() + "learner: {kind: lme, cc: 3}\n")
+    for name in ("run", "check"):
+        assert command(name, str(psl)) == 78
+        said = f"{psl}:5:1: these are the keys of batch learning: use onlinesrl learn"
+        assert capsys.readouterr().err == f"{said}\n"
+    online = tmp_path / "run.yaml"
+    online.write_text("model: m.psl\nquery: Likes\nsource: {path: m.jsonl}\nbatch: 3\n")
+    assert command("learn", str(online)) == 78
+    assert "run.yaml:1:1: these are the keys of online learning: use onlinesrl run" in (
+        capsys.readouterr().err
+    )
+    assert not (tmp_path / "out").exists()
+
+
 def test_what_is_no_result_is_left_alone(psl: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (psl.parent / "out").mkdir()
     (psl.parent / "out" / "mine").touch()

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import REPO, command
 
 import onlinesrl as srl
 from onlinesrl.core.costs import Costs
-from tests.conftest import REPO, command
 
 STREAM = REPO / "streams" / "citations"
 MODEL = srl.Model.read(STREAM / "segmentation.mln")

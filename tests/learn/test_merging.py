@@ -16,7 +16,7 @@ from tests.learn import learners, trust
 from tests.learn.learners import update_of
 
 SHARES = np.linspace(0.0, 1.0, 101)
-DUAL = ("cda1", "cda2", "simple", "subgradient", "pa1")
+DUAL = ("cda1", "cda2", "simple", "subgradient", "pa1", "adagrad")
 
 
 def mln(update: str) -> OnlineLearner:
@@ -93,11 +93,13 @@ def test_the_dual_is_below_the_regularised_loss_of_fixed_weights(
     learner, _ = rounds(psl, update, [EXAMPLES[psl][n::3] for n in range(3)], by_dual=True, size=2)
     weights = learner.weights
     assert len(seen) == weights.updates == 12
+    metric = weights.update.metric(weights.kept, np.zeros(len(weights.base)))
     strength = 0.1 * (12 if weights.update.shrinks else 1)
 
     def primal(w: Any) -> float:
         losses = [max(0.0, rho - float(w @ delta)) for rho, delta in seen]
-        return strength / 2 * float(np.sum((w - weights.base) ** 2)) + sum(losses)
+        length = float(np.sum(metric * (w - weights.base) ** 2))
+        return strength / 2 * length + sum(losses)
 
     rng = np.random.default_rng(0)
     tried = [weights.current(), weights.averaged(), weights.base]
@@ -106,7 +108,7 @@ def test_the_dual_is_below_the_regularised_loss_of_fixed_weights(
 
 
 @pytest.mark.parametrize("new", [mln, psl])
-@pytest.mark.parametrize("update", ["cda1", "cda2", "mira", "perceptron"])
+@pytest.mark.parametrize("update", ["cda1", "cda2", "mira", "perceptron", "adagrad"])
 def test_one_shard_alone_is_learned_as_without_rounds(new: Any, update: str) -> None:
     """Where all of every round is kept, as the mean of one shard is; PSL's rivals to a tolerance."""
     examples = EXAMPLES[new]
@@ -126,7 +128,7 @@ def average(learner: Any) -> Any:
     return np.array([w for _, (w, _) in sorted(learners.named(learner.weights).items())])
 
 
-@pytest.mark.parametrize("update", ["perceptron", "cda1"])
+@pytest.mark.parametrize("update", ["perceptron", "cda1", "adagrad"])
 def test_averages_are_over_the_vectors_of_all_shards(update: str) -> None:
     """Averaged, of a first round, by hand: what each shard's learner averaged, as if gamma were 1."""
     examples = EXAMPLES[mln]

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import command
-from scipy.optimize import minimize
 
 import onlinesrl as srl
 from onlinesrl.core.example import GroundAtom
@@ -18,7 +17,12 @@ from onlinesrl.mln.counting.world import world_of
 from onlinesrl.mln.engines.gibbs import Gibbs
 from onlinesrl.mln.engines.mcsat import McSat
 from onlinesrl.mln.lang import mln
-from onlinesrl.mln.learning.contrast import Chain, ContrastiveDivergence, VotedPerceptron
+from onlinesrl.mln.learning.contrast import (
+    Chain,
+    ContrastiveDivergence,
+    VotedPerceptron,
+    started,
+)
 from onlinesrl.mln.learning.max_margin import MaxMargin
 from onlinesrl.mln.learning.problem import MlnProblem
 
@@ -139,6 +143,8 @@ def test_sampled_counts_have_their_expectation(sampler: type) -> None:
 
 
 def test_the_largest_margin_is_that_of_all_constraints() -> None:
+    from scipy.optimize import minimize
+
     of, c = problem(), 2.0
     size, worlds = len(of.start), of.ground
     found = MaxMargin(c=c, gap=1e-6).learn(of, lambda _: None)
@@ -224,7 +230,74 @@ def test_the_command_learns(kind: str, tmp_path: Path, capfd: pytest.CaptureFixt
 
 
 def test_voted_perceptron_takes_variances_from_the_last_states() -> None:
-    draws = VotedPerceptron(states=3).draws(problem())
-    shapes = [draws(np.zeros(len(problem().start))).shape[0] for _ in range(5)]
-    assert shapes == [1, 2, 3, 3, 3]
-    assert ContrastiveDivergence(samples=4).draws(problem())(np.zeros(6)).shape == (4, 6)
+    of, weights = problem(), np.zeros(len(problem().start))
+    for perturbed, expected in ((False, [1, 2, 3, 3]), (True, [3, 3, 3, 3])):
+        draws = VotedPerceptron(states=3, perturbed=perturbed).draws(of)
+        assert [len(draws(weights)) for _ in range(4)] == expected
+    assert ContrastiveDivergence(samples=4).draws(of)(weights).shape == (4, 6)
+
+
+ALONE = """
+thing = {U, V}
+Likes(person)
+Owns(person, thing!)
+Age(person, age)
+Likes(x)
+Age(x, Old) => Likes(x)
+Owns(x, U)
+"""
+
+
+def test_states_of_perturbed_searches_are_draws_where_atoms_do_not_depend_on_each_other() -> None:
+    atoms = [
+        GroundAtom("Age", ("Anna", "Old"), True, 0),
+        GroundAtom("Age", ("Bob", "New"), True, 0),
+    ]
+    atoms += [GroundAtom("Owns", (who, "U"), True, 0) for who in ("Anna", "Bob")]
+    of = MlnProblem(mln.parse(ALONE), [atoms], ("Likes", "Owns"))
+    weights, world = np.array([-0.5, 1.0, 0.8]), of.ground[0]
+    size = len(weights)
+    weight = world.weigh(weights)
+    every = [(world.model.score(s, weight), world.features(s, size)) for s in states(world.model)]
+    share = np.exp([score for score, _ in every])
+    exact = share @ np.stack([f for _, f in every]) / share.sum() - world.features(
+        world.truth, size
+    )
+    drawn = VotedPerceptron(states=3000).draws(of)(weights)
+    np.testing.assert_allclose(drawn.mean(axis=0), exact, atol=0.06)
+
+
+def test_unit_clauses_begin_at_their_log_odds() -> None:
+    true = {"P": 3, "Q": 1, "R": 1}
+    atoms = [GroundAtom(p, (str(k),), True, 0) for p, n in true.items() for k in range(n)]
+    model = (
+        "P(thing)\nQ(thing)\nR(thing)\nthing = {0, 1, 2, 3}\nP(x)\n!Q(x)\n1.5 R(x)\nP(x) => Q(x)"
+    )
+    odds = np.log(3.5 / 1.5)
+    of = MlnProblem(mln.parse(model), [atoms], ("P", "Q", "R"))
+    assert started(of) == pytest.approx([odds, odds, 1.5, 0.0])
+
+
+def test_newton_steps_go_on_where_gains_are_noise() -> None:
+    rng, newton = np.random.default_rng(0), Newton(trust=0.01)
+    sizes = []
+    for _ in range(200):
+        drawn = rng.normal(size=(20, 3))
+        sizes.append(np.abs(newton.of(drawn.mean(axis=0), drawn, np.zeros(3))).max())
+    assert np.mean(sizes[-20:]) > 0.1 * np.mean(sizes[:20])
+    assert np.mean(sizes[-20:]) < 0.5 * np.mean(sizes[:20])
+
+
+def test_worlds_without_the_truth_of_the_query_are_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m.mln").write_text("P(thing)\nQ(thing)\nP(x) => Q(x)\n")
+    config = tmp_path / "learn.yaml"
+    config.write_text("model: m.mln\nsource: {path: w.db}\nquery: [P, Q]\noutput: out\n")
+    (tmp_path / "w.db").write_text("P(A)\n")
+    assert command("learn", str(config)) == 65
+    said = capfd.readouterr().err
+    assert "source: no world has an atom of Q" in said
+    assert "!Q(...)" in said
+    (tmp_path / "w.db").write_text("P(A)\n!Q(A)\n")
+    assert command("learn", str(config)) == 0

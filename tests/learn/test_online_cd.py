@@ -5,9 +5,9 @@ import math
 
 import numpy as np
 import pytest
+from conftest import REPO
 
 import onlinesrl as srl
-from tests.conftest import REPO
 
 SMOKERS = """
 Friends(person, person)

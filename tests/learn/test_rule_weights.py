@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from textbook import CERTIFIED, CLOSE_CALL, RULES, SHRINKING, Round, Vector, asked, length
 
 from onlinesrl.core.updates import Cda2
@@ -123,6 +122,8 @@ def test_the_updates_are_the_textbooks(
 
 def best(seen: list[Round], strength: Vector | float, base: Vector) -> tuple[Vector, float]:
     """The least of sum of strength / 2 (w - base)^2 + sum of hinges over w >= 0, by SLSQP."""
+    from scipy.optimize import minimize
+
     n, m = len(base), len(seen)
     found = minimize(
         lambda x: np.sum(strength / 2 * (x[:n] - base) ** 2) + np.sum(x[n:]),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from textbook import (
@@ -19,6 +19,7 @@ from textbook import (
 )
 
 from onlinesrl.core.example import decode
+from onlinesrl.core.kernels import steps
 from onlinesrl.core.updates import UPDATES
 from onlinesrl.mln.engines.brute import Brute
 from onlinesrl.mln.ground.compile import compile_program
@@ -35,6 +36,8 @@ from tests.kernels.networks import true
 from tests.learn.learners import update_of
 
 WEIGHTS, ATOMS = 5, 4
+FEWER = settings(max_examples=settings.default.max_examples // 2)
+"""For each of the updates."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +127,7 @@ def test_the_textbook_has_them_all() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
+@FEWER
 @given(st.lists(pairs(), max_size=12), sigmas, st.sampled_from([0.5, 1.0]), base_weights)
 def test_the_lazy_learner_is_the_dense_one(
     rule: str, seen: list[Pair], sigma: float, eta: float, base: Vector
@@ -169,6 +173,7 @@ wild_weights = st.lists(
 
 
 @pytest.mark.parametrize("rule", RULES)
+@FEWER
 @given(st.lists(pairs(), min_size=1, max_size=12), positive, positive, wild_weights)
 @example([Pair.of_one(1, 0)] * 3, 5e-324, 1.7e308, np.zeros(WEIGHTS))
 @example([Pair.of_one(1, 0)] * 3, 1e-149, 1e149, np.zeros(WEIGHTS))
@@ -204,6 +209,7 @@ def test_an_update_out_of_range_is_a_bad_example(presolve: bool) -> None:
 
 
 @pytest.mark.parametrize("rule", CERTIFIED)
+@FEWER
 @given(st.lists(pairs(), min_size=1, max_size=12), sigmas, base_weights)
 def test_the_certificate_is_what_all_rounds_give(
     rule: str, seen: list[Pair], sigma: float, base: Vector
@@ -222,6 +228,7 @@ def test_the_certificate_is_what_all_rounds_give(
 
 
 @pytest.mark.parametrize("rule", CERTIFIED)
+@FEWER
 @given(
     st.lists(pairs(), min_size=1, max_size=12),
     sigmas,
@@ -245,6 +252,7 @@ def test_no_fixed_weights_do_better_than_the_dual_value(
 
 
 @pytest.mark.parametrize("rule", ASCENDING)
+@FEWER
 @given(st.lists(pairs(), min_size=1, max_size=12), sigmas, base_weights)
 def test_coordinate_steps_never_lower_the_dual_value(
     rule: str, seen: list[Pair], sigma: float, base: Vector
@@ -269,6 +277,7 @@ def test_no_certificate_without_multipliers(rule: str) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
+@FEWER
 @given(st.lists(pairs(), max_size=12), st.integers(0, 12), sigmas, base_weights)
 def test_a_restart_is_a_new_learner_from_the_present_weights(
     rule: str, seen: list[Pair], at: int, sigma: float, base: Vector
@@ -290,3 +299,17 @@ def test_a_restart_is_a_new_learner_from_the_present_weights(
     restarted = {"restarted": updates} if updates else {}
     assert table.certificate() == new.certificate() | restarted
     assert (table.updates, table.before) == (len(seen), updates)
+
+
+numbers = st.floats(-1e3, 1e3)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@given(st.integers(1, 10**9), st.tuples(numbers, numbers, positive), positive)
+def test_steps_are_the_same_compiled(
+    rule: str, t: int, measures: tuple[float, float, float], sigma: float
+) -> None:
+    """PSL takes them without compiling."""
+    update = update_of(rule, sigma=sigma)
+    compiled = steps.step(update.how({}), t, *measures)
+    assert np.array(compiled).tobytes() == np.array(update.step(t, *measures)).tobytes()

@@ -2,23 +2,29 @@
 
 import json
 import math
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import command
+import yaml
+from conftest import REPO, command, wait
 from hypothesis import given
 from hypothesis import strategies as st
 
 import onlinesrl as srl
 from onlinesrl.core.batch import LearningError, Trace
+from onlinesrl.core.pool import Forks, Inline
 from onlinesrl.core.scores import Scored
 from onlinesrl.core.search import bayesian, evaluations
-from onlinesrl.core.search.bayesian import ACQUISITIONS, Bayesian, gaussian_process
-from onlinesrl.core.search.evaluations import Evaluations, Trial
+from onlinesrl.core.search.bayesian import ACQUISITIONS, Bayesian, gaussian_process, log_likelihood
+from onlinesrl.core.search.evaluations import JOURNAL, Evaluations, Scorer, Trial
 from onlinesrl.core.search.learners import Hyperband, RandomGrid, RandomSearch, Run, schedule
 from onlinesrl.core.search.space import Space
+from tests.waiting import until
 
+TASTES = REPO / "streams" / "tastes"
 TARGET = np.array([0.7, 0.2, 0.1])
 
 
@@ -51,10 +57,15 @@ LEARNERS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def forks(monkeypatch):
-    """Start processes for the shortest of evaluations, too."""
-    monkeypatch.setattr(evaluations, "WORTHWHILE", 0.0)
+@pytest.fixture
+def forks(monkeypatch, request):
+    """Start processes for the shortest of evaluations, or for none."""
+    monkeypatch.setattr(evaluations, "WORTHWHILE", 0.0 if request.param else math.inf)
+
+
+def forked(case, *others):
+    """Cases evaluated in this process, and the first one in forks, too."""
+    return [(case, True), *((each, False) for each in (case, *others))]
 
 
 @pytest.mark.parametrize("signed", [False, True])
@@ -69,7 +80,8 @@ def test_the_best_configuration_is_near_the_best_there_is(learner, signed):
     assert objective[-1] == found.stats["value"] == found.stats["best"][0]["value"]
 
 
-@pytest.mark.parametrize("learner", LEARNERS, ids=lambda each: each.kind)
+@pytest.mark.usefixtures("forks")
+@pytest.mark.parametrize(("learner", "forks"), forked(*LEARNERS), indirect=["forks"])
 def test_a_search_that_was_killed_goes_on_with_the_same_result(learner, tmp_path):
     """Whatever was evaluated is not evaluated again, and a torn line is."""
     alone = learner.learn(Bowl(), lambda step: None)
@@ -168,10 +180,46 @@ def test_the_process_is_the_textbooks():
     process = gaussian_process(0.8)
     process.fit(x, y)
     mean, sd = process.predict(new, return_std=True)
-    inverse = np.linalg.inv(kernel(x, x) + bayesian.NOISE * np.eye(5))
+    inverse = np.linalg.inv(kernel(x, x) + 0.5 * bayesian.NOISE * np.eye(5))
     np.testing.assert_allclose(mean, kernel(new, x) @ inverse @ y, atol=1e-6)
     variance = 0.5 - np.einsum("ij,jk,ik->i", kernel(new, x), inverse, kernel(new, x))
     np.testing.assert_allclose(sd, np.sqrt(variance), atol=1e-6)
+
+
+def test_the_likelihood_of_length_scales_is_scikit_learns():
+    rng = np.random.default_rng(2)
+    x, y = rng.normal(size=(6, 3)), rng.normal(size=6)
+    apart = np.sum((x[:, None] - x) ** 2, axis=2)
+    found, expected = [], []
+    for rho, noise in ((0.5, 1e-6), (2.0, 1e-6), (2.0, 0.1)):
+        process = gaussian_process(rho, noise)
+        process.fit(x, y)
+        found.append(log_likelihood(apart, y, rho, noise))
+        expected.append(process.log_marginal_likelihood_value_)
+    np.testing.assert_allclose(np.diff(found), np.diff(expected), rtol=1e-6)
+
+
+def test_the_range_of_a_metric_does_not_matter():
+    narrow = Bowl()
+    narrow.tried = lambda weights, share: {
+        "P": Scored(TARGET / 64, weights[narrow.soft] / (64 * np.abs(weights).sum()), np.arange(3))
+    }
+    learner = Bayesian(metric="mse", configurations=12, deviation=0.0, workers=1)
+    wide, small = (learner.learn(of, lambda step: None) for of in (Bowl(), narrow))
+    np.testing.assert_array_equal(wide.weights, small.weights)
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_draws_near_weights(signed):
+    space, w = Space(3, signed), np.array([0.7, 0.2, 0.1]) * ([1, -1, 1] if signed else 1)
+    found = space.near(np.random.default_rng(0), 500, w)
+    np.testing.assert_allclose(np.abs(found).sum(axis=1), 1.0)
+    assert signed == bool(np.any(np.sign(found) != np.sign(w)))
+    away = np.linalg.norm(space.scaled(found) - space.scaled(w), axis=1)
+    far = np.linalg.norm(
+        space.scaled(space.dirichlet(np.random.default_rng(0), 500, 1.0)) - space.scaled(w), axis=1
+    )
+    assert 0 < away.mean() < 0.5 * far.mean()
 
 
 def test_bayesian_search_ends_where_nothing_is_uncertain():
@@ -187,14 +235,19 @@ def test_a_predicate_is_needed_where_there_are_several():
         RandomSearch(metric="mse").learn(problem, lambda step: None)
     with pytest.raises(LearningError, match=r"R has no known truth; known: P, Q"):
         RandomSearch(metric="mse", predicate="R").learn(problem, lambda step: None)
+    with pytest.raises(LearningError, match="no target has a truth to learn from"):
+        problem.tried = lambda weights, share: {}
+        RandomSearch(metric="auroc").learn(problem, lambda step: None)
     with pytest.raises(LearningError, match="auroc of P is not defined"):
         problem.tried = lambda weights, share: {"P": Scored(np.ones(2), np.ones(2), np.arange(2))}
         RandomSearch(metric="auroc").learn(problem, lambda step: None)
 
 
+@pytest.mark.parametrize("forks", [True], indirect=True)
+@pytest.mark.usefixtures("forks")
 def test_scores_come_in_the_order_of_trials():
     trials = [Trial(w) for w in Space(3, False).dirichlet(np.random.default_rng(0), 30, 1.0)]
-    alone, forked = (Evaluations(Bowl(), "mse", "P", n) for n in (1, 3))
+    alone, forked = (Evaluations(Scorer(Bowl(), "mse", "P"), pool) for pool in (Inline(), Forks(3)))
     assert [*alone.scores(trials)] == [*forked.scores(trials)]
     run = Run(Bowl(start=(2.0, 1.0, 0.0, 1.0)), alone, Trace(lambda step: None))
     np.testing.assert_array_equal(run.first, [0.5, 0.25, 0.25])
@@ -245,7 +298,22 @@ def files(folder: Path, language: str) -> Path:
     return config
 
 
-@pytest.mark.parametrize("kind", ["random-grid", "random", "hyperband", "bayesian"])
+def test_a_grid_is_given_in_the_configuration(tmp_path):
+    config = files(tmp_path, "psl")
+    grid = "learner={kind: random-grid, metric: f1, grid: [1, 2.5]}"
+    assert command("learn", str(config), "--set", grid) == 0
+    said = json.loads((tmp_path / "out" / "learned.json").read_text())
+    assert said["stats"]["configurations"] == 7  # of two values for each of three rules
+    weights = {each["weight"] for each in said["weights"]}
+    assert len(weights) <= 2
+
+
+@pytest.mark.usefixtures("forks")
+@pytest.mark.parametrize(
+    ("kind", "forks"),
+    forked("random", "random-grid", "hyperband", "bayesian"),
+    indirect=["forks"],
+)
 @pytest.mark.parametrize("language", ["psl", "mln"])
 def test_the_command_searches(language, kind, tmp_path, capfd):
     config = files(tmp_path, language)
@@ -259,14 +327,43 @@ def test_the_command_searches(language, kind, tmp_path, capfd):
     assert math.isfinite(sum(abs(rule.weight) for rule in model.rules))
 
 
+def test_a_shipped_model_of_markov_logic_is_searched_with_either_sign(tmp_path, job):
+    """Tastes; with the same result after kills."""
+    lines = (TASTES / "tastes.jsonl").read_bytes().splitlines(keepends=True)[:12]
+    search = job(lines, model=str(TASTES / "tastes.mln"), query="Read")
+    settings = yaml.safe_load(search.config.read_text())
+    kept = {key: settings[key] for key in ("model", "query", "source", "output")}
+    learner = {"kind": "bayesian", "metric": "f1", "configurations": 15}
+    search.config.write_text(yaml.safe_dump({**kept, "learner": learner}))
+    result, journal = search.output / "learned.json", tmp_path / "job/.out.part" / JOURNAL
+    for least in (3, 8):  # evaluations before it is killed
+        process = search.fork("learn", str(search.config))
+        until(lambda n=least: journal.exists() and journal.read_text().count("\n") >= n)
+        os.kill(process, signal.SIGKILL)
+        assert wait(process) == -signal.SIGKILL
+    found = []
+    for options in ((), ("--fresh",)):
+        assert wait(search.fork("learn", str(search.config), *options)) == 0
+        found.append(json.loads(result.read_bytes()))
+        del found[-1]["seconds"]
+    assert found[0] == found[1]
+    objective = found[0]["objective"]
+    assert objective[-1] < objective[0]
+    assert len({math.copysign(1, each["weight"]) for each in found[0]["weights"]}) == 2
+
+
 def test_what_does_not_fit_is_told_with_its_place(tmp_path, capfd):
     config = files(tmp_path, "psl")
     for setting, said in (
         ("metric=aucc", "learner.metric: aucc is no metric; known are auroc, aupr"),
         ("grid=[1]", "learner.grid: not for kind random, but for kind random-grid"),
         ("a=0", "learner.a: expected more than 0, found 0"),
+        (
+            "kind=random-grid --set learner.grid=[1,0]",
+            "learner.grid: expected more than 0, found 0",
+        ),
         ("predicate=Likez", "Likez has no known truth; known: Likes"),
     ):
-        assert command("learn", str(config), "--set", f"learner.{setting}") == 78
+        assert command("learn", str(config), "--set", *f"learner.{setting}".split()) == 78
         assert said in capfd.readouterr().err
         assert not (tmp_path / "out").exists()

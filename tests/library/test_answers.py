@@ -7,10 +7,10 @@ import duckdb
 import nanoarrow as na
 import pandas as pd
 import pytest
+from conftest import command
 
 import onlinesrl as srl
 from onlinesrl.library.tables import Table
-from tests.conftest import command
 
 MODEL = """person = {Anna, Bob, Carl}
 Friends(person, person)

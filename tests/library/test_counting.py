@@ -5,9 +5,9 @@ from pathlib import Path
 import pandas as pd
 import polars as pl
 import pytest
+from conftest import command
 
 import onlinesrl as srl
-from tests.conftest import command
 
 MODEL = """person = {Anna, Bob, Carl}
 Friends(person, person)

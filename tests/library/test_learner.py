@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from conftest import REPO, command
 
 import onlinesrl as srl
 from onlinesrl.core.interrupt import whole
 from onlinesrl.runs.session import load_checkpoint
-from tests.conftest import REPO, command
 
 SMOKERS = """
 person = {Anna, Bob, Carl}

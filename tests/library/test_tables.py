@@ -9,12 +9,12 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from conftest import REPO, command
 
 import onlinesrl as srl
 from onlinesrl.core.example import ValuedAtom
 from onlinesrl.library.tables import columns_of
 from onlinesrl.logic.tables import read_parquet, write_parquet
-from tests.conftest import REPO, command
 
 Columns = dict[str, list[Any]]
 FRAMES: dict[str, Callable[[Columns], Any]] = {

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Job
+from conftest import Job, tiers
 
 from onlinesrl.core.errors import StorageError
 from onlinesrl.stream.journal import Journal
@@ -41,11 +41,14 @@ def damaged(text: bytes, random: random.Random) -> bytes:
     return text[:begin] + random.choice([b"", 2 * piece, noise, b"x" * len(piece)]) + after
 
 
-def test_a_damaged_summary_is_written_again(finished: Job, tally: Counter[str]) -> None:
+@tiers("damages", 6, 100)
+def test_a_damaged_summary_is_written_again(
+    finished: Job, tally: Counter[str], damages: int
+) -> None:
     summary = finished.output / "summary.json"
     whole, results = summary.read_bytes(), finished.results()
     known = {key: value for key, value in json.loads(whole).items() if "seconds" not in key}
-    texts = [damaged(whole, random.Random(seed)) for seed in range(20)]
+    texts = [damaged(whole, random.Random(seed)) for seed in range(damages)]
     for text in (*SUMMARIES, *texts):
         summary.write_bytes(text)
         assert finished.run() == 0, (text, finished.said)

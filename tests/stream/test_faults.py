@@ -18,9 +18,11 @@ from conftest import Job, tiers, wait
 EVERY = {"every": 7}
 
 
-@pytest.fixture
-def unbroken(job: Callable[..., Job], citations: list[bytes]) -> dict[str, bytes]:
-    run = job(citations[:40], "unbroken", checkpoint=EVERY)
+@pytest.fixture(scope="module")
+def unbroken(
+    warm: None, citations: list[bytes], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, bytes]:
+    run = Job(tmp_path_factory.mktemp("unbroken"), citations[:40], checkpoint=EVERY)
     assert run.run() == 0, run.said
     return run.results()
 
@@ -28,7 +30,7 @@ def unbroken(job: Callable[..., Job], citations: list[bytes]) -> dict[str, bytes
 # signals ----------------------------------------------------------------------------------------
 
 
-@tiers("signals", 6, 50)
+@tiers("signals", 4, 50)
 @pytest.mark.parametrize("inference", [{}, {"presolve": "none"}], ids=["elimination", "ilp"])
 def test_signals_at_random_moments_end_a_run_in_order(
     job: Callable[..., Job],
@@ -106,7 +108,7 @@ def test_an_error_of_the_disk_ends_a_run_that_can_go_on_later(  # noqa: PLR0917
     name: str,
     code: int,
 ) -> None:
-    """At the first such call, at some in the middle, and at the last."""
+    """At the first such call, at one in the middle, and at the last."""
     calls = job(citations[:40], "calls", checkpoint=EVERY)
     made = calls.folder / "made"
 
@@ -129,7 +131,7 @@ def test_an_error_of_the_disk_ends_a_run_that_can_go_on_later(  # noqa: PLR0917
 
     assert calls.run(first=failing(0)) == 0, calls.said
     total = int(made.read_text())
-    for at in sorted({1, 2, total // 2, total - 1, total} - {0}):
+    for at in sorted({1, total // 2, total} - {0}):
         run = calls
         assert run.run("--fresh", first=failing(at)) == 74, f"call {at} of {total}: {run.said}"
         last = run.said.splitlines()[-1]
@@ -222,20 +224,27 @@ def world(**relations: object) -> bytes:
 
 
 GOOD = [world(On=[[f"{n}"], [f"{n + 1}"]]) for n in range(4)]
-HOSTILE = {
-    "atoms: 3,000 squared": (world(On=[[n] for n in range(3000)]), "more query atoms than limits"),
-    "groundings: 50 to the fifth": (
-        world(On=[[n] for n in range(50)]),
-        "more ground clauses than inference.max_groundings (200000)",
-    ),
-    "a line of 60 MB": (world(On=[["x" * 60_000_000]]), "longer than source.max_bytes"),
-    "facts: a million": (world(On=[[1]] * 1_000_000), "limits.max_atoms is 100000"),
-    "depth": (b'{"id": 1, "evidence": ' + b"[" * 4_000_000 + b"\n", "not an example"),
-    "long names": (
-        world(On=[[f"{n}" * 1000] for n in range(2000)]),
-        "more query atoms than limits.max_atoms",
-    ),
-}
+
+
+def hostile() -> dict[str, tuple[bytes, str]]:
+    """Examples that would take terabytes, and why each is refused."""
+    return {
+        "atoms: 3,000 squared": (
+            world(On=[[n] for n in range(3000)]),
+            "more query atoms than limits",
+        ),
+        "groundings: 50 to the fifth": (
+            world(On=[[n] for n in range(50)]),
+            "more ground clauses than inference.max_groundings (200000)",
+        ),
+        "a line of 60 MB": (world(On=[["x" * 60_000_000]]), "longer than source.max_bytes"),
+        "facts: a million": (world(On=[[1]] * 1_000_000), "limits.max_atoms is 100000"),
+        "depth": (b'{"id": 1, "evidence": ' + b"[" * 4_000_000 + b"\n", "not an example"),
+        "long names": (
+            world(On=[[f"{n}" * 1000] for n in range(2000)]),
+            "more query atoms than limits.max_atoms",
+        ),
+    }
 
 
 def test_hostile_examples_are_refused_within_bounded_memory(
@@ -251,7 +260,7 @@ def test_hostile_examples_are_refused_within_bounded_memory(
         "inference": {"max_groundings": 200_000},
         "limits": {"max_atoms": 100_000, "bad_share": 1.0},
     }
-    clean = job(GOOD, "clean", **keys)
+    clean, bad = job(GOOD, "clean", **keys), hostile()
     assert clean.run() == 0, clean.said
 
     def limited() -> None:
@@ -259,11 +268,11 @@ def test_hostile_examples_are_refused_within_bounded_memory(
         most = pages * resource.getpagesize() + 300_000_000
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
-    run = job([*GOOD[:1], *(bad for bad, _ in HOSTILE.values()), *GOOD[1:]], **keys)
+    run = job([*GOOD[:1], *(line for line, _ in bad.values()), *GOOD[1:]], **keys)
     assert run.run(first=limited) == 0, run.said[-2000:]
     letters = run.lines("deadletter.jsonl")
-    for letter, (name, (_, reason)) in zip(letters, HOSTILE.items(), strict=True):
+    for letter, (name, (_, reason)) in zip(letters, bad.items(), strict=True):
         assert reason in letter["reason"], name
     assert run.results()["weights.mln"] == clean.results()["weights.mln"]
     assert run.predictions() == clean.predictions()
-    tally["bad inputs"] += len(HOSTILE)
+    tally["bad inputs"] += len(bad)

@@ -119,6 +119,7 @@ def test_going_on_from_any_record_gives_the_rest(files):
 def behind(paths, count, ledger):
     """The position behind so many records, where all have been read."""
     source = FileSource(paths, LIMIT, ledger=ledger)
+    source.marked = True
     records = [record for record in source.read() if record is not None]
     return json.loads(json.dumps(source.after(None, records[:count], more=True)))
 

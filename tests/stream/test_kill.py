@@ -35,7 +35,7 @@ def mixed(citations: list[bytes], count: int, seed: str) -> list[bytes]:
     return lines
 
 
-@tiers("kills", 5, 100)
+@tiers("kills", 3, 100)
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_kills_at_random_moments_leave_no_trace(
     job: Callable[..., Job], citations: list[bytes], learner: str, kills: int
@@ -75,11 +75,11 @@ class Killer:
         return counted
 
 
-@tiers("step", 5, 1)
+@tiers("step", 7, 1)
 def test_a_kill_at_every_system_call_of_a_run_leaves_no_trace(
     job: Callable[..., Job], citations: list[bytes], tally: Counter[str], step: int
 ) -> None:
-    """Or at every fifth, each of them before, within or after the call."""
+    """Or at every seventh, each of them before, within or after the call."""
     broken = job(mixed(citations, 8, "calls"), checkpoint={"every": 5}, limits={"bad_share": 1.0})
     victim, code, expected = 1 - step, -signal.SIGKILL, {}
     while code == -signal.SIGKILL:
@@ -97,8 +97,10 @@ def test_a_kill_at_every_system_call_of_a_run_leaves_no_trace(
     tally["kills"] += victim // step
 
 
-@tiers("kills", 2, 20)
-@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize(
+    ("learner", "kills"),
+    [("cda2", 2), *(pytest.param(each, 20, marks=pytest.mark.soak) for each in LEARNERS)],
+)
 def test_kills_of_cold_processes_leave_no_trace(
     job: Callable[..., Job], citations: list[bytes], tally: Counter[str], learner: str, kills: int
 ) -> None:

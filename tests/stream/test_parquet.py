@@ -11,7 +11,10 @@ import pytest
 from conftest import KEYS, Job, command, tiers
 
 import onlinesrl as srl
+from onlinesrl.core.pool import Inline
 from onlinesrl.logic.tables import read_parquet, write_parquet
+from onlinesrl.stream.table_shards import TablePieces, TableShards
+from onlinesrl.stream.tables import TableSource
 
 COUNT = 40
 PARQUET = {"kind": "parquet", "path": "tables"}
@@ -90,12 +93,12 @@ def test_tables_teach_what_lines_teach(
     assert table.results() == lines.results()
 
 
-@tiers("kills", 3, 100)
+@tiers("kills", 2, 100)
 def test_kills_leave_no_trace(tables: Callable[..., Job], kills: int) -> None:
     tables().survives(kills, "tables")
 
 
-@tiers("kills", 3, 100)
+@tiers("kills", 2, 100)
 def test_predictions_are_in_tables_once(
     job: Callable[..., Job], numbered: list[bytes], kills: int
 ) -> None:
@@ -217,3 +220,55 @@ def test_what_tables_cannot_do_is_said(
     run = tables(**keys)
     assert run.run("--until", option) in {64, 74, 78}
     assert said in run.said
+
+
+# in shards ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 3, 7, 60])
+def test_shards_have_the_examples_of_the_tables(
+    tables: Callable[..., Job], tmp_path: Path, count: int
+) -> None:
+    path = tables("in parts").folder / "tables"
+    shards = TableShards(path, "id", 10_000, count)
+    shards.begin(None, Inline())
+    read = [record for record in TableSource(path, "id", 10_000).read() if record is not None]
+    found, sizes = [], []
+    for shard in range(count):
+        own = [piece for piece in shards.pieces if piece.shard == shard]
+        pieces = TablePieces(path, "id", own, 10_000)
+        records = [*pieces.read()]
+        found += records
+        sizes.append(len(records))
+        if records and shard < 3:
+            again = TablePieces(path, "id", own, 10_000)
+            first = next(iter(again.read()))
+            position = json.loads(json.dumps(again.after(None, [first])))
+            left = [(r.value, r.line) for r in again.read(position)]
+            assert left == [(r.value, r.line) for r in records[1:]]
+    found.sort(key=lambda r: r.line)
+    assert [(r.value, r.line) for r in found] == [(r.value, r.line) for r in read]
+    assert max(sizes) <= COUNT // count + 6
+
+
+@tiers("kills", 2, 100)
+def test_tables_are_learned_in_shards(tables: Callable[..., Job], kills: int) -> None:
+    run = tables(distribute={"shards": 3, "round": 5, "workers": 1})
+    assert run.run() == 0, run.said
+    one = run.results()
+    ids = [line["id"] for line in run.predictions()]
+    assert sorted(ids) == [*range(COUNT)]
+    assert run.run("--fresh", "--set", "distribute.workers=2") == 0, run.said
+    assert run.results() == one
+    run.survives(kills, "shards of tables")
+    assert run.results() == one
+
+
+def test_shards_of_tables_that_change_are_refused(
+    tables: Callable[..., Job], numbered: list[bytes]
+) -> None:
+    run = tables(distribute={"shards": 3, "round": 2, "workers": 1})
+    assert run.run("--until", "6") == 0, run.said
+    write_tables(run.folder / "tables", numbered[1:])
+    assert run.run() == 74
+    assert "its bytes have changed since the run began" in run.said

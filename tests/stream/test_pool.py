@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from onlinesrl.core import interrupt, pool
+from onlinesrl.core import interrupt, parts
 from onlinesrl.core.errors import DataError, UnavailableError
 from onlinesrl.core.interrupt import Interrupted
-from onlinesrl.core.pool import Forks, Inline, PartError, Pool
+from onlinesrl.core.parts import PartError
+from onlinesrl.core.pool import Forks, Inline, Pool
 from tests.waiting import until
 
 POOLS: list[Pool] = [Inline(), Forks(1), Forks(3)]
@@ -44,7 +45,7 @@ def test_a_part_whose_worker_dies_is_done_again(tmp_path: Path) -> None:
 
 
 def test_a_part_over_which_all_die_ends_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "DEATHS", 3)
+    monkeypatch.setattr(parts, "DEATHS", 3)
 
     def dies(common: None, part: int) -> None:
         os._exit(9)

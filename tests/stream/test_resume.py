@@ -44,15 +44,23 @@ def stopped(job: Callable[..., Job], citations: list[bytes]) -> Job:
     return run
 
 
-@pytest.fixture
-def unbroken(job: Callable[..., Job], citations: list[bytes]) -> dict[str, bytes]:
-    run = job(citations[:40], "unbroken")
+@pytest.fixture(scope="module")
+def unbroken(
+    warm: None, citations: list[bytes], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, bytes]:
+    run = Job(tmp_path_factory.mktemp("unbroken"), citations[:40])
     assert run.run() == 0, run.said
     return run.results()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-@pytest.mark.parametrize("examples", [1, 2, 20, 39, 40])
+@pytest.mark.parametrize(
+    ("number", "examples"),
+    [
+        *((signal.SIGTERM, examples) for examples in (1, 2, 20, 39, 40)),
+        (signal.SIGINT, 20),
+        (signal.SIGHUP, 39),
+    ],
+)
 def test_a_signal_ends_a_run_after_the_examples_at_hand(
     job: Callable[..., Job],
     citations: list[bytes],

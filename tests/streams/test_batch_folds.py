@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import REPO
 
 import onlinesrl as srl
-from tests.conftest import REPO
 
 sys.path += [str(REPO / "streams" / each) for each in ("", "batch", "trust")]
 import by_rounds
@@ -52,9 +52,9 @@ def test_theories_have_rules_of_treewidth_2(name: str) -> None:
 def test_learners_are_compared_on_folds(tmp_path: Path) -> None:
     folds = [fold(tmp_path / f"{n}.db", n) for n in range(2)]
     config = REPO / "configs" / "webkb.yaml"
-    said = compare.line(config, folds, folds[1], "kind=mple,prior_sd=1").split()
-    assert said[:2] == ["1", "kind=mple,prior_sd=1"]
-    assert float(said[2]) > -0.3  # that of the unit clause is -0.61
+    row = compare.tested(config, folds, folds[1], "kind=mple,prior_sd=1")
+    assert str(row).split()[:3] == ["1", "kind=mple,prior_sd=1", f"{row.cll:.4f}"]
+    assert row.cll > -0.3  # that of the unit clause is -0.61
     given = compare.settings(config, folds, folds[1], compare.UNIT, tmp_path)
     assert given["source"] == {"path": [str(folds[0])]}
     (rule,) = srl.Model.read(given["model"]).rules
@@ -62,12 +62,15 @@ def test_learners_are_compared_on_folds(tmp_path: Path) -> None:
 
 
 def test_friends_and_smokers_grow(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    pytest.importorskip("matplotlib")
     monkeypatch.setattr(smokers, "COUNTS", ("ijgp,i_bound=2",))
-    monkeypatch.setattr(sys, "argv", ["smokers", "--people", "16", "--kind", "mple"])
+    given = ["--people", "16", "--kind", "mple", "--figure", str(tmp_path / "s.svg")]
+    monkeypatch.setattr(sys, "argv", ["smokers", *given])
     smokers.main()
-    (row,) = capsys.readouterr().out.splitlines()[1:]
+    row, path = capsys.readouterr().out.splitlines()[1:]
+    assert "<svg" in Path(path).read_text()
     assert row.split()[:2] == ["16-1", "kind=mple,prior_sd=2,counting=ijgp,i_bound=2"]
     steps = smokers.learners("contrastive-divergence", "exact", ["5", "10"])
     assert [each.rpartition("=")[2] for each in steps] == ["5", "10"]

@@ -1,8 +1,7 @@
 """The streams that come with the project fit their configurations."""
 
 import pytest
-
-from tests.conftest import REPO, command
+from conftest import REPO, command
 
 
 @pytest.mark.parametrize(

@@ -66,11 +66,12 @@ def test_noise_is_the_share_of_clicks_that_nothing_explains(sessions: Any) -> No
 def test_probabilities_are_exact_and_each_model_has_the_rules_of_the_one_before(
     table_2: Any, model: str
 ) -> None:
-    of = table_2.sessions(table_2.Simulation(0.0, 0))["train"][:12]
+    seen, clicks = table_2.sessions(table_2.Simulation(0.0, 0))["train"]
     read = srl.Model.read(STREAM / f"{model}.mln")
-    learner = srl.OnlineLearner(read, "Clicked").learned
-    learner.step(of)
-    assert [o.prediction.r_hat for o in learner.predict(of, marginals=True)] == [None] * 12
+    learner = srl.OnlineLearner(read, "Clicked")
+    learner.learn_many(seen[:12], clicks[:12])
+    found = learner.predict_many(seen[:12], marginals=True)
+    assert [each.line.r_hat for each in found] == [None] * 12
     rules = [rule.text for rule in read.rules]
     before = [rule.text for rule in srl.Model.read(STREAM / "mln1.mln").rules]
     assert rules[: len(before)] == before

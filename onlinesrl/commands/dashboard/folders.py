@@ -246,7 +246,7 @@ class Watched:
             "seconds": self.held.get("seconds"),
             "since": since,
             "slowest": self.held.get("slowest", []),
-            "lag": _behind(self.held.get("position")),
+            "lag": _behind(self.held.get("position"), self.held.get("behind")),
             "letters": [*self._dead][::-1],
             "checkpoints": [
                 {"name": each.path.name, "bytes": each.bytes, "time": each.time}
@@ -306,12 +306,15 @@ def _written(path: Path) -> float:
         return 0.0
 
 
-def _behind(position: Any) -> dict[str, Any] | None:
-    """Return how much of its current file a run had not read at its checkpoint; or its offsets in Kafka."""
+def _behind(position: Any, behind: Any) -> dict[str, Any] | None:
+    """Return how much of its current file a run had not read at its checkpoint.
+
+    Of Kafka, its offsets, and how far each was ``behind`` the end of its partition then.
+    """
     if not isinstance(position, dict):
         return None
     if "offsets" in position:
-        return {"offsets": position["offsets"]}
+        return {"offsets": position["offsets"], "behind": behind or {}}
     try:
         size = Path(position["path"]).stat().st_size
         return {"bytes": max(0, size - position["bytes"]), "of": size}

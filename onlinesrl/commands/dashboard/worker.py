@@ -48,6 +48,7 @@ def look(checkpoint: str, before: str | None) -> dict[str, Any]:
         "seconds": header["seconds"],
         "slowest": header["slowest"],
         "position": header["position"],
+        "behind": header.get("behind", {}),
         "finished": header["finished"],
         "heaviest": [
             {"rule": e.text, "instance": e.instance, "weight": e.weight, "updates": e.uses}

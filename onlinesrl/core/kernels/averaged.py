@@ -7,10 +7,18 @@ A weight is kept as base, u and v:
 with s_t = 1, or 1 / (t - 1) for the updates that shrink all weights (online-learning.md).
 """
 
-from onlinesrl.core.arrays import Bytes, Floats, Ints
-from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel
+import numpy as np
 
+from onlinesrl.core.arrays import Bytes, Floats, Ints
+from onlinesrl.core.kernels import steps
+from onlinesrl.core.kernels.frames import Frame
+from onlinesrl.core.kernels.jit import kernel, kernel_of
+from onlinesrl.core.kernels.steps import How
+
+T, S, NORM, DUAL, PRIMAL, LOSS = 0, 1, 2, 3, 4, 5
+"""The scalars beside the weights: updates, the sum of s_2 .. s_{T+1}, ||u||^2 in the metric of the update;
+over the updates the sum of alpha (rho - <base, Delta>), of their regularised losses, and of their losses.
+"""
 HUGE = 1e150  # the limit of sums in an update, so that squares and averages are finite
 
 
@@ -69,3 +77,82 @@ def move(weights: Averaged, n: int, c: float, s: float) -> bool:
         weights.delta[i] = 0.0
         weights.mark[i] = 0
     return fits
+
+
+@kernel_of("rates", (0.0, 0.0, 0.0, 0.0, 0.0))
+def measure_by_rates(
+    weights: Averaged, how: How, n: int, rho: float
+) -> tuple[float, float, float, float, float]:
+    """Measure a gap in the metric H = delta + sqrt(square) that it makes; see ``core.adagrad``.
+
+    Returns rho - <base, Delta>, <u, Delta>, ||Delta||^2 in H^-1, and <u, Delta> in the metric, whose
+    ||u||^2 it makes greater by the last.
+    """
+    square, delta = how.square, how.delta
+    margin, dot, norm, moved, rescaled = rho, 0.0, 0.0, 0.0, 0.0
+    for j in range(n):
+        i = weights.touched[j]
+        d, u = weights.delta[i], weights.value[i, 1]
+        old, new = delta + np.sqrt(square[i]), delta + np.sqrt(square[i] + d * d)
+        margin -= weights.value[i, 0] * d
+        dot += u * d
+        norm += d * d / new
+        moved += u * old / new * d
+        rescaled += u * u * old * (old / new - 1.0)
+    return margin, dot, norm, moved, rescaled
+
+
+@kernel_of("rates", False)
+def move_by_rates(weights: Averaged, how: How, n: int, c: float, s: float) -> bool:
+    """Make u = H_old / H u + c Delta / H, and v to follow it, and forget the gap; False: not finite."""
+    square, delta = how.square, how.delta
+    value, fits = weights.value, abs(c) <= HUGE
+    for j in range(n):
+        i = weights.touched[j]
+        fits &= abs(c * weights.delta[i]) <= HUGE and abs(value[i, 2]) + s * HUGE <= HUGE * HUGE
+    for j in range(n):
+        i = weights.touched[j]
+        d, u = weights.delta[i], value[i, 1]
+        if fits and c != 0.0 and d != 0.0:
+            old, new = delta + np.sqrt(square[i]), delta + np.sqrt(square[i] + d * d)
+            change = u * old / new + c * d / new - u
+            value[i, 1] += change
+            value[i, 2] += change * s
+            square[i] += d * d
+            weights.uses[i] += 1
+        weights.delta[i] = 0.0
+        weights.mark[i] = 0
+    return fits
+
+
+@kernel
+def learn(weights: Averaged, how: How, scalar: Floats, n: int, rho: float) -> float:
+    """Make one update along the gap in ``delta``, of ``n`` weights; returns the loss g_t(w_t).
+
+    NaN: some number would not be finite; nothing has been changed. The gap is forgotten.
+    """
+    t = int(scalar[T]) + 1
+    asked = steps.required(how.rooted, rho)
+    if how.rates:
+        margin, dot, norm, moved, rescaled = measure_by_rates(weights, how, n, asked)
+    else:
+        margin, dot, norm = measure(weights, n, asked)
+        moved, rescaled = dot, 0.0
+    s = steps.scale(how.shrinks, t)
+    loss = margin - s * dot
+    loss = loss if loss > 0.0 else 0.0
+    c, alpha = steps.step(how, t, margin, moved, norm) if norm != 0.0 else (0.0, 1.0)
+    length, dual, primal = scalar[NORM], scalar[DUAL] + alpha * margin, scalar[PRIMAL] + loss
+    if how.shrinks:
+        primal += 0.5 * how.sigma * s * s * length
+    if c != 0.0:
+        length += rescaled + (2.0 * c * moved + c * c * norm)
+    if not (abs(primal) <= HUGE and abs(length) <= HUGE and abs(dual) <= HUGE):
+        c = np.nan
+    s = scalar[S]
+    if not (move_by_rates(weights, how, n, c, s) if how.rates else move(weights, n, c, s)):
+        return np.nan
+    scalar[T], scalar[S] = t, scalar[S] + steps.scale(how.shrinks, t + 1)
+    scalar[NORM], scalar[DUAL], scalar[PRIMAL] = length, dual, primal
+    scalar[LOSS] += loss
+    return loss

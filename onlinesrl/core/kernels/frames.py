@@ -13,10 +13,12 @@ import struct
 from array import array
 from ctypes import c_ssize_t
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 from numba import from_dtype, types
+
+from onlinesrl.core.arrays import Ints
 
 _HEAD = object.__basicsize__
 
@@ -95,6 +97,11 @@ class Frame:
         given.update(_table=table, _address=table.buffer_info()[0], _numba_type_=known)
         self.__dict__.update(given)
 
+    @property
+    def address(self) -> int:
+        """The address that ``pick`` takes; it is valid as long as the frame exists."""
+        return self._address
+
     @classmethod
     def _without(cls, values: dict[str, Any]) -> tuple[str, ...]:
         """Return the features that a frame does not have, whose functions are then not compiled."""
@@ -122,3 +129,11 @@ class Frame:
         name = f"{cls.__module__}.{cls.__name__}"
         made = self._types[tuple(kinds)] = FrameType(name, members, without)
         return made
+
+
+F = TypeVar("F", bound=Frame)
+
+
+def pick(addresses: Ints, n: int, like: F) -> F:
+    """Return, in a kernel, the frame whose address is ``addresses[n]``; it is of the type of ``like``."""
+    raise NotImplementedError("kernels only")

@@ -1,5 +1,6 @@
 """Compilation of kernels: cached on disk, with numpy's division and without reference counting.
 
+An index below 0 is out of bounds in them (``NUMBA_BOUNDSCHECK=1`` says where one is used).
 Kernels take frames, arrays and numbers, allocate nothing and return numbers. Reference counting of
 arrays is therefore switched off; it makes the same code about thirty times slower. A kernel called from
 Python is optimised as a whole and cached. Kernels called by it are linked into it before optimisation,
@@ -14,8 +15,10 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 import numba
+import numpy as np
 from numba import types
 from numba.core import event
+from numba.np import numpy_support
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,6 +35,14 @@ def _wide(kind: Any) -> Any:
     return kind
 
 
+def array_type(value: Any) -> Any:
+    """Return the type of an array, as numba does, which imports ``numpy.ma`` to see whether it is one."""
+    if type(value) is not np.ndarray:
+        return None
+    layout, readonly = numpy_support.map_layout(value), not value.flags.writeable
+    return types.Array(numba.from_dtype(value.dtype), value.ndim, layout, readonly=readonly)
+
+
 def _compiled(function: Callable[..., Any], compiler: str, **options: Any) -> Any:
     """Return numba's dispatcher of a function; its compiler class is imported at the first compilation."""
     njit: Any = numba.njit  # its types do not know _nrt
@@ -45,6 +56,8 @@ def _compiled(function: Callable[..., Any], compiler: str, **options: Any) -> An
         return anew(kinds, returned)
 
     dispatcher.compile = lambda kinds: either(tuple(map(_wide, kinds)))
+    kind_of = dispatcher.typeof_pyval
+    dispatcher.typeof_pyval = lambda value: array_type(value) or kind_of(value)
     dispatcher._compiler.compile = compile_anew
     return dispatcher
 
@@ -65,6 +78,13 @@ def kernel(function: F) -> F:
 def threaded(function: F) -> F:
     """Compile a kernel that other threads may run beside: it does not hold Python's lock."""
     return _kernel(function, "", None, nogil=True)
+
+
+def plain(function: F) -> F:
+    """Return the Python function of a kernel that calls no other: nothing is compiled for it."""
+    of: Any = function
+    result: F = of.py_func
+    return result
 
 
 def kernel_of(what: str, otherwise: Any) -> Callable[[F], F]:

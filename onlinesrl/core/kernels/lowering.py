@@ -1,4 +1,4 @@
-"""Numba extensions: reading the fields of frames, and linking kernels into their callers.
+"""Numba extensions: reading the fields of frames, plain indexes, and linking kernels into their callers.
 
 Imported only for compiling, since it imports half of numba, which loading from the cache does not need.
 """
@@ -19,18 +19,20 @@ from numba.core.compiler_machinery import register_pass
 from numba.core.datamodel import models
 from numba.core.targetconfig import ConfigStack
 from numba.core.typed_passes import InlineOverloads, NativeLowering, NopythonRewrites
-from numba.core.typing.templates import AttributeTemplate
+from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global, signature
 from numba.core.untyped_passes import InlineClosureLikes
 from numba.extending import (
     NativeValue,
     infer_getattr,
+    lower_builtin,
     lower_getattr_generic,
     register_model,
     unbox,
 )
+from numba.np import arrayobj
 from numba.np.numpy_support import as_dtype
 
-from onlinesrl.core.kernels.frames import FrameType
+from onlinesrl.core.kernels.frames import FrameType, pick
 
 WORD = ir.IntType(64)
 
@@ -99,6 +101,26 @@ def _array(context: Any, builder: Any, kind: types.Array, words: list[Any]) -> A
     return made
 
 
+def _index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
+    """Return an index as a word; numba's would count negative ones from the end, which takes time."""
+    return context.cast(builder, index, kind, types.intp if kind.signed else types.uintp)
+
+
+@infer_global(pick)
+class _Pick(AbstractTemplate):
+    def generic(self, args: Any, kws: Any) -> Any:
+        return signature(args[2], *args)
+
+
+@lower_builtin(pick, types.Array, types.Integer, FrameType)
+def _picked(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    """Read the address of a frame from an array of int64."""
+    addresses, place, _ = args
+    data = builder.extract_value(addresses, 4)  # of numba's array structure
+    word = builder.load(builder.gep(data, [place]))
+    return builder.inttoptr(word, WORD.as_pointer())
+
+
 # parts of kernels --------------------------------------------------------------------------------
 
 
@@ -162,7 +184,7 @@ class KernelCompiler(PartCompiler):
 
     def compile_extra(self, function: Any) -> Any:
         """Compile a function."""
-        with _hurried():
+        with _ours():
             return super().compile_extra(function)
 
 
@@ -170,13 +192,13 @@ _KNOWN: dict[tuple[Any, ...], Any] = {}
 
 
 @contextmanager
-def _hurried() -> Iterator[None]:
-    """Speed up numba: no garbage collection, and cached return types of builtin functions.
+def _ours() -> Iterator[None]:
+    """Compile in our way: plain indexes; no garbage collection, and return types of builtins cached.
 
     A kernel is many similar functions, whose compilation makes millions of objects.
     """
     builtin: Any = types.functions.BaseFunction
-    resolve = builtin.get_call_type
+    resolve, index = builtin.get_call_type, arrayobj.fix_integer_index
 
     def resolve_once(function: Any, context: Any, args: Any, named: Any) -> Any:
         flags = ConfigStack.top_or_none()
@@ -188,10 +210,10 @@ def _hurried() -> Iterator[None]:
 
     collecting = gc.isenabled()
     gc.disable()
-    builtin.get_call_type = resolve_once
+    builtin.get_call_type, arrayobj.fix_integer_index = resolve_once, _index
     try:
         yield
     finally:
-        builtin.get_call_type = resolve
+        builtin.get_call_type, arrayobj.fix_integer_index = resolve, index
         if collecting:
             gc.enable()

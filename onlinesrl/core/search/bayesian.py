@@ -12,12 +12,15 @@ from pydantic import Field
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import UsageError
-from onlinesrl.core.scores import METRICS
 from onlinesrl.core.search.learners import Run, Sampled
 from onlinesrl.core.values import Count, Positive
 
-AMPLITUDE, MEAN, NOISE = 0.5, 0.5, 1e-6
-"""The variance and the mean of the process before any evaluation, and what is added to its diagonal."""
+AMPLITUDE, NOISE = 0.5, 1e-6
+"""The variance of the process before any evaluation, and the least part of it that is taken for noise."""
+SCALES, NOISES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0), (NOISE, 0.01, 0.1)
+"""The length scales and parts of noise of which the most likely are taken."""
+NEAR = 5
+"""One in so many candidates is near the best weights so far."""
 
 Acquisition: TypeAlias = Callable[[Floats, Floats, float, float, Generator], Floats]
 """From mean, standard deviation, the best value so far, psi and random numbers."""
@@ -68,8 +71,8 @@ class Bayesian(Sampled):
     space: Literal["scaled", "original"] = "scaled"
     """where distances are taken: of logarithms less their mean (in Markov logic, of unit vectors), or of the
     weights as they are."""
-    rho: Positive = 1.0
-    """the length scale of the squared exponential kernel."""
+    rho: Positive | None = None
+    """the length scale of the squared exponential kernel; null: the most likely one."""
     candidates: Count = 1000
     """among how many weights the next ones are chosen."""
     deviation: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
@@ -78,44 +81,73 @@ class Bayesian(Sampled):
 
     def explore(self, run: Run) -> None:
         """See ``Search.explore``."""
-        candidates = self._candidates(run)
+        drawn = self._new(run, self.draws(run, run.rng, self.candidates))
         least = (0.1 if run.space.signed else 0.5) if self.deviation is None else self.deviation
-        sign = 1.0 if METRICS[self.metric].greater else -1.0
         for _ in range(self.configurations):
+            tried, values = self._tried(run)
+            best = tried[int(np.argmax(values))]
+            near = run.space.near(run.rng, self.candidates // NEAR, best)
+            candidates = self._new(run, np.vstack((drawn, near)))
             if not len(candidates):
                 run.exhausted = True
                 return
-            tried = np.array([weights for weights, _ in run.found]) / run.scale
-            values = np.array([value for _, value in run.found]) + (sign < 0)
             mean, sd = self._posterior(run, tried, values, candidates)
             if np.all(sd < least):
                 return
             worth = ACQUISITIONS[self.acquisition](mean, sd, values.max(), self.psi, run.rng)
-            chosen = int(np.argmax(worth))
-            run.rays.add(run.space.ray(candidates[chosen]))
-            run.evaluate([candidates[chosen]])
-            candidates = np.delete(candidates, chosen, axis=0)
+            chosen = candidates[int(np.argmax(worth))]
+            run.rays.add(run.space.ray(chosen))
+            run.evaluate([chosen])
 
-    def _candidates(self, run: Run) -> Floats:
-        """Return weights of which none is a multiple of another, or of one tried."""
-        drawn = self.draws(run, run.rng, self.candidates)
-        first: dict[bytes, int] = {}
-        for n, weights in enumerate(drawn):
-            first.setdefault(run.space.ray(weights), n)
-        return drawn[[n for ray, n in first.items() if ray not in run.rays]]
+    def _tried(self, run: Run) -> tuple[Floats, Floats]:
+        """Return what was tried, and how good it was, with the mean 0 and the variance of the process.
+
+        So it does not matter in what range a metric is, such as from 0.91 to 0.93.
+        """
+        tried = np.array([weights for weights, _ in run.found]) / run.scale
+        values = np.array([value for _, value in run.found])
+        spread = values.std()
+        return tried, (values - values.mean()) * (AMPLITUDE**0.5 / spread if spread > 0 else 0.0)
+
+    def _new(self, run: Run, weights: Floats) -> Floats:
+        """Return the weights of which none is a multiple of another, or of one tried."""
+        first = {ray: n for n, ray in reversed([*enumerate(run.space.rays(weights))])}
+        return weights[[n for ray, n in first.items() if ray not in run.rays]]
 
     def _posterior(
         self, run: Run, tried: Floats, values: Floats, candidates: Floats
     ) -> tuple[Floats, Floats]:
         """Return the posterior mean and standard deviation at the candidates."""
-        process = gaussian_process(self.rho)
         place = run.space.scaled if self.space == "scaled" else lambda w: w
-        process.fit(place(tried), values - MEAN)
+        at, scales = place(tried), SCALES if self.rho is None else (self.rho,)
+        if not np.any(values):
+            scales = scales[:1]  # nothing tells whether it is longer
+        apart = np.sum((at[:, None] - at) ** 2, axis=2)
+        rho, noise = max(
+            ((rho, noise) for rho in scales for noise in NOISES),
+            key=lambda each: log_likelihood(apart, values, *each),
+        )
+        process = gaussian_process(rho, noise)
+        process.fit(at, values)
         mean, sd = process.predict(place(candidates), return_std=True)
-        return mean + MEAN, sd
+        return mean, sd
 
 
-def gaussian_process(rho: float) -> Any:
+def log_likelihood(apart: Floats, values: Floats, rho: float, noise: float) -> float:
+    """Return the logarithm of the marginal likelihood of values, up to a constant.
+
+    ``apart`` float64[n, n] are squared distances (Rasmussen & Williams 2006, equation 2.30).
+    """
+    kernel = AMPLITUDE * (np.exp(-apart / (2.0 * rho**2)) + noise * np.eye(len(values)))
+    try:
+        root = np.linalg.cholesky(kernel)
+    except np.linalg.LinAlgError:
+        return -np.inf
+    scaled = np.linalg.solve(root, values)
+    return -0.5 * float(scaled @ scaled) - float(np.log(np.diag(root)).sum())
+
+
+def gaussian_process(rho: float, noise: float = NOISE) -> Any:
     """Return scikit-learn's Gaussian process with the kernel 0.5 exp(-d^2 / 2 rho^2). Raises UsageError."""
     try:
         from sklearn.gaussian_process import GaussianProcessRegressor
@@ -123,4 +155,4 @@ def gaussian_process(rho: float) -> Any:
     except ImportError:
         raise UsageError("bayesian needs scikit-learn: pip install scikit-learn") from None
     kernel = ConstantKernel(AMPLITUDE, "fixed") * RBF(rho, "fixed")
-    return GaussianProcessRegressor(kernel, alpha=NOISE, optimizer=None)
+    return GaussianProcessRegressor(kernel, alpha=noise * AMPLITUDE, optimizer=None)

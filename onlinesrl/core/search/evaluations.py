@@ -13,7 +13,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.batch import LearningError, Problem, UnfitError
-from onlinesrl.core.pool import Forks
+from onlinesrl.core.pool import Pool
 from onlinesrl.core.scores import METRICS, Scored
 
 JOURNAL = "explored.jsonl"
@@ -56,9 +56,9 @@ class Trial(NamedTuple):
     share: float = 1.0
 
 
-@dataclass
-class Evaluations:
-    """Scores of weights by a metric, the greater the better.
+@dataclass(frozen=True)
+class Scorer:
+    """Scores weights by a metric, the greater the better.
 
     ``predicate`` None: the only one whose truth is known.
     """
@@ -66,7 +66,34 @@ class Evaluations:
     problem: Searchable
     metric: str
     predicate: str | None
-    workers: int
+
+    def score(self, trial: Trial) -> float:
+        """Return the metric, or its negative where less is better. Raises LearningError."""
+        weights = np.zeros(len(self.problem.start))
+        weights[self.problem.soft] = trial.weights
+        of = self.problem.tried(weights, trial.share)
+        if not of:
+            raise LearningError("no target has a truth to learn from")
+        name = self.predicate or next(iter(of))
+        if name not in of:
+            raise UnfitError("predicate", f"{name} has no known truth; known: {', '.join(of)}")
+        if self.predicate is None and len(of) > 1:
+            raise UnfitError("predicate", f"needed where there are several: {', '.join(of)}")
+        metric = METRICS[self.metric]
+        value = metric.measure(*of[name])
+        if value is None:
+            raise LearningError(
+                f"{self.metric} of {name} is not defined: its truth has no true atom, or no false one"
+            )
+        return value if metric.greater else -value
+
+
+@dataclass
+class Evaluations:
+    """Scores of weights, each found once."""
+
+    scorer: Scorer
+    pool: Pool
     known: dict[bytes, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -81,7 +108,8 @@ class Evaluations:
 
     @property
     def _journal(self) -> Path | None:
-        return None if self.problem.folder is None else self.problem.folder / JOURNAL
+        folder = self.scorer.problem.folder
+        return None if folder is None else folder / JOURNAL
 
     def scores(self, trials: Sequence[Trial]) -> Iterator[float]:
         """Yield the scores in the order of the trials."""
@@ -100,40 +128,16 @@ class Evaluations:
                 file.write(json.dumps([key.hex(), score]) + "\n")
 
     def _found(self, trials: Sequence[Trial]) -> Iterator[tuple[Trial, float]]:
-        """Evaluate; the first in this process, the others in forks of it if that takes long enough."""
+        """Evaluate; the first in this process, the others in the pool if that takes long enough."""
         began = time.perf_counter()
         for n, trial in enumerate(trials):
-            yield trial, self.score(trial)
+            yield trial, self.scorer.score(trial)
             left = len(trials) - n - 1
             took = (time.perf_counter() - began) / (n + 1)
-            if self.workers > 1 and left > 1 and left * took > WORTHWHILE:
-                yield from self._in_forks(trials[n + 1 :])
+            if left > 1 and left * took > WORTHWHILE:
+                rest = trials[n + 1 :]
+                yield from zip(rest, self.pool.map(Scorer.score, self.scorer, rest), strict=True)
                 return
-
-    def _in_forks(self, trials: Sequence[Trial]) -> Iterator[tuple[Trial, float]]:
-        yield from zip(
-            trials, Forks(self.workers).map(Evaluations.score, self, trials), strict=True
-        )
-
-    def score(self, trial: Trial) -> float:
-        """Return the metric, or its negative where less is better. Raises LearningError."""
-        weights = np.zeros(len(self.problem.start))
-        weights[self.problem.soft] = trial.weights
-        of = self.problem.tried(weights, trial.share)
-        name = self.predicate or next(iter(of), "")
-        if name not in of:
-            raise UnfitError(
-                "predicate", f"{name} has no known truth; known: {', '.join(of) or 'none'}"
-            )
-        if self.predicate is None and len(of) > 1:
-            raise UnfitError("predicate", f"needed where there are several: {', '.join(of)}")
-        metric = METRICS[self.metric]
-        value = metric.measure(*of[name])
-        if value is None:
-            raise LearningError(
-                f"{self.metric} of {name} is not defined: its truth has no true atom, or no false one"
-            )
-        return value if metric.greater else -value
 
 
 def _key(trial: Trial) -> bytes:

@@ -14,12 +14,11 @@ from pydantic import Field, field_validator
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.batch import Learned, Trace, Watch
-from onlinesrl.core.pool import cores
+from onlinesrl.core.pools import PoolSection, opened
 from onlinesrl.core.scores import METRICS
-from onlinesrl.core.search.evaluations import Evaluations, Searchable, Trial
+from onlinesrl.core.search.evaluations import Evaluations, Scorer, Searchable, Trial
 from onlinesrl.core.search.space import Space
-from onlinesrl.core.section import Section
-from onlinesrl.core.values import Count, Name, Positive
+from onlinesrl.core.values import Count, Name, Positive, Positives
 
 SHOWN = 10
 """How many of the best configurations are told."""
@@ -27,7 +26,7 @@ ATTEMPTS = 1000
 """How often a configuration that is not a multiple of an explored one is drawn for."""
 
 
-class Search(Section):
+class Search(PoolSection):
     """Weights that make a metric best on the data learned from."""
 
     kind: str
@@ -36,8 +35,6 @@ class Search(Section):
     cll."""
     predicate: Name | None = None
     """whose atoms are measured; null: the only predicate whose truth is known."""
-    workers: Count | None = None
-    """how many processes evaluate; null: as many as there are cores. Results do not depend on it."""
 
     @field_validator("metric")
     @classmethod
@@ -52,10 +49,11 @@ class Search(Section):
         The objective of a step is the best metric so far, negated where greater is better. Raises
         LearningError.
         """
-        workers = self.workers or cores()
-        run = Run(problem, Evaluations(problem, self.metric, self.predicate, workers), Trace(watch))
-        run.evaluate([run.first])
-        self.explore(run)
+        scorer = Scorer(problem, self.metric, self.predicate)
+        with opened(self) as pool:
+            run = Run(problem, Evaluations(scorer, pool), Trace(watch))
+            run.evaluate([run.first])
+            self.explore(run)
         best = sorted(run.found, key=lambda each: -each[1])  # of equal ones the first
         weights = np.zeros(len(problem.start))
         weights[problem.soft] = best[0][0]
@@ -134,7 +132,7 @@ class RandomGrid(Search):
     kind: Literal["random-grid"] = "random-grid"
     configurations: Count = 50
     """how many are tried, beside the model's own weights."""
-    grid: Annotated[tuple[Positive, ...], Field(min_length=1)] = (0.001, 0.01, 0.1, 1.0, 10.0)
+    grid: Positives = (0.001, 0.01, 0.1, 1.0, 10.0)
     """the values that a weight may have, with both signs in Markov logic."""
 
     def explore(self, run: Run) -> None:
@@ -148,7 +146,7 @@ class Sampled(Search):
 
     sampling: Literal["dirichlet", "hypersphere"] = "dirichlet"
     """how they are drawn: from a Dirichlet distribution, or uniformly by direction."""
-    a: Positive = 0.05
+    a: Positive = 1.0
     """the parameter of the Dirichlet distribution; the smaller, the larger are the ratios of weights."""
 
     def draws(self, run: Run, rng: Generator, n: int) -> Floats:

@@ -13,6 +13,8 @@ SMALLEST = 1e-8
 """What is added to weights of sum 1 before their logarithm is taken."""
 LEAST = 1e-4
 """The smallest ratio of two weights that are drawn: beyond it inference is slow and hardly another."""
+NEAR = 0.5
+"""How far weights are moved to be near: the standard deviation of logarithms."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +29,21 @@ class Space:
 
         Weights below ``LEAST`` times the largest are raised to it.
         """
-        found = rng.dirichlet(np.full(self.size, a), n)
-        found = np.maximum(found, LEAST * found.max(axis=1, keepdims=True))
-        return self._signs(rng, found / found.sum(axis=1, keepdims=True))
+        return self._signs(rng, _raised(rng.dirichlet(np.full(self.size, a), n)))
 
     def hypersphere(self, rng: Generator, n: int) -> Floats:
         """Draw directions uniformly, float64[n, size] whose absolute values have the sum 1."""
         found = np.abs(rng.normal(size=(n, self.size)))
         return self._signs(rng, found / found.sum(axis=1, keepdims=True))
+
+    def near(self, rng: Generator, n: int, w: Floats) -> Floats:
+        """Draw float64[n, size] near ``w``: its logarithms, or where signed its unit vector, are moved."""
+        moves = NEAR * rng.normal(size=(n, self.size))
+        if not self.signed:
+            return _raised(w / w.max() * np.exp(moves))
+        moved = w / np.linalg.norm(w) + moves / np.sqrt(self.size)
+        found: Floats = np.copysign(_raised(np.abs(moved)), moved)
+        return found
 
     def grid(self, rng: Generator, values: Floats) -> Floats:
         """Draw one vector of a grid of values, with random signs where signed."""
@@ -45,10 +54,14 @@ class Space:
     def _signs(self, rng: Generator, weights: Floats) -> Floats:
         return weights * rng.choice((-1.0, 1.0), weights.shape) if self.signed else weights
 
+    def rays(self, weights: Floats) -> list[bytes]:
+        """Return what each of float64[n, size] has in common with its positive multiples only."""
+        directions = np.round(weights / np.abs(weights).sum(axis=1, keepdims=True), 12) + 0.0
+        return [each.tobytes() for each in directions]
+
     def ray(self, w: Floats) -> bytes:
         """Return what ``w`` has in common with its positive multiples, and with nothing else."""
-        direction: Floats = np.round(w / np.abs(w).sum(), 12) + 0.0
-        return direction.tobytes()
+        return self.rays(w[None])[0]
 
     def scaled(self, w: Floats) -> Floats:
         """Return the coordinates in which distances are taken, float64[..., size].
@@ -62,3 +75,10 @@ class Space:
         logs = np.log(w / w.sum(axis=-1, keepdims=True) + SMALLEST)
         centred: Floats = logs - logs.mean(axis=-1, keepdims=True)
         return centred
+
+
+def _raised(found: Floats) -> Floats:
+    """Raise positive weights, float64[n, size], below ``LEAST`` times the largest; return them with sum 1."""
+    found = np.maximum(found, LEAST * found.max(axis=1, keepdims=True))
+    normalised: Floats = found / found.sum(axis=1, keepdims=True)
+    return normalised

@@ -42,15 +42,19 @@ class WalkSat:
 
     def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; never certified, with an infinite bound."""
-        problem = reduced(model, weight, bonus)
+        state = self.search(model, reduced(model, weight, bonus))
+        score = value(model, state, weight, bonus)
+        return Solution(state, score, np.inf, "walksat", certified=False)
+
+    def search(self, model: ClauseModel, problem: Reduced) -> State:
+        """Return the best state found of a model that is simplified. Raises Unsolved."""
         state = problem.expand(self._search(problem))
         if not model.feasible(state):
             raise Unsolved(
                 f"MaxWalkSAT found no state that satisfies the hard clauses in {self.tries} tries "
                 f"of {self.flips} steps: raise flips or tries, or use an exact engine"
             )
-        score = value(model, state, weight, bonus)
-        return Solution(state, score, np.inf, "walksat", certified=False)
+        return state
 
     def _search(self, problem: Reduced) -> State:
         """Return the best state of all tries."""

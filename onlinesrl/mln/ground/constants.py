@@ -129,6 +129,8 @@ class Constants:
             [*d.names, *new] for d, new in zip(self.shared.values(), more, strict=True)
         ]
         names = self.names_shared
+        found = [self.constants[name] for each in names for name in each]
+        self.shared_constants = np.array(found, np.int32)
         start = np.cumsum([0, *map(len, names)])
         streams = [self.stream.get(kind) for kind in self.layout.types]
         stream = [

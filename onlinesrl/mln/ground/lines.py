@@ -6,7 +6,7 @@ other line is for the decoder, which also says what is wrong with a bad one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from onlinesrl.mln.ground.pack import Packer
 
 MOST_BYTES = 1 << 18
-"""The longest line that is read here."""
+"""The longest line that is read here, and the most bytes that are read together."""
+_NOTHING: Atoms = {}
 
 
 class NumberedExample(Example, frozen=True, kw_only=True, gc=False):
@@ -64,43 +65,81 @@ class LineReader:
         self.domain: Domain | None = None
         self.known = self.used = 0  # constants, and their bytes; then the room for them
         self.room = self.bytes = 0
+        self.lines = 1
+        self.small = np.full(k.SMALL, -1, np.int32)
+        self.row_start = np.zeros(1, np.int64)
         self.texts, self.size = _texts(0, 0)
 
     def read(self, line: bytes) -> NumberedExample | None:
         """Return the example of a plain line; None: the decoder has to read it."""
-        if not self.reads or len(line) > MOST_BYTES or not (line.isascii() or _is_text(line)):
-            return None
+        return self.read_all([line])[0]
+
+    def read_all(self, lines: Sequence[bytes]) -> list[NumberedExample | None]:
+        """Return the examples of plain lines; None for one that the decoder has to read."""
+        if not self.reads:
+            return [None] * len(lines)
+        found: list[NumberedExample | None] = []
+        for some in _blocks(lines):
+            found += [None] if len(some[0]) > MOST_BYTES else self._read(some)
+        return found
+
+    def _read(self, lines: Sequence[bytes]) -> list[NumberedExample | None]:
+        """Return the examples of some lines, of at most MOST_BYTES together."""
+        text = b"\n".join(lines) + b"\n"
+        if not text.isascii() and not all(map(_is_text, lines)):
+            lines = [line if _is_text(line) else b"" for line in lines]
+            text = b"\n".join(lines) + b"\n"
         domain = self.packer.constants
         if domain is not self.domain or self.known < len(domain.names):
             self._follow(domain)
-        if self.known + len(line) > self.room or self.used + len(line) > self.bytes:
-            self._make_room(len(line), len(line))
-        given = np.frombuffer(
-            bytearray(line + b"\n"), np.uint8
-        )  # not read-only: kernels are told apart
-        n = k.scan(given, self.scan)
+        if self.known + len(text) > self.room or self.used + len(text) > self.bytes:
+            self._make_room(len(text), len(text))
+        if len(lines) >= len(self.row_start):
+            self.lines = 2 * len(lines)
+            self._make_scan()
+        given = np.frombuffer(bytearray(text), np.uint8)  # not read-only: kernels are told apart
+        stops = np.cumsum([len(line) + 1 for line in lines], dtype=np.int64)
+        k.scan(given, stops, self.scan)
         if self.size.item() > self.known:
             self._name(domain)
-        if n < 0:
-            return None
-        (first, stop), (group, end), _, (truth, _) = self.span.tolist()
-        name = line[first:stop].decode()
-        return NumberedExample(
-            id=name if line[first - 1] == k.TEXT else int(name),
-            evidence={},
-            group=line[group:end].decode() if group >= 0 else None,
-            line=line,
-            labelled=truth >= 0,
-            domain=domain,
-            row=self.row[:n].tobytes(),
-            place=self.place.tobytes(),
-        )
+        return self._examples(domain, lines)
+
+    def _examples(self, domain: Domain, lines: Sequence[bytes]) -> list[NumberedExample | None]:
+        """Return the examples of lines that have been scanned."""
+        n, size = len(lines), self.place[0].nbytes
+        row, place = self.row[: self.row_start[n]].tobytes(), self.place[:n].tobytes()
+        found: list[NumberedExample | None] = []
+        first = 0
+        starts = (self.row_start[1 : n + 1] * self.row.itemsize).tolist()
+        for i, (line, last, span) in enumerate(
+            zip(lines, starts, self.span[:n].tolist(), strict=True)
+        ):
+            (begin, stop), (group, end), _, (truth, _) = span
+            if begin < 0:
+                found.append(None)
+                continue
+            name = line[begin:stop].decode()
+            found.append(
+                NumberedExample(
+                    id=name if line[begin - 1] == k.TEXT else int(name),
+                    evidence=_NOTHING,
+                    group=line[group:end].decode() if group >= 0 else None,
+                    line=line,
+                    labelled=truth >= 0,
+                    domain=domain,
+                    row=row[first:last],
+                    place=place[i * size : (i + 1) * size],
+                )
+            )
+            first = last
+        return found
 
     # the table of constants -----------------------------------------------------------------------
 
     def _follow(self, domain: Domain) -> None:
         """Add the constants that were numbered elsewhere; those of another domain are begun anew."""
         if domain is not self.domain:
+            self.small[:] = -1
             self.known, self.used, self.room = 0, 0, -1
         names = [str(name).encode(errors="surrogatepass") for name in domain.names[self.known :]]
         joined = b"".join(names)
@@ -139,8 +178,9 @@ class LineReader:
         names = [name for name in layout.evidence if name not in layout.numeric]
         slots = [[layout.evidence[name], layout.truth.get(name, -1)] for name in names]
         self.row = np.zeros(self.room, np.int32)
-        self.place = np.zeros((2, layout.slots), np.int64)
-        self.span = np.zeros((len(k.KEYS), 2), np.int64)
+        self.row_start = np.zeros(self.lines + 1, np.int64)
+        self.place = np.zeros((self.lines, 2, layout.slots), np.int64)
+        self.span = np.zeros((self.lines, len(k.KEYS), 2), np.int64)
         self.scan = k.Scan(
             constants=self.texts,
             keys=_table(k.KEYS),
@@ -148,7 +188,9 @@ class LineReader:
             slot=np.array(slots, np.int32).reshape(len(names), 2),
             arity=np.array([len(layout.arguments(name)) for name in names], np.int32),
             most=self.packer.max_atoms,
+            small=self.small,
             row=self.row,
+            row_start=self.row_start,
             place=self.place,
             span=self.span,
         )
@@ -177,3 +219,15 @@ def _is_text(line: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _blocks(lines: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """Yield lines in blocks of at most MOST_BYTES, or of one line."""
+    first, size = 0, 0
+    for n, line in enumerate(lines):
+        size += len(line) + 1
+        if size > MOST_BYTES and n > first:
+            yield lines[first:n]
+            first, size = n, len(line) + 1
+    if first < len(lines):
+        yield lines[first:]

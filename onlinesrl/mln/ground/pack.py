@@ -77,6 +77,12 @@ class Packer(Constants):
     # one example ---------------------------------------------------------------------------------
 
     def clear(self) -> None:
+        """Forget the packed worlds, and the numbers of constants if these are many."""
+        self.start()
+        if self.full:
+            self.begin()
+
+    def start(self) -> None:
         """Forget the packed worlds."""
         self.worlds: list[Packed] = []
         self.rows: list[bytes] = []
@@ -84,8 +90,11 @@ class Packer(Constants):
         self.listed = bytearray()
         self.labelled = bytearray()
         self.values: dict[float, int] = {}
-        if len(self.constants.names) > self.first + KEPT_NAMES:
-            self.begin()
+
+    @property
+    def full(self) -> bool:
+        """Whether constants have so many numbers that these should begin anew."""
+        return len(self.constants.names) > self.first + KEPT_NAMES
 
     def forget(self, known: Mapping[str, int]) -> None:
         """Forget the packed worlds, and the stream's constants beyond the first ``known`` of each type."""

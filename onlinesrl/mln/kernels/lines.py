@@ -6,9 +6,11 @@ and whole numbers. Whatever else a line may be is left to the decoder of any JSO
 
 from onlinesrl.core.arrays import Bytes, Ints, Ints32
 from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.kernels.jit import kernel, threaded
 
 REFUSED = -1
+SMALL = 1000
+"""Constants that are whole numbers below it are looked up by their value."""
 DIGITS = 18
 """The most digits of a whole number that is read here."""
 ID, GROUP, EVIDENCE, TRUTH = 0, 1, 2, 3
@@ -29,7 +31,7 @@ class Texts(Frame):
 
 
 class Scan(Frame):
-    """What a line is read with, and what was read of it."""
+    """What lines are read with, and what was read of them."""
 
     constants: Texts
     keys: Texts  # KEYS
@@ -37,9 +39,11 @@ class Scan(Frame):
     slot: Ints32  # [predicate, EVIDENCE or TRUTH less EVIDENCE] -1: its atoms are not read here
     arity: Ints32  # [predicate]
     most: int  # atoms of a predicate
-    row: Ints32  # the numbers of the atoms' constants, atom after atom
-    place: Ints  # [2, slot] where the atoms of each slot start in row, and how many they are
-    span: Ints  # [key, 2] where id and group stand in the line; start -1: they do not
+    small: Ints32  # [whole number] the number of a constant that is one, -1: not known
+    row: Ints32  # the numbers of the atoms' constants, atom after atom, line after line
+    row_start: Ints  # [line + 1]
+    place: Ints  # [line, 2, slot] where the atoms of each slot start in the line's row, and how many they are
+    span: Ints  # [line, key, 2] where id and group stand in the line; start -1: they do not
 
 
 @kernel
@@ -154,6 +158,33 @@ def _after(line: Bytes, at: int, close: int) -> int:
 
 
 @kernel
+def _small(line: Bytes, at: int, most: int) -> int:
+    """Return a whole number below ``most`` without a padding zero, whose last digit ends it; or REFUSED."""
+    value, first = 0, at
+    while ZERO <= line[at] <= NINE and value < most:
+        value = 10 * value + line[at] - ZERO
+        at += 1
+    if at == first or value >= most or (line[first] == ZERO and at > first + 1):
+        return REFUSED
+    return REFUSED if ZERO <= line[at] <= NINE else value
+
+
+@kernel
+def _argument(line: Bytes, at: int, s: Scan) -> tuple[int, int]:
+    """Return the number of the constant at ``at``, and what follows it; REFUSED: it is none."""
+    value = _small(line, at, len(s.small))
+    if value >= 0 and s.small[value] >= 0:
+        return s.small[value], at + (1 if value < 10 else 2 if value < 100 else 3)
+    first, stop, after = _constant(line, at)
+    if stop < 0:
+        return REFUSED, after
+    number = _number(s.constants, line, first, stop)
+    if value >= 0:
+        s.small[value] = number
+    return number, after
+
+
+@kernel
 def _atom(line: Bytes, at: int, s: Scan, arity: int, n: int) -> int:
     """Read the atom at ``at`` into the row from ``n`` on; returns what follows it."""
     if line[at] != OPEN_LIST:
@@ -161,10 +192,11 @@ def _atom(line: Bytes, at: int, s: Scan, arity: int, n: int) -> int:
     at = _next(line, at + 1)
     found = 0
     while line[at] != CLOSE_LIST:
-        first, stop, at = _constant(line, at)
-        if stop < 0 or found == arity:
+        if found == arity:
             return REFUSED
-        s.row[n + found] = _number(s.constants, line, first, stop)
+        s.row[n + found], at = _argument(line, at, s)
+        if s.row[n + found] < 0:
+            return REFUSED
         found += 1
         at = _after(line, at, CLOSE_LIST)
         if at < 0:
@@ -173,11 +205,11 @@ def _atom(line: Bytes, at: int, s: Scan, arity: int, n: int) -> int:
 
 
 @kernel
-def _atoms(line: Bytes, at: int, s: Scan, name: int, slot: int, n: int) -> tuple[int, int]:
+def _atoms(line: Bytes, at: int, s: Scan, i: int, name: int, slot: int, n: int) -> tuple[int, int]:
     """Read the atoms of a predicate; returns what follows them, and where the row ends."""
-    if line[at] != OPEN_LIST or s.place[1, slot] >= 0:
+    if line[at] != OPEN_LIST or s.place[i, 1, slot] >= 0:
         return REFUSED, n
-    s.place[0, slot], count = n, 0
+    s.place[i, 0, slot], count = n - s.row_start[i], 0
     at = _next(line, at + 1)
     while line[at] != CLOSE_LIST:
         at = _atom(line, at, s, s.arity[name], n)
@@ -187,7 +219,7 @@ def _atoms(line: Bytes, at: int, s: Scan, name: int, slot: int, n: int) -> tuple
         at = _after(line, at, CLOSE_LIST)
         if at < 0:
             return REFUSED, n
-    s.place[1, slot] = count
+    s.place[i, 1, slot] = count
     return at + 1, n
 
 
@@ -207,7 +239,7 @@ def _key(line: Bytes, at: int, texts: Texts) -> tuple[int, int]:
 
 
 @kernel
-def _relations(line: Bytes, at: int, s: Scan, part: int, n: int) -> tuple[int, int]:
+def _relations(line: Bytes, at: int, s: Scan, i: int, part: int, n: int) -> tuple[int, int]:
     """Read evidence or truth; returns what follows it, and where the row ends."""
     if line[at] != OPEN_MAP:
         return REFUSED, n
@@ -217,7 +249,7 @@ def _relations(line: Bytes, at: int, s: Scan, part: int, n: int) -> tuple[int, i
         slot = s.slot[name, part - EVIDENCE] if name >= 0 else REFUSED
         if slot < 0:
             return REFUSED, n
-        at, n = _atoms(line, at, s, name, slot, n)
+        at, n = _atoms(line, at, s, i, name, slot, n)
         if at >= 0:
             at = _after(line, at, CLOSE_MAP)
         if at < 0:
@@ -226,31 +258,28 @@ def _relations(line: Bytes, at: int, s: Scan, part: int, n: int) -> tuple[int, i
 
 
 @kernel
-def _value(line: Bytes, at: int, s: Scan, key: int, n: int) -> tuple[int, int]:
+def _value(line: Bytes, at: int, s: Scan, i: int, key: int, n: int) -> tuple[int, int]:
     """Read the value of a key of an example; returns what follows it, and where the row ends."""
-    if s.span[key, 0] >= 0:
+    if s.span[i, key, 0] >= 0:
         return REFUSED, n
-    s.span[key, 0] = at
+    s.span[i, key, 0] = at
     if key >= EVIDENCE:
-        return _relations(line, at, s, key, n)
+        return _relations(line, at, s, i, key, n)
     first, stop, after = _constant(line, at)
     if stop < 0 or (key == GROUP and first == at):
         return REFUSED, n
-    s.span[key, 0], s.span[key, 1] = first, stop
+    s.span[i, key, 0], s.span[i, key, 1] = first, stop
     return after, n
 
 
 @kernel
-def scan(line: Bytes, s: Scan) -> int:
-    """Read a line of valid UTF-8 that ends in a line feed; returns the length of its row, or REFUSED.
-
-    There must be room for as many constants, and bytes of them, as the line has bytes.
-    """
-    for key in range(len(s.span)):
-        s.span[key, 0] = REFUSED
-    for slot in range(s.place.shape[1]):
-        s.place[0, slot], s.place[1, slot] = 0, REFUSED
-    n, at = 0, _next(line, 0)
+def _scan(line: Bytes, s: Scan, i: int) -> int:
+    """Read line ``i``, which ends in a line feed; returns where its row ends, or REFUSED."""
+    for key in range(s.span.shape[1]):
+        s.span[i, key, 0] = REFUSED
+    for slot in range(s.place.shape[2]):
+        s.place[i, 0, slot], s.place[i, 1, slot] = 0, REFUSED
+    n, at = s.row_start[i], _next(line, 0)
     if line[at] != OPEN_MAP:
         return REFUSED
     at = _next(line, at + 1)
@@ -258,12 +287,28 @@ def scan(line: Bytes, s: Scan) -> int:
         key, at = _key(line, at, s.keys)
         if key < 0:
             return REFUSED
-        at, n = _value(line, at, s, key, n)
+        at, n = _value(line, at, s, i, key, n)
         if at >= 0:
             at = _after(line, at, CLOSE_MAP)
         if at < 0:
             return REFUSED
-    for slot in range(s.place.shape[1]):
-        s.place[1, slot] = max(s.place[1, slot], 0)
+    for slot in range(s.place.shape[2]):
+        s.place[i, 1, slot] = max(s.place[i, 1, slot], 0)
     whole = _next(line, at + 1) == len(line) - 1
-    return n if whole and s.span[ID, 0] >= 0 and s.span[EVIDENCE, 0] >= 0 else REFUSED
+    return n if whole and s.span[i, ID, 0] >= 0 and s.span[i, EVIDENCE, 0] >= 0 else REFUSED
+
+
+@threaded
+def scan(text: Bytes, stops: Ints, s: Scan) -> None:
+    """Read lines of valid UTF-8, each up to its place in ``stops`` and with a line feed at its end.
+
+    A line that is left to the decoder has REFUSED as the start of its id, and no row. There must be room
+    for as many constants, and bytes of them, as there are bytes of text.
+    """
+    first = 0
+    for i in range(len(stops)):
+        n = _scan(text[first : stops[i]], s, i)
+        if n < 0:
+            s.span[i, ID, 0] = REFUSED
+        s.row_start[i + 1] = n if n >= 0 else s.row_start[i]
+        first = stops[i]

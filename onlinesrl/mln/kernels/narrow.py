@@ -2,13 +2,15 @@
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats
-from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.kernels import averaged, steps
+from onlinesrl.core.kernels.averaged import S, T
+from onlinesrl.core.kernels.frames import Frame, pick
+from onlinesrl.core.kernels.jit import kernel, threaded
 from onlinesrl.mln.kernels.elimination import eliminate, set_bonus
 from onlinesrl.mln.kernels.network import ROWS, Network, soft_score
 from onlinesrl.mln.kernels.outcome import By, Output, State, record
-from onlinesrl.mln.kernels.plans import INFEASIBLE, OK, Batch, Plans, Scratch
+from onlinesrl.mln.kernels.plans import INFEASIBLE, OK, TOO_MANY_ATOMS, Batch, Plans, Scratch
 from onlinesrl.mln.kernels.structure import (
     CONTRADICTION,
     SOLVED,
@@ -20,8 +22,24 @@ from onlinesrl.mln.kernels.truth import ground_labelled
 from onlinesrl.mln.kernels.weights import Weights, effective, gap, number
 
 GROW_WEIGHTS, GROW_TABLES, GROW_OUTPUT, GROW_CLAUSES = 4, 5, 6, 8
-TOO_WIDE = 9
+TOO_WIDE, STOPPED = 9, 10
 ELIMINATION = 0
+OVERFLOW = 24
+"""The status of a world whose update is beyond the range of numbers."""
+PREDICT, LEARN, GROUND = 1, 2, 4
+"""What ``run`` does with a world."""
+AGAIN = -1
+FINAL = TOO_MANY_ATOMS
+"""From this status on a world is bad, and done with."""
+
+
+class Ahead(Frame):
+    """Worlds that were ground ahead, each into memory of its own: [world], the first of a batch."""
+
+    net: Ints  # the address of a Network
+    state: Ints  # that of a State with the truth
+    status: Ints  # what grounding came to, AGAIN: it has to be done again
+    detail: Ints
 
 
 class Pass(Frame):
@@ -33,21 +51,25 @@ class Pass(Frame):
     scratch: Scratch
     structure: Structure
     weights: Weights
+    how: steps.How
+    scalar: Floats  # kernels.averaged.T .. LOSS
+    begun: Ints  # the weights and blocks before the world at hand
     weight: Floats  # [ground clause]
     state: State
     by: By
     out: Output
+    ahead: Ahead
     max_atoms: int
     max_groundings: int
+    augmented: bool  # the rival is the best state with its label loss
 
 
 @kernel
-def solve(p: Pass, cu: float, cv: float) -> tuple[int, float]:
+def solve(p: Pass, net: Network, state: State, cu: float, cv: float) -> tuple[int, float]:
     """Write the best state of a network by the weights base + cu u + cv v; a status, and its score.
 
     Their values for ground clauses are written to ``weight``.
     """
-    net, state = p.net, p.state
     if net.clause_start[net.size[ROWS]] > len(p.weight):
         return GROW_CLAUSES, 0.0
     found = structure(net, p.structure)
@@ -63,21 +85,17 @@ def solve(p: Pass, cu: float, cv: float) -> tuple[int, float]:
 
 
 @kernel
-def predict(p: Pass, w: int, cu: float, cv: float, learning: bool) -> tuple[int, int]:
-    """Ground a world, predict it by the weights base + cu u + cv v, and write its results.
+def predict(p: Pass, net: Network, state: State, w: int, learning: bool) -> tuple[int, int]:
+    """Predict a world that is ground, by the averaged weights, and write its results.
 
-    Returns a status and its detail: GROW_*, more room is needed; TOO_WIDE, the world is ground, its
-    weights have their numbers, and another engine is to predict it.
+    Returns a status and its detail: GROW_*, more room is needed; TOO_WIDE, its weights have their numbers,
+    and another engine is to predict it.
     """
-    net, state = p.net, p.state
-    status, detail = ground_labelled(
-        p.plans, p.batch, w, net, p.scratch, state.truth, p.max_atoms, p.max_groundings
-    )
-    if status != OK:
-        return status, detail
     if not number(p.plans, net, p.weights, learning and p.batch.labelled[w] == 1):
         return GROW_WEIGHTS, -1
-    status, score = solve(p, cu, cv)
+    t, sum_s = p.scalar[T], p.scalar[S]
+    cu, cv = (sum_s / t, -1.0 / t) if t != 0.0 else (0.0, 0.0)
+    status, score = solve(p, net, state, cu, cv)
     if status != OK:
         return status, -1
     if not record(p.plans, p.batch, w, net, state, p.by, ELIMINATION, score, p.out):
@@ -86,13 +104,89 @@ def predict(p: Pass, w: int, cu: float, cv: float, learning: bool) -> tuple[int,
 
 
 @kernel
-def find_gap(p: Pass, cu: float, augmented: bool) -> tuple[int, float]:
-    """Find the rival of the world just predicted, by base + cu u and the label loss if ``augmented``.
+def find_gap(p: Pass, net: Network, state: State, cu: float) -> tuple[int, float]:
+    """Find the rival of the world just predicted, by base + cu u and, if augmented, the label loss.
 
     Returns what ``weights.gap`` does.
     """
-    net, state = p.net, p.state
-    set_bonus(net, state.truth, augmented, state.cost, state.bonus)
+    set_bonus(net, state.truth, p.augmented, state.cost, state.bonus)
     effective(net, p.weights.value, cu, 0.0, p.weight)
     eliminate(net, p.structure, p.weight, state.bonus, state.rival)
     return gap(net, p.weights, state.truth, state.rival, state.cost)
+
+
+@kernel
+def learn(p: Pass, net: Network, state: State, w: int) -> int:
+    """Learn from the world just predicted; returns OK, or STOPPED, with nothing learned."""
+    t = int(p.scalar[T]) + 1
+    n, rho = find_gap(p, net, state, steps.scale(p.how.shrinks, t))
+    if p.structure.stop[0]:
+        averaged.move(p.weights, n, 0.0, 0.0)  # forgets the gap
+        return STOPPED
+    loss = averaged.learn(p.weights, p.how, p.scalar, n, rho)
+    p.out.loss[w] = loss
+    p.out.status[w] = OVERFLOW if np.isnan(loss) else OK
+    return OK
+
+
+@kernel
+def take(p: Pass, net: Network, state: State, w: int, what: int, learning: bool) -> int:
+    """Do with a world what ``run`` is asked to; returns OK, or why it needs more."""
+    status, detail = OK, -1
+    if what & GROUND:
+        status, detail = ground_labelled(
+            p.plans, p.batch, w, net, p.scratch, state.truth, p.max_atoms, p.max_groundings
+        )
+    elif what & PREDICT:
+        status, detail = int(p.ahead.status[w]), int(p.ahead.detail[w])
+    if what == GROUND:
+        p.ahead.status[w], p.ahead.detail[w] = status, detail
+        return OK
+    if what & PREDICT:
+        if status == OK:
+            status, detail = predict(p, net, state, w, learning)
+        if p.structure.stop[0]:
+            return STOPPED
+        if status != OK and status < FINAL:
+            return status
+        p.out.status[w], p.out.detail[w] = status, detail
+        if status != OK:
+            return OK
+    if what & LEARN and p.batch.labelled[w]:
+        return learn(p, net, state, w)
+    return OK
+
+
+@kernel
+def is_ahead(p: Pass, w: int) -> bool:
+    """Tell whether a world has been ground ahead, and can go on from there."""
+    if w >= len(p.ahead.status):
+        return False
+    return p.ahead.status[w] == OK or p.ahead.status[w] >= FINAL
+
+
+@threaded
+def run(p: Pass, first: int, stop: int, what: int, learning: bool) -> tuple[int, int]:
+    """Predict worlds, record them, and learn from those with a truth, one after the other.
+
+    ``what`` is PREDICT, LEARN (a world that has just been predicted) or both; or GROUND, ahead of that.
+    ``learning``: new keys get weights. Returns ``stop``, or the first world that needs more than is done
+    here, and why: GROW_*, TOO_WIDE; STOPPED, a signal asked to stop. Nothing was learned from that world.
+    """
+    w = first
+    while w < stop:
+        own = what != GROUND and not is_ahead(p, w)
+        net = p.net if own else pick(p.ahead.net, w, p.net)
+        state = p.state if own else pick(p.ahead.state, w, p.state)
+        if what & PREDICT:
+            p.begun[0], p.begun[1] = p.weights.size[0], p.weights.size[1]
+            p.out.true_start[w + 1] = p.out.true_start[w]
+        grounding = GROUND if own and what & PREDICT else 0
+        status = take(p, net, state, w, what | grounding, learning)
+        if status == OK:
+            w += 1
+        elif own or status == STOPPED:
+            return w, status
+        else:
+            p.ahead.status[w] = AGAIN
+    return stop, OK

@@ -3,7 +3,8 @@
 The gradient of the log-likelihood is n(truth) - E[n] (Richardson & Domingos 2006). Contrastive divergence
 (Hinton 2002) takes the mean of a few samples for the expectation, the voted perceptron (Singla &
 Domingos 2005) the counts of the most probable state. Either follows the gradient, or takes steps of the
-diagonal Newton method (Lowd & Domingos 2007, section 4.3).
+diagonal Newton method (Lowd & Domingos 2007, section 4.3). Unit clauses without a weight begin at their
+log-odds in the worlds, as there.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Contrast(CountingLearner):
     def learn(self, problem: MlnProblem, watch: Watch) -> Learned:
         """Return the mean of the weights after each step of the last half."""
         trace, n = Trace(watch), len(problem.start)
-        weights, draws = problem.start, self.draws(problem)
+        weights, draws = started(problem), self.draws(problem)
         step = Newton(self.rate) if self.newton else None
         mean, kept = np.zeros(n), 0
         for t in range(self.steps):
@@ -89,6 +90,16 @@ class Contrast(CountingLearner):
     def least(self, problem: MlnProblem) -> Floats:
         """Return what the variances are larger by than those of the samples, float64[weights]."""
         return np.zeros(len(problem.start))
+
+
+def started(problem: MlnProblem) -> Floats:
+    """Return the weights of the program; of unit clauses that have none, the log-odds of their truth."""
+    n = len(problem.start)
+    true = sum((world.features(world.truth, n) for world in problem.ground), np.zeros(n))
+    every = sum((world.every(n) for world in problem.ground), np.zeros(n))
+    units, weights = problem.units, problem.start.copy()
+    weights[units] = np.log((true + 0.5)[units] / (every - true + 0.5)[units])
+    return weights
 
 
 class Chain:
@@ -142,6 +153,8 @@ class VotedPerceptron(Contrast):
     """The voted perceptron: counts of the most probable state by MaxWalkSAT."""
 
     kind: Literal["voted-perceptron"] = "voted-perceptron"
+    perturbed: bool = True
+    """search with random noise at each atom, so that states are nearly draws; else the most probable one."""
     flips: Count = 10_000
     """the most moves of a search."""
     states: Count = 10
@@ -150,16 +163,24 @@ class VotedPerceptron(Contrast):
     def draws(self, problem: MlnProblem) -> Drawer:
         """See ``Contrast.draws``."""
         engine, n = WalkSat(flips=self.flips, tries=1, seed=problem.seed), len(problem.start)
+        rng = np.random.default_rng(problem.seed)
         features = self.features(problem)
         truth = [f(world.truth, n) for f, world in zip(features, problem.ground, strict=True)]
         last: list[Floats] = []
 
-        def drawn(weights: Floats) -> Floats:
-            found = np.zeros(n)
+        def found(weights: Floats) -> Floats:
+            total = np.zeros(n)
             for world, of, true in zip(problem.ground, features, truth, strict=True):
-                state = engine.solve(world.model, world.weigh(weights)).state
-                found += of(state, n) - true
-            last.append(found)
+                bonus = noise(world, rng) if self.perturbed else np.zeros(world.model.n_atoms)
+                simple = world.searchable
+                simple.weigh(np.append(world.weigh(weights), bonus))
+                total += of(engine.search(world.model, simple.problem), n) - true
+            return total
+
+        def drawn(weights: Floats) -> Floats:
+            last.append(found(weights))
+            while self.perturbed and len(last) < self.states:
+                last.append(found(weights))
             del last[: -self.states]
             return np.stack(last)
 
@@ -171,10 +192,26 @@ class VotedPerceptron(Contrast):
         A most probable state may stay the same for many steps: its counts then say nothing of variance.
         """
         n = len(problem.start)
-        every = np.concatenate([w.feature[w.feature >= 0] for w in problem.ground])
-        return np.bincount(every, minlength=n) / 4.0
+        if self.perturbed:
+            return np.zeros(n)
+        return sum((world.every(n) for world in problem.ground), np.zeros(n)) / 4.0
 
     def expected(self, drawn: Floats) -> Floats:
         """Return the counts of the newest state."""
         newest: Floats = drawn[-1]
         return newest
+
+
+def noise(world: GroundWorld, rng: np.random.Generator) -> Floats:
+    """Draw a bonus for each open atom (Papandreou & Yuille 2011), float64[atoms].
+
+    With Gumbel noise for each value of a variable, its most probable value is a draw of it: exactly so where
+    variables do not depend on each other. The values of an atom are true and false, those of a group its
+    atoms and, unless one must be true, none.
+    """
+    model = world.model
+    atom, group = np.arange(model.n_atoms), model.n_atoms + model.group
+    other = np.where(model.group < 0, atom, group)  # false, or none
+    draw = rng.gumbel(size=model.n_atoms)
+    false = rng.gumbel(size=model.n_atoms + len(model.exactly))
+    return np.where(world.predicted, draw - false[other], 0.0)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,6 +61,12 @@ class GroundWorld:
         add_features(model.start, model.literals, self.feature, self.factor, state, total)
         return total
 
+    def every(self, size: int) -> Floats:
+        """Return the features of a state in which all clauses are true, float64[size]."""
+        soft = self.feature >= 0
+        total: Floats = np.bincount(self.feature[soft], self.factor[soft], size).astype(np.float64)
+        return total
+
     def loss(self, state: State) -> float:
         """Return the Hamming distance of a state and the truth."""
         return float(np.count_nonzero((state != self.truth) & self.predicted))
@@ -71,16 +78,21 @@ class GroundWorld:
 
     @cached_property
     def reweighable(self) -> Reweighable:
-        """The simplified model, for samplers and local search."""
-        return Reweighable.of(self)
+        """The simplified model, for samplers."""
+        return Reweighable.of(self.model, np.zeros(0))
+
+    @cached_property
+    def searchable(self) -> Reweighable:
+        """The simplified model with a bonus of every open atom, for local search."""
+        return Reweighable.of(self.model, self.predicted.astype(np.float64))
 
 
 @dataclass(frozen=True, eq=False)
 class Reweighable:
-    """A simplified model, whose clauses' weights are a linear function of the model's.
+    """A simplified model, whose clauses' weights are a linear function of the model's and of a bonus.
 
     Soft clause ``k`` of ``problem`` has the weight sum_j ``sign[j]`` ``weight[clause[j]]`` over the entries
-    with ``row[j]`` = k, all int64[entries].
+    with ``row[j]`` = k, all int64[entries]; what is beyond the model's weights is the bonus by atom.
     """
 
     problem: Reduced
@@ -89,11 +101,13 @@ class Reweighable:
     sign: Ints
 
     @classmethod
-    def of(cls, world: GroundWorld) -> Reweighable:
-        """Simplify a world for all weights: as for random ones, of which no sum is zero."""
-        model = world.model
+    def of(cls, model: ClauseModel, bonus: Floats) -> Reweighable:
+        """Simplify a model for all weights, and all bonuses of atoms where ``bonus`` is not 0.
+
+        This is done as for random weights, of which no sum is zero.
+        """
         random = np.random.default_rng(0).uniform(1.0, 2.0, model.n_clauses)
-        problem = reduced(model, np.where(model.hard, 0.0, random))
+        problem = reduced(model, np.where(model.hard, 0.0, random), bonus)
         soft = problem.clauses
         rows = {
             (*sorted(soft.literal[i:j].tolist()),): k
@@ -102,8 +116,14 @@ class Reweighable:
             )
         }
         found = []
-        for c in np.flatnonzero(~model.hard).tolist():
-            codes = _codes(problem, model.literals[model.start[c] : model.start[c + 1]])
+        atoms = np.flatnonzero(bonus)
+        units = ((model.n_clauses + a, np.array([a + 1], np.int32)) for a in atoms.tolist())
+        each = (
+            (c, model.literals[model.start[c] : model.start[c + 1]])
+            for c in np.flatnonzero(~model.hard).tolist()
+        )
+        for c, literals in chain(each, units):
+            codes = _codes(problem, literals)
             if codes is None or not codes:
                 continue
             if len(codes) == 1 and codes[0] % 2:

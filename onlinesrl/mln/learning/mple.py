@@ -16,6 +16,8 @@ class Mple(CountingLearner):
     """Maximum pseudo-likelihood of the query atoms, from counts: nothing is grounded."""
 
     kind: Literal["mple"] = "mple"
+    optimizer: Literal["lbfgs", "newton"] = "lbfgs"
+    """L-BFGS, or steps of the diagonal Newton method."""
     prior_sd: Positive | None = None
     """the standard deviation of a Gaussian prior of every weight; null: none."""
 
@@ -35,6 +37,6 @@ class Mple(CountingLearner):
             number.append(of.number)
         every = Changes(sparse.vstack(rows, "csr"), np.concatenate(number))
         trace.add(-every.value(problem.start)[0])
-        found = maximise(every, self.prior_sd)
+        found = maximise(every, self.prior_sd, self.optimizer)
         trace.add(-found.value)
         return Learned(found.weights, trace.steps, warnings=found.warnings)

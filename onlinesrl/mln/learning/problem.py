@@ -26,7 +26,17 @@ from onlinesrl.core.example import (
 )
 from onlinesrl.core.scores import Scored
 from onlinesrl.core.section import Section
-from onlinesrl.logic.ast import Constant, Leaf, Program, Rule, Variable, replace_terms
+from onlinesrl.logic.ast import (
+    Atom,
+    Constant,
+    Formula,
+    Leaf,
+    Not,
+    Program,
+    Rule,
+    Variable,
+    replace_terms,
+)
 from onlinesrl.logic.database import valued_atom
 from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.logic.text import show
@@ -112,6 +122,18 @@ class MlnProblem:
             found += (table.get(key, rule.weight or 0.0) for key in self._keys(rule))
         return np.array(found)
 
+    @cached_property
+    def units(self) -> Bools:
+        """Which weights are those of unit clauses without a weight in the program, bool[weights]."""
+        return np.array(
+            [
+                _is_literal(rule.formula) and rule.weight is None and not rule.table
+                for rule in self._soft
+                for _ in self._keys(rule)
+            ],
+            np.bool_,
+        )
+
     def with_weights(self, weights: Floats) -> Program:
         """Return the program with these weights."""
         each = iter(weights.tolist())
@@ -170,10 +192,11 @@ class MlnProblem:
         return replace(rule, weight=0.0, table=table)
 
 
-def checked(problem: MlnProblem) -> MlnProblem:
-    """Return the problem.
+def checked(problem: MlnProblem, place: str = "evidence") -> MlnProblem:
+    """Return the problem; ``place`` is what its worlds were given as.
 
-    Raises LearningError for a program without a soft rule, and an atom of which the truth is not known.
+    Raises LearningError for a program without a soft rule, worlds without the truth of the query, and an atom
+    of which the truth is not known.
     """
     program = problem.program
     if all(rule.hard for rule in program.rules):
@@ -185,6 +208,12 @@ def checked(problem: MlnProblem) -> MlnProblem:
             raise LearningError(
                 f"{place}{name} has no truth; weights are learned from worlds in which every atom is "
                 "true, or false (`!`, or left out)"
+            )
+    for name in problem.query:
+        if not any(atom.predicate == name for world in problem.worlds for atom in world):
+            raise LearningError(
+                f"{place}: no world has an atom of {name}, which is the query: its truth is not known; "
+                f"give the true atoms, or where there are none a false one, !{name}(...)"
             )
     return problem
 
@@ -213,6 +242,10 @@ def atoms_of(example: Example, program: Program) -> list[GroundAtom]:
 def _scored(rows: Sequence[tuple[float, float, int]]) -> Scored:
     truth, values, groups = np.array(rows).T
     return Scored(truth, values, groups.astype(np.int64))
+
+
+def _is_literal(formula: Formula) -> bool:
+    return isinstance(formula.operand if isinstance(formula, Not) else formula, Atom)
 
 
 def _ranges(rule: Rule, domains: Mapping[str, tuple[str, ...]]) -> list[tuple[str, ...]]:

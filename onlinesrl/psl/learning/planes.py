@@ -116,7 +116,7 @@ class _Planes:
             w, t = self._centred(w, t, mu)
             if mu * barriers <= gap:
                 return w, self.regulariser.value(w) + t - 2.0 * mu * barriers
-            mu *= 0.2
+            mu *= 0.1
 
     def _barrier(self, w: Floats, t: float, mu: float) -> float:
         """Return ``R(w) + t - mu (sum log(t - planes(w)) + sum log w)``."""
@@ -145,13 +145,15 @@ class _Planes:
     def _newton_step(self, w: Floats, t: float, mu: float) -> tuple[Floats, Floats]:
         """Return the gradient of the barrier function, float64[weights + 1], and the step for it."""
         n, inverse = len(w), 1.0 / (t - self.offsets - self.slopes @ w)
-        slope = self.regulariser.gradient(w) + mu * (inverse @ self.slopes - 1.0 / w)
-        gradient = np.append(slope, 1.0 - mu * inverse.sum())
-        scaled = inverse[:, None] * np.column_stack((self.slopes, -np.ones(len(inverse))))
-        hessian = mu * scaled.T @ scaled
-        hessian[range(n), range(n)] += self.regulariser.curvature(w) + mu / w**2
-        if not self.simplex:
-            return gradient, np.linalg.solve(hessian, -gradient)
-        sums = np.append(np.ones(n), 0.0)[:, None]
-        system = np.block([[hessian, sums], [sums.T, np.zeros((1, 1))]])
-        return gradient, np.linalg.solve(system, np.append(-gradient, 0.0))[:-1]
+        right = np.zeros(n + 2 if self.simplex else n + 1)
+        right[:n] = mu * (1.0 / w - inverse @ self.slopes) - self.regulariser.gradient(w)
+        right[n] = mu * inverse.sum() - 1.0
+        scaled = np.empty((len(inverse), n + 1))
+        scaled[:, :n], scaled[:, n] = inverse[:, None] * self.slopes, -inverse
+        system = np.zeros((len(right), len(right)))
+        system[: n + 1, : n + 1] = mu * (scaled.T @ scaled)
+        system[range(n), range(n)] += self.regulariser.curvature(w) + mu / w**2
+        if self.simplex:
+            system[:n, -1] = system[-1, :n] = 1.0
+        step = np.linalg.solve(system, right).astype(np.float64, copy=False)
+        return -right[: n + 1], step[: n + 1]

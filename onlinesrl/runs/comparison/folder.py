@@ -8,16 +8,21 @@ from pathlib import Path
 from onlinesrl.core.errors import FolderError
 from onlinesrl.core.storage import storage_errors, write_atomic
 from onlinesrl.runs.comparison.figures import Line, csv
+from onlinesrl.runs.comparison.journal import JOURNAL, Journal
 from onlinesrl.runs.comparison.page import comparison_page
 from onlinesrl.runs.comparison.validation import Compared
 
 TABLE, PAGE = "comparison.csv", "comparison.html"
 
 
-def check_free(folder: Path, fresh: bool) -> None:
-    """Raise FolderError where a comparison is there already, unless it may be replaced."""
+def opened(folder: Path, fresh: bool) -> Journal:
+    """Return the journal of a comparison that has not ended, or a new one.
+
+    Raises FolderError where one has ended there, unless it may be replaced; StorageError.
+    """
     if not fresh and (folder / TABLE).exists():
         raise FolderError(f"{folder}: there is a comparison already; --fresh replaces it")
+    return Journal(folder, [folder / name for name in (TABLE, PAGE, JOURNAL)] if fresh else ())
 
 
 def write(

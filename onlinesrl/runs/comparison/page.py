@@ -32,7 +32,6 @@ def _scores(lines: Sequence[Line], metric: str) -> Markup:
         "deviation on both sides. p is that of a paired t-test over the folds against the best mean."
     )
     folds = [name for name, _ in lines[0].scores]
-    tuned = any(line.chosen for line in lines)
     rows = [
         [
             line.name,
@@ -40,14 +39,13 @@ def _scores(lines: Sequence[Line], metric: str) -> Markup:
             or_dash(line.sd, figure),
             "best" if line.best else or_dash(line.p, figure),
             *(figure(value) for _, value in line.scores),
-            *(["; ".join(line.chosen)] if tuned else []),
         ]
         for line in lines
     ]
-    numbers = table(
-        ("configuration", "mean", "sd", "p", *folds, *(["tuned, by fold"] if tuned else [])), rows
-    )
-    return section("Scores", words, _plot(lines), numbers)
+    numbers = table(("configuration", "mean", "sd", "p", *folds), rows)
+    tuned = [(line.name, *line.chosen) for line in lines if line.chosen]
+    chosen = join(tag("h3", "What tuning chose"), table(("configuration", *folds), tuned))
+    return section("Scores", words, _plot(lines), numbers, chosen if tuned else None)
 
 
 def _plot(lines: Sequence[Line]) -> Markup:

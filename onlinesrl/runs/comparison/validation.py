@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from onlinesrl.core.errors import DataError, OnlinesrlError, UsageError
 from onlinesrl.core.example import Example
 from onlinesrl.core.interrupt import whole
-from onlinesrl.core.pool import Forks
-from onlinesrl.runs.comparison.candidates import Candidate, Overrides
+from onlinesrl.core.pools import PoolSection, opened
+from onlinesrl.runs import messages
+from onlinesrl.runs.comparison.candidates import Candidate, Configured, Overrides
 from onlinesrl.runs.comparison.folds import Divide, Fold, last_tenth
+from onlinesrl.runs.comparison.journal import Journal, Kept, digest, of_candidate, of_examples
 from onlinesrl.runs.comparison.scoring import SCORES, Score, examples_of, score
 from onlinesrl.runs.config import Config
 from onlinesrl.runs.session import make_learner
@@ -45,8 +47,23 @@ class _Work:
 
 
 class _Part(NamedTuple):
+    """A candidate and a fold by their numbers, and the digest of what the score depends on."""
+
     candidate: int
     fold: int
+    key: str
+
+
+class _Loaded(NamedTuple):
+    """A candidate's folds, and the digests of itself and of the examples."""
+
+    folds: Sequence[Fold]
+    candidate: str
+    examples: str
+
+    def key(self, fold: Fold) -> str:
+        """Return the digest of all that the score on a fold depends on."""
+        return digest(self.candidate, self.examples, [example.id for example in fold.test])
 
 
 def cross_validated(  # noqa: PLR0913, PLR0917 - what a comparison is made of
@@ -54,57 +71,100 @@ def cross_validated(  # noqa: PLR0913, PLR0917 - what a comparison is made of
     alternatives: Sequence[Overrides],
     divide: Divide,
     metric: str,
-    workers: int,
+    pool: PoolSection,
     say: Callable[[str], object],
+    journal: Journal,
 ) -> list[Compared]:
     """Score every candidate on every fold, in the order of the candidates.
 
     Of ``alternatives`` the best on the last tenth of a fold's training part is taken, if there are several.
-    Candidates that fail say why. Raises UsageError where candidates are not about the same examples.
+    Candidates that fail say why. What the journal knows is not done again. Raises UsageError where
+    candidates are not about the same examples.
     """
-    loaded = _loaded(candidates, alternatives, divide)
-    good = [each for each in loaded if isinstance(each, list)]
-    runnable = [c for c, of in zip(candidates, loaded, strict=True) if isinstance(of, list)]
-    work = _Work(runnable, alternatives, good, metric)
-    parts = [_Part(n, m) for n, of in enumerate(good) for m in range(len(of))]
-    tested = []
-    with whole():  # else Ctrl-C would be lost in a fork
-        for found in Forks(workers).map(_tested, work, parts):
-            tested.append(found)
-            say(f"{len(tested)} of {len(parts)} folds of all configurations")
-    left = iter(tested)
+    loaded = _loaded(candidates, alternatives, divide, metric)
+    good = [each for each in loaded if isinstance(each, _Loaded)]
+    runnable = [c for c, of in zip(candidates, loaded, strict=True) if isinstance(of, _Loaded)]
+    work = _Work(runnable, alternatives, [of.folds for of in good], metric)
+    parts = [
+        _Part(n, m, of.key(fold)) for n, of in enumerate(good) for m, fold in enumerate(of.folds)
+    ]
+    left = _all_tested(work, parts, pool, say, journal)
     return [
-        Compared(c, [next(left) for _ in of]) if isinstance(of, list) else Compared(c, (), str(of))
+        Compared(c, [next(left) for _ in of.folds])
+        if isinstance(of, _Loaded)
+        else Compared(c, (), str(of))
         for c, of in zip(candidates, loaded, strict=True)
     ]
 
 
+def _all_tested(
+    work: _Work,
+    parts: Sequence[_Part],
+    pool: PoolSection,
+    say: Callable[[str], object],
+    journal: Journal,
+) -> Iterator[Tested]:
+    """Return what came of each part, those that the journal does not know being done now."""
+    todo = [part for part in parts if part.key not in journal.known]
+    done: dict[_Part, Tested] = {}
+    if len(todo) < len(parts):
+        messages.say(f"going on: {len(parts) - len(todo)} of {len(parts)} folds are known")
+    with whole(), opened(pool, inline=False) as workers:  # else Ctrl-C would be lost in a fork
+        for part, found in zip(todo, workers.map(_tested, work, todo), strict=True):
+            done[part] = found
+            if found.score is not None:
+                journal.add(Kept(part.key, found.score, found.chosen))
+            count = len(parts) - len(todo) + len(done)
+            say(f"{count} of {len(parts)} folds of all configurations")
+    return (done[part] if part in done else _known(work, part, journal) for part in parts)
+
+
+def _known(work: _Work, part: _Part, journal: Journal) -> Tested:
+    kept = journal.known[part.key]
+    return Tested(work.folds[part.candidate][part.fold].name, kept.score, kept.chosen)
+
+
 def _loaded(
-    candidates: Sequence[Candidate], alternatives: Sequence[Overrides], divide: Divide
-) -> list[list[Fold] | OnlinesrlError]:
+    candidates: Sequence[Candidate],
+    alternatives: Sequence[Overrides],
+    divide: Divide,
+    metric: str,
+) -> list[_Loaded | OnlinesrlError]:
     """Return each candidate's folds, or why it cannot be run; kernels are compiled before processes start.
 
     Examples that several candidates read are in memory once.
     """
-    known: dict[str, list[Fold]] = {}
-    found: list[list[Fold] | OnlinesrlError] = []
+    known: dict[str, tuple[list[Fold], str]] = {}
+    found: list[_Loaded | OnlinesrlError] = []
     for candidate in candidates:
         try:
             configs = [candidate.load(more) for more in alternatives]
-            make_learner(configs[0]).compile()
+            text = _compiled(configs[0])
             source = _source(configs[0])
             if source not in known:
-                known[source] = [*divide(examples_of(configs[0]))]
-            found.append(known[source])
+                examples = examples_of(configs[0])
+                known[source] = [*divide(examples)], of_examples(examples)
+            folds, digest_of = known[source]
+            of = of_candidate(configs, text, metric)
+            found.append(_Loaded(folds, of, digest_of))
         except OnlinesrlError as error:
             found.append(error)
-    _check_same([*known.values()])
+    _check_same([folds for folds, _ in known.values()])
     if (errors := [each for each in found if isinstance(each, OnlinesrlError)]) == found:
         raise errors[0]
     return found
 
 
-def _source(config: Config) -> str:
+def _compiled(config: Configured) -> str:
+    """Return the text of the model; a run's kernels are compiled."""
+    if not isinstance(config, Config):
+        return str(config.language.load(config.model, config.dialect).text)
+    learner = make_learner(config)
+    learner.compile()
+    return learner.model_text
+
+
+def _source(config: Configured) -> str:
     """Return what two configurations have in common if they have the same examples."""
     return f"{config.source.model_dump_json()} {config.query} {config.dialect}"
 

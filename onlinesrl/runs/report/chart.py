@@ -1,4 +1,4 @@
-"""A line chart over the number of examples, as SVG with HTML labels.
+"""A line chart, as SVG with HTML labels.
 
 The SVG stretches with the window; the labels are HTML beside it, placed in per cent, and do not.
 """
@@ -18,7 +18,7 @@ _BUCKETS = 400
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A line: its name, and its points by increasing number of examples (at least 1)."""
+    """A line: its name, and its points by increasing x."""
 
     label: str
     points: Sequence[Point]
@@ -47,17 +47,19 @@ def line_chart(  # noqa: PLR0913 - what is drawn, and how it is written
     tick: Callable[[float], str],
     shade: bool = False,
     marks: Sequence[float] = (),
+    across: str = "examples seen",
+    log: str = "x",
 ) -> Markup:
-    """Draw lines over the number of examples, on a logarithmic scale.
+    """Draw lines, by default over the number of examples, on a logarithmic scale.
 
     ``show`` formats values, ``tick`` the labels of the vertical axis. ``shade`` fills between the first
-    two lines, whose points must be at the same examples. ``marks`` are numbers of examples, at which a
-    vertical line is drawn. Series without points are left out; at least
-    one must have points.
+    two lines, whose points must be at the same x. ``marks`` are x at which a vertical line is drawn.
+    ``across`` says what x is; ``log`` which scales are logarithmic, "x", "y", "xy" or none, on which
+    numbers are above 0. Series without points are left out; at least one must have points.
     """
     drawn = [line for line in series if line.points]
-    x = _examples_axis([x for line in drawn for x, _ in line.points])
-    y = _value_axis([y for line in drawn for _, y in line.points])
+    x = _axis([x for line in drawn for x, _ in line.points], "x" in log)
+    y = _axis([y for line in drawn for _, y in line.points], "y" in log)
     lines = [_placed(line, x, y) for line in drawn]
     return tag(
         "figure",
@@ -69,7 +71,7 @@ def line_chart(  # noqa: PLR0913 - what is drawn, and how it is written
             tag("div", *(_tick("left", x.place(v), compact(v)) for v in x.ticks), class_="x"),
             class_="plot",
         ),
-        tag("p", "examples seen (logarithmic scale)", class_="axis"),
+        tag("p", f"{across} (logarithmic scale)" if "x" in log else across, class_="axis"),
         class_="chart",
         role="group",
         aria_label=label,
@@ -77,7 +79,7 @@ def line_chart(  # noqa: PLR0913 - what is drawn, and how it is written
 
 
 def compact(value: float) -> str:
-    """Format a number of examples briefly: 500, 20k, 3M."""
+    """Format a number briefly: 500, 20k, 3M."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:g}{unit}"
@@ -109,10 +111,17 @@ def thin(points: Sequence[Point], place: Callable[[float], float], buckets: int)
     return [points[0], *(point for point in kept.values() if point is not points[0])]
 
 
-def _examples_axis(values: Sequence[float]) -> _Axis:
+def _axis(values: Sequence[float], log: bool) -> _Axis:
+    return _log_axis(values) if log else _value_axis(values)
+
+
+def _log_axis(values: Sequence[float]) -> _Axis:
     low, high = min(values), max(values)
     high = high if high > low else low * 10
-    return _Axis(low, high, log_ticks(low, high), math.log10)
+    ticks = log_ticks(low, high)
+    if len(ticks) < 2:
+        ticks = tuple(value for value in linear_ticks(low, high) if low <= value <= high)
+    return _Axis(low, high, ticks, math.log10)
 
 
 def _value_axis(values: Sequence[float]) -> _Axis:

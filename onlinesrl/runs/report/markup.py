@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 _CONTROLS = dict.fromkeys([*range(9), 11, 12, *range(14, 32), *range(0x7F, 0xA0)], "\ufffd")
-_VOID = ("meta", "line", "path", "polygon")
+_VOID = ("meta", "line", "path", "polygon", "img")
 
 
 class Markup(str):

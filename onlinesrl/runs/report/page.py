@@ -24,7 +24,7 @@ from onlinesrl.runs.report.words import (
     table,
 )
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _ROUTES = {
     "elimination": "exact reductions, without search",
     "branch-and-bound": "a search with bounds by message passing, to its end",

@@ -265,7 +265,11 @@ class SharedSource(KafkaSource):
         raise Rebalanced
 
     def after(
-        self, position: dict[str, Any], records: Sequence[Record], more: bool = False
+        self,
+        position: dict[str, Any],
+        records: Sequence[Record],
+        more: bool = False,
+        mark: None = None,
     ) -> dict[str, Any]:
         """Return the position after the next records, whether or not more has been read."""
         return super().after(position, records, more) | {"taken": self.taken}

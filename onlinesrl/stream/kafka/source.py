@@ -99,6 +99,13 @@ class KafkaSource(Source):
             self.journal = Journal(self._journal)
         return {"topics": self.identities, "offsets": dict(self.offsets)}
 
+    def open_span(self, partition: str, start: int, end: int) -> None:
+        """Connect, and read only the records of a partition from an offset to another, without that."""
+        place = place_of(partition)
+        self.broker.outlast(lambda: self._begin(None), self.options.patience, self.say)
+        self.offsets, self._targets = {partition: start}, {place: end}
+        self._seek()
+
     def _begin(
         self, position: dict[str, Any] | None
     ) -> tuple[list[TopicPartition], dict[TopicPartition, int]]:
@@ -355,7 +362,11 @@ class KafkaSource(Source):
     # for the loop --------------------------------------------------------------------------------
 
     def after(
-        self, position: dict[str, Any], records: Sequence[Record], more: bool = False
+        self,
+        position: dict[str, Any],
+        records: Sequence[Record],
+        more: bool = False,
+        mark: None = None,
     ) -> dict[str, Any]:
         """Return the position after records that stood next, whether or not more has been read."""
         offsets = position["offsets"] | {record.file: record.offset for record in records}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import SecretStr, field_validator
@@ -114,6 +114,15 @@ class SourceSection(Section):
         """Return the source."""
         raise NotImplementedError
 
+    @property
+    def uncut(self) -> str | None:
+        """Why the source cannot be cut into shards; None where it can."""
+        return "distribute: such a source cannot be cut into shards; or leave it out"
+
     def cut(self, shards: int) -> Source:
         """Return the source cut into shards."""
+        raise NotImplementedError
+
+    def pieces(self, pieces: Sequence[Any]) -> Source:
+        """Return the records of a shard's pieces, where they are learned from."""
         raise NotImplementedError

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import field_validator
 
@@ -30,11 +31,23 @@ class FileSection(Brokers, SourceSection):
             raise ValueError("- (standard input) cannot be one of several")
         return path
 
+    @property
+    def uncut(self) -> str | None:
+        """See ``SourceSection.uncut``."""
+        stdin = STDIN in self.path
+        return "distribute: standard input cannot be cut; leave it out" if stdin else None
+
     def cut(self, shards: int) -> Source:
         """Return the files cut into shards."""
         from onlinesrl.stream.shards import Shards
 
         return Shards(self.path, self.max_bytes, shards)
+
+    def pieces(self, pieces: Sequence[Any]) -> Source:
+        """See ``SourceSection.pieces``."""
+        from onlinesrl.stream.shards import FilePieces
+
+        return FilePieces(pieces, self.max_bytes)
 
     def make(self, setting: Setting) -> Source:
         """Return the files' records."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
 from pydantic import model_validator
 
@@ -12,6 +12,7 @@ from onlinesrl.stream.protocols import Setting, Source
 from onlinesrl.stream.sources.common import Brokers, SourceSection
 
 if TYPE_CHECKING:
+    from onlinesrl.stream.kafka.source import KafkaSource
     from onlinesrl.stream.protocols import Sections
 
 
@@ -57,6 +58,32 @@ class KafkaSection(Brokers, SourceSection):
             raise ValueError(
                 "checkpoint.keep: expected at least 2: a shared run may have to go back"
             )
+
+    @property
+    def uncut(self) -> str | None:
+        """See ``SourceSection.uncut``."""
+        if self.shared:
+            return "source.shared: a group divides partitions itself; leave it or distribute out"
+        if self.start == "end":
+            return "source.start: shards are cut from what is there; expected beginning"
+        return None
+
+    def cut(self, shards: int) -> Source:
+        """Return what is in the topic now, cut into shards."""
+        from onlinesrl.stream.kafka.history import History
+
+        return History(self._source, self.topic, shards)
+
+    def pieces(self, pieces: Sequence[Any]) -> Source:
+        """See ``SourceSection.pieces``."""
+        from onlinesrl.stream.kafka.history import Spans
+
+        return Spans(self._source, pieces, self.max_bytes)
+
+    def _source(self) -> KafkaSource:
+        """Return the topic as a source that ends."""
+        setting = Setting(None, "end", lambda: False, lambda _: None, [], self.max_bytes, 1)
+        return cast("KafkaSource", self.make(setting))
 
     def make(self, setting: Setting) -> Source:
         """Return the topic's records; for a run of a group that shares them, its part."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from onlinesrl.core.values import Existing, Name
 from onlinesrl.stream.protocols import Setting, Source
@@ -30,6 +31,23 @@ class ParquetSection(SourceSection):
             raise ValueError(
                 "labels: labels of tables are beside the evidence, in the folder truth"
             )
+
+    @property
+    def uncut(self) -> str | None:
+        """See ``SourceSection.uncut``."""
+        return None
+
+    def cut(self, shards: int) -> Source:
+        """Return the tables cut into shards."""
+        from onlinesrl.stream.table_shards import TableShards
+
+        return TableShards(self.path, self.by, self.max_bytes, shards)
+
+    def pieces(self, pieces: Sequence[Any]) -> Source:
+        """See ``SourceSection.pieces``."""
+        from onlinesrl.stream.table_shards import TablePieces
+
+        return TablePieces(self.path, self.by, pieces, self.max_bytes)
 
     def make(self, setting: Setting) -> Source:
         """Return the tables' examples. Raises UsageError for a run without an end."""

@@ -17,6 +17,10 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 function options(chart, runs, width) {
   const [text, rule] = [colour("--soft"), colour("--rule")];
   const axis = { stroke: text, grid: { stroke: rule, width: 1 }, ticks: { stroke: rule, width: 1 }, font: "12px system-ui, sans-serif" };
+  const round = (u, splits) => {
+    const digits = splits.at(-1) > 1000 * splits[0] ? "1" : "125";
+    return splits.map((n) => (digits.includes(String(n)[0]) ? n : null));
+  };
   const few = (u, splits) => splits.map((n) => (n == null ? "" : n >= 1000 ? `${number(n / 1000)}k` : number(n)));
   const x = chart.x
     ? { time: false, distr: 3, range: (u, low, high) => [Math.max(1, low ?? 1), Math.max(2, high ?? 2)] }
@@ -30,7 +34,7 @@ function options(chart, runs, width) {
   return {
     width, height: HEIGHT,
     scales: { x, y: { range: (u, low, high) => bounds(chart, low, high) } },
-    axes: [{ ...axis, values: few, space: 50, size: 32 }, { ...axis, size: 56 }],
+    axes: [{ ...axis, values: few, space: 50, size: 32, ...(chart.x ? { filter: round } : {}) }, { ...axis, size: 56 }],
     series: [{ label: chart.x ?? "of the newest", value: (u, value) => (value == null ? "–" : number(value)) }, ...series],
     hooks: { draw: chart.x ? [marks] : [] },
     legend: { show: false },
@@ -71,11 +75,13 @@ function data(chart, runs) {
   return uPlot.join(tables);
 }
 
-function note(chart, runs) {
+function empty(chart, runs) {
   const columns = runs.map((run) => run.parts.curves?.[chart.columns[0]] ?? []);
-  if (columns.some((column) => column.some((value) => value != null))) {
-    return chart.x ? " by examples, on a logarithmic scale" : " oldest to newest";
-  }
+  return columns.every((column) => column.every((value) => value == null));
+}
+
+function note(chart, runs) {
+  if (!empty(chart, runs)) return chart.x ? " by examples, on a logarithmic scale" : " oldest to newest";
   return chart.x ? " nothing yet" : " none in a run folder: they may be written to a topic";
 }
 
@@ -98,6 +104,9 @@ function draw() {
 function say(each, runs) {
   each.place.setAttribute("aria-label", label(each.chart, runs));
   each.note.textContent = note(each.chart, runs);
+  const hidden = each.place.hidden;
+  each.place.hidden = empty(each.chart, runs);
+  if (hidden && !each.place.hidden) each.plot.setSize({ width: each.place.clientWidth, height: HEIGHT });
 }
 
 export const charts = {
@@ -122,5 +131,5 @@ export const charts = {
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 new ResizeObserver(() => {
-  for (const each of shown) each.plot?.setSize({ width: each.place.clientWidth, height: HEIGHT });
+  for (const each of shown) if (!each.place.hidden) each.plot?.setSize({ width: each.place.clientWidth, height: HEIGHT });
 }).observe(document.body);

@@ -75,8 +75,9 @@ const show = {
         certified: number(last.certified),
         unsolved: number(last.unsolved),
         audited: number(last.audited),
-        "not yet read": lag(value.lag),
+        "not yet read": unread(value.lag),
       }),
+      ...partitions(value.lag),
       el("h4", {}, "Solver routes"),
       routes.length ? table(["route", "examples"], routes.map(([route, count]) => [route, number(count)])) : none(),
       el("h4", {}, "Slowest examples"),
@@ -103,10 +104,16 @@ function duration(seconds) {
   return seconds < 120 ? `${seconds.toPrecision(3)} s` : `${number(Math.round(seconds / 60))} min`;
 }
 
-function lag(value) {
+function unread(value) {
   if (value == null) return "–";
-  if (value.offsets) return Object.entries(value.offsets).map(([place, offset]) => `${place}: read to ${number(offset)}`).join(", ");
-  return `${number(value.bytes)} of ${number(value.of)} bytes`;
+  if (!value.offsets) return `${number(value.bytes)} of ${number(value.of)} bytes`;
+  const behind = Object.values(value.behind);
+  return behind.length ? `${number(behind.reduce((sum, each) => sum + each))} records` : "–";
+}
+
+function partitions(value) {
+  const rows = Object.entries(value?.offsets ?? {}).map(([name, offset]) => [name, number(offset), number(value.behind[name])]);
+  return rows.length ? [el("h4", {}, "Partitions"), table(["partition", "read to", "not yet read"], rows)] : [];
 }
 
 function letters(value, last) {

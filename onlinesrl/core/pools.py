@@ -1,0 +1,67 @@
+"""Where parts of some work are done: a section of the configuration, or options of a command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from pydantic import ValidationError
+
+from onlinesrl.core.errors import UsageError
+from onlinesrl.core.section import Section
+from onlinesrl.core.values import Count, Name
+
+if TYPE_CHECKING:
+    from onlinesrl.core.pool import Pool
+
+S = TypeVar("S", bound=Section)
+
+
+class PoolSection(Section):
+    """Where work is done; the results are the same everywhere."""
+
+    engine: Literal["local", "ray"] = "local"
+    """processes of this machine, or Ray."""
+    address: Name | None = None
+    """where Ray is: auto, or host:port; null: it is started on this machine."""
+    workers: Count | None = None
+    """how many work at a time; null: one a core; it changes no result."""
+
+
+class PartsSection(PoolSection):
+    """A PSL model in parts that workers hold."""
+
+    parts: Count = 8
+    """into how many parts the ground rules are cut."""
+
+
+def given(section: type[S], options: Sequence[str]) -> S:
+    """Return the section that ``--distribute KEY=VALUE`` options say. Raises UsageError."""
+    pairs = [each.partition("=") for each in options]
+    values = {key: int(value) if value.isdecimal() else value for key, _, value in pairs}
+    try:
+        return section.model_validate(values)
+    except ValidationError as error:
+        key = str(error.errors()[0]["loc"][0])
+        known = ", ".join(section.model_fields)
+        wrong = "unknown key" if key not in section.model_fields else f"{values[key]!r} is no {key}"
+        raise UsageError(
+            f"--distribute {key}: {wrong}; expected KEY=VALUE with one of {known}, such as engine=ray "
+            "or workers=4"
+        ) from None
+
+
+@contextmanager
+def opened(section: PoolSection, inline: bool = True) -> Iterator[Pool]:
+    """Open the pool of a section; one worker is this process if ``inline``. Raises UnavailableError."""
+    from onlinesrl.core.pool import Forks, Inline, cores
+
+    if section.engine == "ray":
+        from onlinesrl.core.ray_pool import on_ray
+
+        with on_ray(section.address, section.workers) as connected:
+            yield connected
+    else:
+        workers = section.workers or cores()
+        yield Inline() if workers == 1 and inline else Forks(workers)

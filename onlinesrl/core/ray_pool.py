@@ -1,0 +1,204 @@
+"""Parts on the workers of a Ray cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+from onlinesrl.core import interrupt
+from onlinesrl.core.errors import UnavailableError
+from onlinesrl.core.held import Call, Held, Host, State, States
+from onlinesrl.core.parts import Died, Done, tried
+from onlinesrl.core.pool import Workers
+from onlinesrl.core.version import __version__
+
+C = TypeVar("C")
+P = TypeVar("P")
+
+ANSWER_SECONDS = 5.0
+"""How long the head of a cluster may take to accept a connection."""
+
+
+class OnRay(Workers):
+    """Tasks on Ray's workers; ``common`` goes once to the object store of each machine."""
+
+    def __init__(self, ray: Any, workers: int) -> None:
+        self.ray = ray
+        self.workers = workers
+        self.task = ray.remote(_on_worker).options(max_retries=0)
+
+    def hold(self, build: Callable[[C, P], State], common: C, parts: Sequence[P]) -> Held:
+        """See ``Pool.hold``."""
+        shared = self._shared((build, common))
+        return Held([_Actor(self.ray, shared) for _ in parts[: self.workers]], parts)
+
+    def _shared(self, common: Any) -> Any:
+        return self.ray.put(common)
+
+    def _start(self, function: Callable[..., Any], shared: Any, part: Any) -> Any:
+        return self.task.remote(__version__, [shared, self.ray.put((function, part))])
+
+    def _ended(self, tasks: Sequence[Any]) -> Sequence[Any]:
+        ready: Sequence[Any] = self.ray.wait(list(tasks), timeout=interrupt.POLL_SECONDS)[0]
+        return ready
+
+    def _result(self, task: Any) -> Done:
+        done: Done = _got(self.ray, task)
+        return done
+
+    def _abandon(self, task: Any) -> None:
+        with suppress(Exception):
+            self.ray.cancel(task, force=True)
+
+
+class _Actor(Host):
+    """States in an actor."""
+
+    def __init__(self, ray: Any, shared: Any) -> None:
+        self._ray, self._shared = ray, shared
+        self._actor: Any = None
+
+    def start(self) -> None:
+        """See ``Host.start``."""
+        self.close()
+        kind = self._ray.remote(_OnWorker).options(max_restarts=0, scheduling_strategy="SPREAD")
+        self._actor = kind.remote(__version__, [self._shared])
+
+    def send(self, call: Call) -> None:
+        """See ``Host.send``."""
+        self._answer = self._actor.answer.remote([self._ray.put(call)])
+
+    def receive(self) -> Mapping[int, Done]:
+        """See ``Host.receive``."""
+        while not self._ray.wait([self._answer], timeout=interrupt.POLL_SECONDS)[0]:
+            interrupt.check()
+        answer: Mapping[int, Done] = _got(self._ray, self._answer)
+        return answer
+
+    def close(self) -> None:
+        """See ``Host.close``."""
+        if self._actor is not None:
+            with suppress(Exception):
+                self._ray.kill(self._actor)
+
+
+def _got(ray: Any, task: Any) -> Any:
+    """Return the result of a task. Raises Died, UnavailableError."""
+    of = ray.exceptions
+    died = of.WorkerCrashedError, of.NodeDiedError, of.LocalRayletDiedError, of.ObjectLostError
+    try:
+        return ray.get(task)
+    except (*died, of.OutOfMemoryError, of.ActorDiedError, of.ActorUnavailableError) as error:
+        raise Died(type(error).__name__) from None
+    except of.RayError as error:
+        said = str(error).strip().splitlines()
+        raise UnavailableError(f"a worker of Ray failed: {said[-1] if said else error}") from None
+
+
+def _other(version: str) -> str | None:
+    """Return what is wrong with a driver of this version; what it sends is not read then."""
+    host = socket.gethostname()
+    if version == __version__:
+        return None
+    has = f"{host}: this worker has onlinesrl {__version__}, the driver {version}"
+    return f"{has}; install the same on every machine"
+
+
+def _on_worker(version: str, sent: Sequence[Any]) -> Done:
+    """Work on a part on a machine of the cluster; ``sent`` refers to ``common``, and function and part."""
+    if (other := _other(version)) is not None:
+        return Done(failed=other, exit_code=69)
+    common, (function, part) = _ray().get(list(sent))
+    return _told(tried(function, common, part))
+
+
+class _OnWorker:
+    """Holds the states of parts on a machine of the cluster."""
+
+    def __init__(self, version: str, sent: Sequence[Any]) -> None:
+        self.other = _other(version)
+        if self.other is None:
+            self.states = States(*_ray().get(sent[0]))
+
+    def answer(self, sent: Sequence[Any]) -> Mapping[int, Done]:
+        """Answer a call."""
+        if self.other is not None:
+            return {0: Done(failed=self.other, exit_code=69)}
+        found = self.states.answer(_ray().get(sent[0]))
+        return {number: _told(done) for number, done in found.items()}
+
+
+def _ray() -> Any:
+    import ray
+
+    return ray
+
+
+def _told(done: Done) -> Done:
+    """Say on which machine a part failed."""
+    if done.failed is None:
+        return done
+    return done._replace(failed=f"worker {socket.gethostname()}: {done.failed}")
+
+
+@contextmanager
+def on_ray(address: str | None, workers: int | None) -> Iterator[OnRay]:
+    """Connect to Ray at an address, or None: start it on this machine; ``workers`` None: all there are.
+
+    Where this process is connected already, that is used. Raises UnavailableError where Ray is not
+    installed, does not answer, or is of another version.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # a busy machine starts slowly
+    try:
+        import ray
+    except ImportError:
+        raise UnavailableError(
+            "distribute.engine: ray is not installed; pip install 'onlinesrl[ray]'"
+        ) from None
+    api: Any = ray
+    ours = not api.is_initialized()
+    if ours:
+        _connect(api, address, workers)
+    try:
+        yield OnRay(api, workers or max(1, int(api.cluster_resources().get("CPU", 1))))
+    finally:
+        if ours:
+            api.shutdown()
+
+
+def _check_answers(address: str | None) -> None:
+    """Raise UnavailableError where nothing listens at host:port; Ray would wait for a minute."""
+    host, _, port = (address or "").rpartition(":")
+    if host and "/" not in host and port.isdecimal():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
+        except (OSError, OverflowError) as error:
+            raise UnavailableError(
+                f"distribute.address: nothing answers at {address} ({error}); expected the head of a "
+                "cluster, started by ray start --head --port PORT"
+            ) from None
+
+
+def _connect(ray: Any, address: str | None, workers: int | None) -> None:
+    """Connect to Ray; it must not take the place of our signal handlers. Raises UnavailableError."""
+    _check_answers(address)
+    here = {"num_cpus": workers, "include_dashboard": False} if address is None else {}
+    main = threading.current_thread() is threading.main_thread()
+    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM) if main}
+    try:
+        ray.init(address or "local", log_to_driver=False, logging_level="ERROR", **here)
+    except Exception as error:  # Ray raises Exception itself where it could not start in time
+        said = " ".join(str(error).split())
+        raise UnavailableError(f"Ray at {address or 'this machine'}: {said}") from None
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        sys.stderr.flush()

@@ -1,0 +1,79 @@
+"""What engines do for a world beside its prediction: its marginals, and audits."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onlinesrl.core.arrays import Floats
+from onlinesrl.core.errors import Infeasible, Unsolved
+from onlinesrl.core.example import ValuedAtom
+from onlinesrl.core.interrupt import leavable
+from onlinesrl.mln.engines.engine import MarginalEngine, Solution
+from onlinesrl.mln.ground.convert import clause_model, clause_weights
+from onlinesrl.mln.ground.model import ClauseModel
+from onlinesrl.mln.kernels import network
+from onlinesrl.mln.outcomes import Results
+
+if TYPE_CHECKING:
+    from onlinesrl.mln.worlds import Worlds
+
+
+def likeliest(  # noqa: PLR0913, PLR0917 - what a world is
+    worlds: Worlds,
+    results: Results,
+    w: int,
+    model: ClauseModel,
+    weight: Floats,
+    engine: MarginalEngine,
+) -> Solution:
+    """Predict each atom, or group, by its most probable value.
+
+    Raises Unsolved where no feasible state to start from was found.
+    """
+    from onlinesrl.mln.engines.marginals import likeliest as most_probable
+
+    try:
+        with leavable():
+            marginals = engine.marginals(model, weight)
+    except Unsolved:
+        results.unsolved.add(w)
+        raise
+    net = worlds.grounder.net
+    state = most_probable(model, marginals.probability)
+    network.define(net, state)
+    values = np.round(marginals.probability, 6).tolist()
+    if marginals.diagnostics is not None:
+        results.diagnostics[w] = marginals.diagnostics
+    results.marginals[w] = {
+        name: [
+            ValuedAtom(args, values[n])
+            for n, args in enumerate(atoms, first)
+            if net.fixed[n] == network.OPEN
+        ]
+        for name, first, atoms in worlds.grounder.atoms(results.batch, w)
+    }
+    return Solution(state, 0.0, math.inf, engine.route, certified=False)
+
+
+def audit(worlds: Worlds, results: Results, w: int) -> None:
+    """Solve a world whole by the ILP, with the averaged weights; see ``check_audits``."""
+    net = worlds.grounder.net
+    with leavable():
+        model, place = clause_model(net)
+    ground = worlds.weights.of(net, averaged=True)
+    weight = clause_weights(model, place, ground)
+    none = (net.fixed[: net.size[network.ATOMS]] == network.TRUE).astype(np.uint8)
+    constant = network.soft_score(net, none, ground) - model.score(none, weight)
+    try:
+        with leavable():
+            whole = worlds.inference.whole.solve(model, weight)
+    except Infeasible:
+        results.audits[w] = -math.inf
+    except Unsolved:
+        return
+    else:
+        if whole.certified:
+            results.audits[w] = whole.score + constant

@@ -1,0 +1,91 @@
+"""What came of each fold, a line each, so that a comparison that was killed goes on where it was."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from onlinesrl.core.example import Example
+from onlinesrl.core.storage import json_lines, storage_errors
+from onlinesrl.core.version import __version__
+from onlinesrl.runs.comparison.candidates import Configured, Overrides
+from onlinesrl.runs.comparison.scoring import Score
+from onlinesrl.runs.config import Config
+
+JOURNAL = "comparison.jsonl"
+
+
+class Kept(msgspec.Struct, array_like=True, frozen=True):
+    """A score, what tuning chose, and the digest of all that they depend on."""
+
+    key: str
+    score: Score
+    chosen: Overrides
+
+
+class Journal:
+    """The scores of a comparison that did not end, and those that are added.
+
+    Without a folder nothing is known or kept. ``stale`` are files of an earlier comparison, which are
+    removed when the first score is added; its scores do not count. Raises StorageError where the file
+    cannot be read or written, or is damaged but for its last line.
+    """
+
+    def __init__(self, folder: Path | None, stale: Sequence[Path] = ()) -> None:
+        self.path = None if folder is None else folder / JOURNAL
+        self.known: dict[str, Kept] = {}
+        self._stale = [*stale]
+        if self.path is not None and not stale and self.path.exists():
+            self.known = {kept.key: kept for kept in _read(self.path)}
+
+    def add(self, kept: Kept) -> None:
+        """Add a score."""
+        if self.path is not None:
+            with storage_errors(self.path, "write"):
+                while self._stale:
+                    self._stale.pop().unlink(missing_ok=True)
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                with self.path.open("ab") as file:
+                    file.write(msgspec.json.encode(kept) + b"\n")
+
+
+def _read(path: Path) -> Iterator[Kept]:
+    """Yield the lines; a torn last one is cut off."""
+    with storage_errors(path, "read"):
+        written = path.read_bytes()
+    with storage_errors(path, "write"), path.open("r+b") as file:
+        file.truncate(written.rfind(b"\n") + 1)
+    for line in json_lines(path, Kept):
+        yield msgspec.convert(line, Kept)
+
+
+def digest(*parts: object) -> str:
+    """Return a digest of what can be written as JSON."""
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+
+
+def of_examples(examples: Iterable[Example]) -> str:
+    """Return a digest of examples in their order."""
+    found = hashlib.sha256()
+    for example in examples:
+        found.update(msgspec.json.encode(example) + b"\n")
+    return found.hexdigest()
+
+
+def of_candidate(configs: Sequence[Configured], model: str, metric: str) -> str:
+    """Return a digest of what a candidate's scores depend on, but for the examples.
+
+    ``configs`` are its alternatives, ``model`` the text of all of them.
+    """
+    settings = [{**config.as_dict(), "output": None} for config in configs]
+    files = [_files(config, model) for config in configs]
+    return digest(__version__, metric, settings, files)
+
+
+def _files(config: Configured, model: str) -> object:
+    if isinstance(config, Config):
+        return config.fingerprint(model)
+    return [model, *(path.read_text(errors="replace") for path in config.source.background or ())]

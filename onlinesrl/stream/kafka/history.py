@@ -1,0 +1,100 @@
+"""What a topic has, cut into shards: ranges of offsets of its partitions, dealt in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import pairwise
+from typing import NamedTuple
+
+from onlinesrl.core import interrupt
+from onlinesrl.core.errors import DataError
+from onlinesrl.core.pool import Pool
+from onlinesrl.stream.files import Record
+from onlinesrl.stream.kafka.broker import place_of
+from onlinesrl.stream.kafka.source import KafkaSource
+from onlinesrl.stream.shards import DEALT, Cut, Pieces, Stamp
+
+
+class Span(NamedTuple):
+    """The offsets of a partition from ``start`` to ``end``, which is not among them."""
+
+    shard: int
+    partition: str
+    start: int
+    end: int
+
+
+def spans(ranges: Mapping[str, tuple[int, int]], count: int) -> list[Span]:
+    """Cut the offsets of partitions into so many shards, in the order of the partitions."""
+    total, pieces = sum(end - start for start, end in ranges.values()), count * DEALT
+    ends = [total * n // pieces for n in range(1, pieces)]
+    found, first = list[Span](), 0
+    for partition, (start, end) in ranges.items():
+        place = sum(each <= first for each in ends)
+        inside = [start + each - first for each in ends if first < each < first + end - start]
+        for n, (low, high) in enumerate(pairwise([start, *inside, end])):
+            if low < high:
+                found.append(Span((place + n) % count, partition, low, high))
+        first += end - start
+    return found
+
+
+class History(Cut):
+    """The shards of what a topic has when the run begins. Raises what ``KafkaSource`` raises."""
+
+    def __init__(self, source: Callable[[], KafkaSource], topic: str, count: int) -> None:
+        self._source, self._topic, self._count = source, topic, count
+        self.max_bytes = 0
+        self.pieces: list[Span] = []
+
+    def begin(self, known: Stamp | None, pool: Pool) -> Stamp:
+        """Ask the brokers what there is; a run that has begun goes on with what there was.
+
+        Raises DataError where the topic was created again.
+        """
+        with closing(self._source()) as source:
+            offsets = source.open(None)["offsets"]
+            identity = source.identities[self._topic]
+            there = source.lag()
+        if known is not None:
+            if any(of != identity for *_, of in known):
+                raise DataError(
+                    f"the topic {self._topic} is not the one read before: it was deleted and created "
+                    "again; read another topic, or start over with --fresh"
+                )
+            self.pieces = [Span(*piece) for *piece, _ in known]
+        else:
+            names = sorted(offsets, key=place_of)
+            ranges = {name: (offsets[name], offsets[name] + there[name]) for name in names}
+            self.pieces = spans(ranges, self._count)
+        return [[*piece, identity] for piece in self.pieces]
+
+
+class Spans(Pieces):
+    """The records of some spans; tombstones are passed over. Raises what ``KafkaSource`` raises."""
+
+    def __init__(
+        self, source: Callable[[], KafkaSource], pieces: Sequence[Span], max_bytes: int
+    ) -> None:
+        super().__init__(pieces, max_bytes)
+        self._source = source
+
+    def records(self, number: int, piece: Span, offset: int | None, line: int) -> Iterator[Record]:
+        """See ``Pieces.records``."""
+        start = piece.start if offset is None else offset
+        if start == piece.end:
+            return
+        with closing(self._source()) as source:
+            source.open_span(piece.partition, start, piece.end)
+            for record in source.read():
+                interrupt.check()
+                if record is not None and record.kind != "tombstone":
+                    yield Record(
+                        record.value,
+                        record.file,
+                        record.line,
+                        number,
+                        record.offset,
+                        too_long=record.too_long,
+                    )

@@ -1,0 +1,158 @@
+"""What rounds over workers cost: seconds and bytes measured with one and two, and the model fitted to them.
+
+A round of P workers takes W / P + M + L seconds: the work W of all parts, shared evenly, the merge M, which
+is the driver's own, and what each round costs besides, L. W and L are fitted on P = 1 and P = 2, M is
+measured. All beyond P = 2 is the model's, not measured. Needs two cores that are idle.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import onlinesrl as srl
+from onlinesrl.core.pools import PoolSection, opened
+from onlinesrl.psl.engines import distributed
+from onlinesrl.psl.engines.distributed import DistributedAdmm, Task
+from onlinesrl.psl.ground.grounder import Grounder
+from onlinesrl.psl.lang.data import Database
+from onlinesrl.psl.lang.psl import parse
+from onlinesrl.stream.rounds import Rounds
+from tests.benchmarks import tandem
+from tests.benchmarks.measure import REPO, show
+
+pytestmark = pytest.mark.benchmark
+CONFIG = REPO / "configs" / "citations.yaml"
+TIMES, SHARDS, ROUND = 12, 8, 250
+PEOPLE, BLOCKS = 240, 8
+ENGINES = ("local", "ray")
+
+
+class Cost(NamedTuple):
+    """Seconds before the first round, of a round, and of its merge; bytes to one worker and from all."""
+
+    start: float
+    round: float
+    merge: float
+    out: int
+    back: int
+
+
+def sent(value: Any) -> int:
+    return len(ForkingPickler.dumps(value))
+
+
+def learning(
+    engine: str, workers: int, data: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> Cost:
+    """Learn citations in rounds; the first round, which compiles and imports, does not count."""
+    took, merged, sizes = [], [], [(0, 0)]
+    round_ = Rounds.round
+    began = time.perf_counter()
+
+    def timed(run: Rounds, pool: Any) -> bool:
+        merge = run.learner.merge
+
+        def merging(gains: Any, by_dual: bool) -> float:
+            sizes.append((sent(state), sent(gains)))
+            at = time.perf_counter()
+            share = merge(gains, by_dual)
+            merged.append(time.perf_counter() - at)
+            return share
+
+        state = run.learner.save()
+        monkeypatch.setattr(run.learner, "merge", merging)
+        at = time.perf_counter()
+        more = round_(run, pool)
+        took.append((at, time.perf_counter() - at))
+        monkeypatch.undo()
+        monkeypatch.setattr(Rounds, "round", timed)
+        return more
+
+    monkeypatch.setattr(Rounds, "round", timed)
+    keys = {"engine": engine, "workers": workers, "shards": SHARDS, "round": ROUND}
+    distribute = {f"distribute.{key}": value for key, value in keys.items()}
+    srl.run(CONFIG, settings={"source.path": data, "output": output, **distribute})
+    monkeypatch.undo()
+    whole = [seconds for _, seconds in took[1:-1]]
+    merge = min(merged[1:])
+    return Cost(took[0][0] - began, min(whole), merge, *sizes[-1])
+
+
+@contextmanager
+def pool(engine: str, workers: int) -> Iterator[Any]:
+    with opened(PoolSection(engine=engine, workers=workers)) as found:
+        yield found
+
+
+def inference(
+    engine: str, workers: int, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> Cost:
+    """Solve a friendship model in parts; the merge is what the driver does between the answers."""
+    program = parse(tandem.RULES, declared={"Block": 2, "Similar": 2, "Friends": 2})
+    weights = np.array([rule.weight for rule in program.rules])
+    calls = []
+    call = distributed.Held.call
+
+    def timed(held: Any, method: str, arguments: Any) -> Any:
+        at = time.perf_counter()
+        answers = call(held, method, arguments)
+        if method == "round" and arguments[0][2] is None:
+            calls.append((at, time.perf_counter(), sent(arguments), sent(answers)))
+        return answers
+
+    monkeypatch.setattr(distributed.Held, "call", timed)
+    began = time.perf_counter()
+    with pool(engine, workers) as found:
+        task = Task(Grounder(program), database, weights, tandem.MEMORY)
+        DistributedAdmm(found, SHARDS, rounds=60).solve(task, lambda *_: None, lambda _: None)
+    monkeypatch.undo()
+    rounds = [later[0] - one[0] for one, later in pairwise(calls)]
+    merges = [later[0] - one[1] for one, later in pairwise(calls)]
+    _, _, out, back = calls[-1]
+    # the least: rounds with a certificate take longer, and so does a machine with other work
+    return Cost(calls[0][0] - began, min(rounds), min(merges), out, back)
+
+
+def tell(title: str, measured: Callable[[int], Cost]) -> None:
+    """Print what was measured with one and two workers, and the model."""
+    measured(1)  # compiles, and reads what is read
+    one, two = measured(1), measured(2)
+    work = max(2 * (one.round - two.round), 0.0)
+    latency = max(one.round - one.merge - work, 0.0)
+    rows = [
+        ("measured", str(p), of.start, of.round, of.merge, of.out, of.back)
+        for p, of in ((1, one), (2, two))
+    ]
+    for p in (2, 4, 8, 16):
+        modelled = work / p + one.merge + latency
+        rows.append(("model", str(p), one.start, modelled, one.merge, one.out, one.back))
+    head = ("", "workers", "start s", "round s", "merge s", "bytes out", "bytes back")
+    show(f"{title}: T(P) = start + rounds (W / P + merge + L)", head, rows)
+    print(f"fitted on P = 1, 2: W = {work:.4f} s, L = {latency:.4f} s, merge = {one.merge:.4f} s")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_learning_in_rounds(tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = tmp_path / "citations.jsonl"
+    data.write_bytes((REPO / "streams" / "citations" / "citations.jsonl").read_bytes() * TIMES * 4)
+    tell(
+        f"{SHARDS} shards of {ROUND} citations, {engine}",
+        lambda workers: learning(engine, workers, data, tmp_path / str(time.time()), monkeypatch),
+    )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_inference_in_parts(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tandem, "PEOPLE", PEOPLE)
+    database = tandem.database(BLOCKS)
+    tell(
+        f"ADMM in {SHARDS} parts, {engine}",
+        lambda workers: inference(engine, workers, database, monkeypatch),
+    )

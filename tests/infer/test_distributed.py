@@ -1,0 +1,197 @@
+"""One PSL model in parts: certified, the same bits wherever the parts are held, whoever dies."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import command, tiers
+
+from onlinesrl.core.errors import Infeasible
+from onlinesrl.core.parts import PartError
+from onlinesrl.core.pool import Forks, Inline, Pool
+from onlinesrl.psl.engines import distributed
+from onlinesrl.psl.engines.admm import Admm
+from onlinesrl.psl.engines.distributed import DistributedAdmm, PartRows, Task
+from onlinesrl.psl.ground.grounder import Grounder
+from onlinesrl.psl.lang.data import AtomTable, Database, Relation
+from onlinesrl.psl.lang.psl import parse
+
+MEMORY = 100_000_000
+RULES = """
+10: Block(P1, A) & Block(P2, A) & Similar(P1, P2) & P1 != P2 -> Friends(P1, P2) ^2
+10: Block(P1, A) & Block(P2, A) & Block(P3, A) & Friends(P1, P2) & Friends(P2, P3)
+    & P1 != P2 & P2 != P3 & P1 != P3 -> Friends(P1, P3) ^2
+1: !Friends(P1, P2) ^2
+2: Friends(P1, +P2) = 1 {P2: Similar(P1, P2)}
+Friends(P1, P2) = Friends(P2, P1) .
+"""
+PROGRAM = parse(RULES, declared={"Block": 2, "Similar": 2, "Friends": 2})
+WEIGHTS = np.array([rule.weight or 0.0 for rule in PROGRAM.rules])
+
+
+def table(pairs, values=None):
+    columns = np.array(pairs, np.int32).reshape(-1, 2).T.copy()
+    return AtomTable(columns, np.full(columns.shape[1], np.nan if values is None else values))
+
+
+def data(people=12, blocks=3):
+    random = np.random.default_rng(0)
+    pairs = [(a, b) for a in range(people) for b in range(people) if a != b]
+    similar = AtomTable(table(pairs).columns, random.random(len(pairs)).round(2))
+    none = table([])
+    relations = {
+        "Block": Relation(
+            table([(p, people + p % blocks) for p in range(people)], 1.0), none, none
+        ),
+        "Similar": Relation(similar, none, none),
+        "Friends": Relation(none, table(pairs), none),
+    }
+    return Database(tuple(map(str, range(people + blocks))), relations)
+
+
+def solved(pool: Pool, parts=4, program=PROGRAM, database=None):
+    rows: list[int] = []
+    task = Task(Grounder(program), database or data(), WEIGHTS[: len(program.rules)], MEMORY)
+    found, ground = DistributedAdmm(pool, parts).solve(task, lambda *_: None, rows.append)
+    assert rows == [found.potentials + found.constraints]
+    return found, ground
+
+
+@pytest.fixture(scope="module")
+def inline():
+    return solved(Inline())[0]
+
+
+def test_the_optimum(inline):
+    grounded = Grounder(PROGRAM).ground(data())
+    model = grounded.graphs.model
+    exact = Admm().solve(model, WEIGHTS)
+    one, ground = solved(Inline(), parts=1)
+
+    for found in (inline, one):
+        assert found.certified
+        assert found.energy == pytest.approx(model.energy(found.y, WEIGHTS))
+        assert found.violation == pytest.approx(model.violation(found.y), abs=1e-12)
+        assert exact.bound - 1e-9 <= found.energy <= exact.energy + 2e-6 * exact.energy
+        assert found.constraints == np.count_nonzero(model.kind >= 2)
+        assert found.potentials + found.constraints == model.n_rows
+    assert ground.inactive.tolist() == grounded.inactive.tolist()
+    assert ground.bytes_a_round == 16 * model.n_variables
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_the_same_bits_for_any_workers(inline, workers):
+    found, _ = solved(Forks(workers))
+    assert found.y.tobytes() == inline.y.tobytes()
+    assert (found.energy, found.bound, found.iterations) == (
+        inline.energy,
+        inline.bound,
+        inline.iterations,
+    )
+
+
+class Mortal(PartRows):
+    """Parts whose worker is killed at every call whose number is a file in a folder."""
+
+    folder: Path
+    calls = 0
+
+    def round(self, *of):
+        self.calls += 1
+        order = self.folder / str(self.calls)
+        if order.exists():
+            order.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().round(*of)
+
+
+@tiers("kills", 3, 60)
+def test_workers_may_die(inline, kills, tmp_path, monkeypatch):
+    monkeypatch.setattr(distributed, "PartRows", Mortal)
+    Mortal.folder = tmp_path
+    random = np.random.default_rng(kills)
+    for number in random.integers(1, inline.iterations, kills):
+        (tmp_path / str(number)).touch()
+    found, _ = solved(Forks(2))
+    assert [*tmp_path.iterdir()] == []
+    assert found.y.tobytes() == inline.y.tobytes()
+    assert (found.energy, found.bound) == (inline.energy, inline.bound)
+
+
+def test_constraints_that_contradict_each_other():
+    """The parts do not see it, their sums do."""
+    rules = "1: Friends(P, Q) = 0\nFriends(P, Q) >= 0.9 .\nFriends(P, Q) <= 0.1 ."
+    program = parse(rules, declared={"Friends": 2})
+    with pytest.raises(Infeasible, match="no values satisfy the constraints"):
+        solved(Inline(), program=program)
+
+
+def test_an_error_of_a_part_is_told_with_its_place():
+    program = parse("1: Similar(P, Q) -> Friends(Q, P)\n", declared={"Similar": 2, "Friends": 2})
+    some = data()
+    fewer = Relation(table([]), table([(0, 1), (2, 1)]), table([]))
+    broken = Database(some.constants, {**some.relations, "Friends": fewer})
+    with pytest.raises(PartError, match="which is neither observed nor a target") as error:
+        solved(Forks(2), program=program, database=broken)
+    assert error.value.exit_code == 78
+
+
+# the command -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("friends")
+    pairs = [(a, b) for a in "abcdef" for b in "abcdef" if a != b]
+    (folder / "model.psl").write_text(
+        "1: Similar(P, Q) -> Friends(P, Q) ^2\n"
+        "2: Friends(P, Q) & Friends(Q, R) & P != Q & Q != R & P != R -> Friends(P, R) ^2\n"
+        "0.5: !Friends(P, Q) ^2\n"
+    )
+    similar = "".join(f"{a}\t{b}\t{0.1 * n % 1:.1f}\n" for n, (a, b) in enumerate(pairs))
+    (folder / "similar.txt").write_text(similar)
+    (folder / "friends.txt").write_text("".join(f"{a}\t{b}\n" for a, b in pairs))
+    (folder / "model.data").write_text(
+        "predicates:\n  Similar/2: closed\n  Friends/2: open\n"
+        "observations:\n  Similar: similar.txt\ntargets:\n  Friends: friends.txt\n"
+    )
+    return folder
+
+
+def infer(files, *options):
+    return command(
+        "infer", "--model", str(files / "model.psl"), "--data", str(files / "model.data"), *options
+    )
+
+
+def test_the_command_gives_the_same_files(files, tmp_path, capfd):
+    assert infer(files, "--output", str(tmp_path / "memory")) == 0
+    answers = []
+    for workers in (1, 2):
+        output = tmp_path / str(workers)
+        options = ("--distribute", f"workers={workers}", "--distribute", "parts=3")
+        assert infer(files, "--output", str(output), *options) == 0, capfd.readouterr().err
+        answers.append((output / "Friends.txt").read_bytes())
+        stats = json.loads((output / "stats.json").read_text())
+        assert (stats["certified"], stats["parts"], stats["targets"]) == (True, 3, 30)
+    assert answers[0] == answers[1]
+    memory = json.loads((tmp_path / "memory" / "stats.json").read_text())
+    assert stats["objective"] == pytest.approx(memory["objective"], rel=2e-6)
+    assert stats["potentials"] == memory["potentials"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--distribute", "worker=2"], "--distribute worker: unknown key; expected KEY=VALUE"),
+        (["--distribute", "workers=0"], "--distribute workers: 0 is no workers"),
+        (["--distribute", "engine=spark"], "--distribute engine: 'spark' is no engine"),
+        (["--distribute", "workers=1", "--method", "tandem"], "tandem is for one process"),
+    ],
+)
+def test_what_it_does_not_take_is_said(files, options, said, capfd):
+    assert infer(files, *options) == 64
+    assert said in capfd.readouterr().err

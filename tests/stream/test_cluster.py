@@ -1,0 +1,187 @@
+"""A cluster of Ray whose machines leave, differ, or lack memory or files; slow, so only in soak."""
+
+import csv
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import REPO, Job
+
+from onlinesrl.core.parts import PartError
+from onlinesrl.core.ray_pool import on_ray
+from onlinesrl.core.version import __version__
+from onlinesrl.stream.shards import Piece, measured
+from tests.stream.test_kill import mixed
+from tests.waiting import until
+
+ray = pytest.importorskip("ray")
+cluster_utils = pytest.importorskip("ray.cluster_utils")
+pytestmark = pytest.mark.soak
+
+MAIN = "from onlinesrl.cli import main; main()"
+DISTRIBUTED = {"shards": 3, "round": 1, "workers": 1}
+HERE = {"PYTHONPATH": str(REPO)}
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A head that takes no tasks; tests add machines."""
+    for name, value in {**HERE, "RAY_raylet_start_wait_time_s": "120"}.items():
+        monkeypatch.setenv(name, value)
+    found = cluster_utils.Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
+    )
+    try:
+        yield found
+    finally:
+        found.shutdown()
+
+
+def begun(command: str, *options: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", MAIN, command, *options],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+
+
+def on(cluster: Any, one: Job, workers: int) -> subprocess.Popen[bytes]:
+    """Begin a run on the cluster."""
+    keys = {"engine": "ray", "address": cluster.address, "workers": workers}
+    settings = [part for k, v in keys.items() for part in ("--set", f"distribute.{k}={v}")]
+    return begun("run", str(one.config), "--fresh", *settings)
+
+
+def ended(process: subprocess.Popen[bytes]) -> tuple[int, str]:
+    said = process.communicate(timeout=600)[1].decode()
+    return process.returncode, said
+
+
+def test_a_machine_that_leaves_changes_nothing(
+    cluster: Any, job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    one = job(mixed(citations, 60, "node"), distribute=DISTRIBUTED, limits={"bad_share": 1.0})
+    assert one.run() == 0, one.said
+    local = one.results()
+    _, leaving = (cluster.add_node(num_cpus=1) for _ in range(2))
+    process = on(cluster, one, 2)
+    until(lambda: one.checkpoints() or process.poll() is not None)
+    cluster.remove_node(leaving)
+    code, said = ended(process)
+    assert code == 0, said
+    assert one.results() == local
+
+
+def test_a_model_in_parts_outlives_a_machine(cluster: Any, tmp_path: Path) -> None:
+    names = [f"p{n}" for n in range(40)]
+    pairs = [(a, b) for a in names for b in names if a != b]
+    (tmp_path / "m.psl").write_text(
+        "1: Similar(P, Q) -> Friends(P, Q) ^2\n0.5: !Friends(P, Q) ^2\n"
+        "2: Friends(P, Q) & Friends(Q, R) & P != Q & Q != R & P != R -> Friends(P, R)\n"
+    )
+    rows = "".join(f"{a}\t{b}\t{(n * n) % 7 / 7:.2f}\n" for n, (a, b) in enumerate(pairs))
+    (tmp_path / "similar.txt").write_text(rows)
+    (tmp_path / "friends.txt").write_text("".join(f"{a}\t{b}\n" for a, b in pairs))
+    (tmp_path / "m.data").write_text(
+        "predicates:\n  Similar/2: closed\n  Friends/2: open\n"
+        "observations:\n  Similar: similar.txt\ntargets:\n  Friends: friends.txt\n"
+    )
+    model = ["--model", str(tmp_path / "m.psl"), "--data", str(tmp_path / "m.data")]
+    local, there = tmp_path / "local", tmp_path / "there"
+    here = begun("infer", *model, "--output", str(local), "--distribute", "workers=1")
+    code, said = ended(here)
+    assert code == 0, said
+    _, leaving = (cluster.add_node(num_cpus=1) for _ in range(2))
+    keys = ("engine=ray", f"address={cluster.address}", "workers=2")
+    options = [part for key in keys for part in ("--distribute", key)]
+    process = begun("infer", *model, "--output", str(there), *options)
+    assert process.stderr is not None
+    told = b""
+    while b"round" not in told and process.poll() is None:
+        told += os.read(process.stderr.fileno(), 4096)
+    cluster.remove_node(leaving)
+    code, said = ended(process)
+    assert code == 0, said
+    assert (there / "Friends.txt").read_bytes() == (local / "Friends.txt").read_bytes()
+
+
+def test_a_worker_of_another_version_is_refused(
+    cluster: Any, job: Callable[..., Job], citations: list[bytes], tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(REPO / "onlinesrl", other / "onlinesrl")
+    version = other / "onlinesrl" / "core" / "version.py"
+    version.write_text(version.read_text().replace(__version__, "0.0.1"))
+    # workers of Ray look first where the driver does: theirs is imported before they are told
+    (other / "sitecustomize.py").write_text("import onlinesrl.core.version\n")
+    cluster.add_node(num_cpus=1, env_vars={"PYTHONPATH": str(other)})
+    one = job(citations[:9], distribute=DISTRIBUTED)
+    code, said = ended(on(cluster, one, 1))
+    assert code == 69
+    assert f"this worker has onlinesrl 0.0.1, the driver {__version__}" in said
+    assert "install the same on every machine" in said
+    assert "Traceback" not in said
+
+
+def test_a_worker_without_memory_ends_the_run_with_a_line(
+    job: Callable[..., Job], citations: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(REPO))
+    monkeypatch.setenv("RAY_memory_usage_threshold", "0.01")  # of this machine: always more
+    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "20")
+    one = job(citations[:9], distribute=DISTRIBUTED)
+    keys = ("--set", "distribute.engine=ray", "--set", "distribute.workers=1")
+    code, said = ended(begun("run", str(one.config), "--fresh", *keys))
+    assert code == 69, said
+    assert "20 workers in succession died over part" in said
+    assert "(OutOfMemoryError): killed for lack of memory" in said
+    assert "Traceback" not in said
+
+
+def test_a_file_that_a_worker_has_not_is_said(cluster: Any, tmp_path: Path) -> None:
+    cluster.add_node(num_cpus=1)
+    piece = Piece(0, 0, "day.jsonl", str(tmp_path / "day.jsonl"), 0, 10)
+    with on_ray(cluster.address, None) as pool, pytest.raises(PartError) as error:
+        list(pool.map(measured, None, [piece]))
+    assert error.value.exit_code == 74
+    assert "day.jsonl" in str(error.value)
+    assert str(error.value).startswith("worker ")
+    assert "No such file" in str(error.value)
+
+
+def test_a_comparison_gives_the_same_table(
+    job: Callable[..., Job], citations: list[bytes], tmp_path: Path
+) -> None:
+    one, tables = job(citations[:40]), []
+    grid = ("--grid", "learner.update=cda1,mira", "--grid", "learner.sigma=0.01,1", "--folds", "3")
+    for engine in ("local", "ray"):
+        folder = tmp_path / engine
+        where = ("--distribute", f"engine={engine}", "--distribute", "workers=2")
+        code, said = ended(
+            begun("compare", str(one.config), *grid, *where, "--output", str(folder))
+        )
+        assert code == 0, said
+        with (folder / "comparison.csv").open() as file:
+            rows = [(r["configuration"], r["fold"], r["f1"]) for r in csv.DictReader(file)]
+        tables.append(rows)
+    assert tables[0] == tables[1]
+    assert len(tables[0]) == 12
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_any_number_of_workers_gives_the_same_bits(
+    job: Callable[..., Job], citations: list[bytes], workers: int
+) -> None:
+    one = job(mixed(citations, 60, "alike"), distribute=DISTRIBUTED, limits={"bad_share": 1.0})
+    assert one.run() == 0, one.said
+    local = one.results()
+    keys = ("engine=ray", f"workers={workers}")
+    settings = [part for key in keys for part in ("--set", f"distribute.{key}")]
+    code, said = ended(begun("run", str(one.config), "--fresh", *settings))
+    assert code == 0, said
+    assert one.results() == local

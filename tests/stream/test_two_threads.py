@@ -1,0 +1,140 @@
+"""A run on two threads learns, writes and saves what it does on one, whatever ends it."""
+
+import gzip
+import json
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Job, wait
+
+from onlinesrl.mln.ground import pack
+from onlinesrl.stream import checkpoint
+from tests.stream.test_kill import BAD
+from tests.waiting import until
+
+Make = Callable[..., Job]
+TWO = ("--threads", "2")
+KEYS: dict[str, Any] = {
+    "batch": 7,
+    "checkpoint": {"every": 10},
+    "limits": {"bad_share": 1.0},
+    "metrics": {"by": "field", "every": 16},
+}
+
+
+def longer(line: bytes, words: int) -> bytes:
+    """A citation with so many words, more than there is room for ahead."""
+    example = json.loads(line)
+    example["evidence"] = {
+        "Token": [[f"w{n}", n] for n in range(words)],
+        "Next": [[n, n + 1] for n in range(words - 1)],
+    }
+    example["truth"] = {"InField": [[n, "title"] for n in range(0, words, 2)]}
+    return json.dumps(example).encode() + b"\n"
+
+
+def mixed(citations: list[bytes]) -> list[bytes]:
+    """Citations among which are bad ones, some for the decoder, some without a truth, and a long one."""
+    lines = citations[:60]
+    lines[9] = lines[9].replace(b'{"id": "', b'{"id": "\\u00e9 ')
+    lines[12] = json.dumps({**json.loads(lines[12]), "truth": None}).encode() + b"\n"
+    lines[17] = longer(lines[17], 120)
+    for n, bad in enumerate(BAD):
+        lines.insert(11 * n, bad)
+    return [*lines[:30], b"\n", *lines[30:], b" \n"]
+
+
+def results(run: Job) -> dict[str, bytes]:
+    """What a run has written, wherever its folder is."""
+    folder = str(run.folder).encode()
+    return {name: text.replace(folder, b"") for name, text in run.results().items()}
+
+
+def saved(run: Job) -> list[Any]:
+    """What the checkpoints of a run hold, but for times."""
+    found = []
+    for path in run.checkpoints():
+        read = checkpoint.load(path)
+        header = {k: v for k, v in read.header.items() if k not in {"seconds", "fingerprint"}}
+        position = {k: v for k, v in header.pop("position").items() if k != "path"}
+        arrays = {name: array.tobytes() for name, array in read.arrays.items()}
+        found.append((header, position, arrays))
+    return found
+
+
+def renumbering() -> None:
+    """Have constants numbered anew after a few."""
+    pack.KEPT_NAMES = 150
+
+
+@pytest.mark.parametrize("first", [None, renumbering])
+@pytest.mark.parametrize("audit", [0, 9])
+def test_two_threads_learn_what_one_does(
+    job: Make, citations: list[bytes], first: Callable[[], None] | None, audit: int
+) -> None:
+    keys = {**KEYS, "inference": {"audit_every": audit}} if audit else KEYS
+    one, two = (job(mixed(citations), name, **keys) for name in ("one", "two"))
+    assert (one.run(first=first), two.run(*TWO, first=first)) == (0, 0), two.said
+    assert results(two) == results(one)
+    assert saved(two) == saved(one)
+
+
+def test_a_run_goes_on_with_any_number_of_threads(job: Make, citations: list[bytes]) -> None:
+    whole, run = (job(mixed(citations), name, **KEYS) for name in ("whole", "run"))
+    assert whole.run() == 0
+    for options in (("--until", "23", *TWO), ("--until", "41"), TWO):
+        assert run.run(*options) == 0, run.said
+    assert results(run) == results(whole)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_it_goes_on_after_signals(job: Make, citations: list[bytes], number: int) -> None:
+    """Wherever they come, what was only read ahead is read again."""
+    run = job(mixed(citations), **KEYS)
+    assert run.run() == 0
+    expected, rng = run.results(), random.Random(number)
+    for step in range(3):
+        shutil.rmtree(run.output)
+        process = run.start(*TWO)
+        until((run.output / "started").exists)
+        time.sleep(rng.random() / 4)
+        os.kill(process, number)
+        assert wait(process) in {0, -number}, run.said
+        assert run.run(*TWO if step % 2 else ()) == 0, run.said
+        assert run.results() == expected
+
+
+def test_what_cannot_be_read_ends_it_in_its_place(job: Make, citations: list[bytes]) -> None:
+    """The second thread finds it, and what comes before is learned from."""
+    said = []
+    for name, options in (("one", ()), ("two", TWO)):
+        run = job([], name, **{**KEYS, "source": {"path": "source.jsonl.gz"}})
+        whole = gzip.compress(b"".join(mixed(citations)), 1, mtime=0)
+        (run.folder / "source.jsonl.gz").write_bytes(whole[: len(whole) // 2])
+        assert run.run(*options) == 74
+        last = run.said.splitlines()[-1].replace(str(run.folder), "")
+        said.append((last, run.lines("predictions.jsonl")))
+    assert said[0] == said[1]
+    assert "source.jsonl.gz:" in said[0][0]
+
+
+def test_a_pipe_is_answered_as_it_comes(job: Make, citations: list[bytes], tmp_path: Path) -> None:
+    """Not only when there is another micro-batch."""
+    run, pipe = job([], **KEYS), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    process = run.start(*TWO, "--set", f"source.path={pipe}", "--until", "12")
+    written = os.open(pipe, os.O_WRONLY)
+    try:
+        for n in range(12):
+            os.write(written, citations[n])
+            until(lambda n=n: len(run.lines("predictions.jsonl")) == n + 1)
+    finally:
+        os.close(written)
+    assert wait(process) == 0, run.said
