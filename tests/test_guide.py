@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
-from onlinesrl.cli import app
+from onlinesrl.commands.cli import app
 from onlinesrl.core.section import sections_of
 from onlinesrl.runs import guide
 from onlinesrl.runs.mln_batch import MlnBatch

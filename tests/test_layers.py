@@ -165,4 +165,4 @@ def test_the_order_sees():
     assert upward("mln", "psl")
     assert upward("psl", "runs")
     assert not upward("runs", "core")
-    assert not upward("cli", "stream")
+    assert not upward("commands", "stream")
