@@ -115,7 +115,7 @@ def tune(  # noqa: PLR0913, PLR0917 - the options of the command
     _print(figures.text(lines, metric))
     for candidate, line in zip(chosen, lines, strict=True):
         if line.best:
-            print(f"\n{candidates.command(candidate)}", flush=True)
+            print(f"\n{candidates.command(candidate, candidate.verb)}", flush=True)
     _end(lines)
 
 
