@@ -32,10 +32,10 @@ from by_rounds import Curves, Score, report
 USERS, TOPS, TAGS, FOLDS = 600, 20, 40, 10
 OPTIONS: dict[str, Any] = {"latent": ("Group",), "l2": 0.001, "entropy": "loss", "step": 0.1}
 LEARNERS: dict[str, Latent] = {
-    "PDL, N=1": PairedDual(updates=300, **OPTIONS),
-    "PDL, N=10": PairedDual(rounds=10, updates=90, **OPTIONS),
-    "EM": Em(updates=90, **OPTIONS),
-    "Primal": Primal(updates=90, **OPTIONS),
+    "PDL, N=1": PairedDual(updates=200, **OPTIONS),
+    "PDL, N=10": PairedDual(rounds=10, updates=60, **OPTIONS),
+    "EM": Em(updates=60, **OPTIONS),
+    "Primal": Primal(updates=60, **OPTIONS),
 }
 Bools = NDArray[np.bool_]
 
