@@ -17,7 +17,6 @@ LAYERS = [
     {"runs"},
     {"library"},
     {"commands"},
-    {"cli"},
 ]
 """From the lowest up: a room imports itself and rooms of lower layers."""
 
