@@ -28,6 +28,8 @@ from typing import Any
 
 import figures
 import numpy as np
+import scipy.optimize  # noqa: F401 - before seconds are measured
+import sklearn.gaussian_process  # noqa: F401
 from data import DATASETS, Dataset, Fold, with_rules
 from pydantic import TypeAdapter
 from scipy.stats import spearmanr, ttest_rel
