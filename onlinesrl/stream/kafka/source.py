@@ -102,9 +102,8 @@ class KafkaSource(Source):
 
     def open_span(self, partition: str, start: int, end: int) -> None:
         """Connect, and read only the records of a partition from an offset to another, without that."""
-        place = place_of(partition)
         self.broker.outlast(lambda: self._begin(None), self.options.patience, self.say)
-        self.offsets, self._targets = {partition: start}, {place: end}
+        self.offsets, self._targets = {partition: start}, {place_of(partition): end}
         self._seek()
 
     def _begin(
@@ -155,8 +154,6 @@ class KafkaSource(Source):
                     f"the topic {topic} is not the one read before: it was deleted and created again; "
                     "read another topic, or start over with --fresh"
                 )
-
-    # reading -------------------------------------------------------------------------------------
 
     def read(self, position: dict[str, Any] | None = None) -> Iterator[Record | None]:
         """Yield the records from the position of ``open`` on; None: there are none for now."""
@@ -350,8 +347,6 @@ class KafkaSource(Source):
             place in self._passed or self.offsets[name_of(place)] >= end
             for place, end in self._targets.items()
         )
-
-    # for the loop --------------------------------------------------------------------------------
 
     def after(
         self,
