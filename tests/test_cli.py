@@ -101,9 +101,7 @@ def test_closed_standard_streams(
 ) -> None:
     (tmp_path / "m.mln").write_text("t = {A}\nQ(t)\n1 Q(x)\n")
     options = ["--model", str(tmp_path / "m.mln")] if len(arguments) > 1 else []
-    called = (
-        f"""exec '{sys.executable}' -c 'from onlinesrl.commands.cli import main; main()' "$@" {closed}"""
-    )
+    called = f"""exec '{sys.executable}' -c 'from onlinesrl.commands.cli import main; main()' "$@" {closed}"""
     done = subprocess.run(
         ["sh", "-c", called, "sh", *arguments, *options],
         env=os.environ | {"PYTHONPATH": str(REPO)},

@@ -294,7 +294,9 @@ def test_worlds_without_the_truth_of_the_query_are_refused(
 ) -> None:
     (tmp_path / "m.mln").write_text("P(thing)\nQ(thing)\nP(x) => Q(x)\n")
     config = tmp_path / "learn.yaml"
-    config.write_text(f"model: m.mln\nsource: {{path: w.db}}\nquery: [P, Q]\noutput: {tmp_path}/out\n")
+    config.write_text(
+        f"model: m.mln\nsource: {{path: w.db}}\nquery: [P, Q]\noutput: {tmp_path}/out\n"
+    )
     (tmp_path / "w.db").write_text("P(A)\n")
     assert command("learn", str(config)) == 65
     said = capfd.readouterr().err
