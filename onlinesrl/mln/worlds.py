@@ -199,6 +199,8 @@ class Worlds:
         Raises Interrupted, before anything has been learned from the world.
         """
         self.at, self.begun[:] = w, self.weights.arrays.size
+        if w < len(self.ahead.status):  # its network has to be the grounder's
+            self.ahead.status[w] = narrow.AGAIN
         results.out.true_start[w + 1] = results.out.true_start[w]
         wide = self._predict(results, w, learning)
         self.finish(results, w, learning, audit, wide)
@@ -225,7 +227,11 @@ class Worlds:
         """Ground a world and predict it, if it is narrow; tell whether it is too wide for that."""
         if not self.inference.eliminates:
             return self._ground(results, w, learning)
-        if self.run(results, w, w + 1, narrow.PREDICT, learning) == w:
+        try:
+            wide = self.run(results, w, w + 1, narrow.PREDICT, learning) == w
+        finally:
+            self.at = w  # nothing was learned from it yet
+        if wide:
             return True
         if results.out.status[w] == OK and self.margins and not learning:
             state, score = self.state, float(results.out.score[w])

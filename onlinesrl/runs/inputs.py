@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -52,21 +52,17 @@ def make_reader(
     )
 
 
-def worlds_of(
+def examples_of(
     source: SourceSection,
-    program: Any,
     query: Sequence[str],
     dialect: Dialect,
     misfit: Callable[[str, str], OnlinesrlError],
-) -> Iterator[list[GroundAtom]]:
-    """Yield the examples of a source of Markov logic, read to its end, as the atoms of their worlds.
+) -> Iterator[tuple[str, Example]]:
+    """Yield the examples of a source of Markov logic, read to its end, each with its place.
 
-    Raises DataError, with the place, at the first that is bad or has no truth, and for a source without any;
-    and the ``misfit`` of a key of the source, and a reason, for a group that no example has.
+    Raises DataError, with the place, at the first that is bad, and for a source without any; and the
+    ``misfit`` of a key of the source, and a reason, for a group that no example has.
     """
-    from onlinesrl.mln.learning.problem import atoms_of
-
-    shared = [a for path in source.background or () for a in load_atoms(path, program, dialect)]
     setting = Setting(None, "end", lambda: False, warn, [], source.max_bytes, 1)
     reader = Reader(source.make(setting), query, source.only, source.without, False, dialect)
     place = ""
@@ -76,21 +72,39 @@ def worlds_of(
                 continue
             record, example = found
             place = record.file if record.kind == "db" else f"{record.file}:{record.line}"
-            try:
-                if isinstance(example, ExampleError):
-                    raise example
-                if not isinstance(example, Example):
-                    continue
-                if record.kind == "db" and example.truth is None:
-                    example = replace(example, truth={})  # where no atom of the query is true
-                yield atoms_of(example, program) + shared
-            except ExampleError as error:
-                raise DataError(f"{place}: {str(error).removeprefix(f'{place}: ')}") from None
+            if isinstance(example, ExampleError):
+                raise _placed(place, example)
+            if not isinstance(example, Example):
+                continue
+            if record.kind == "db" and example.truth is None:
+                example = replace(example, truth={})  # where no atom of the query is true
+            yield place, example
     for complaint in reader.choice.complaints():
         key, _, reason = complaint.removeprefix("source.").partition(": ")
         raise misfit(key, reason)
     if not place:
         raise DataError("there are no examples in the source, or none of the groups asked for")
+
+
+def worlds_of(
+    examples: Iterable[tuple[str, Example]], source: SourceSection, program: Any, dialect: Dialect
+) -> Iterator[list[GroundAtom]]:
+    """Yield the atoms of the worlds that examples are, with their places, and those of the background.
+
+    Raises DataError, with the place, at the first that has no truth.
+    """
+    from onlinesrl.mln.learning.problem import atoms_of
+
+    shared = [a for path in source.background or () for a in load_atoms(path, program, dialect)]
+    for place, example in examples:
+        try:
+            yield atoms_of(example, program) + shared
+        except ExampleError as error:
+            raise _placed(place, error) from None
+
+
+def _placed(place: str, error: ExampleError) -> DataError:
+    return DataError(f"{place}: {str(error).removeprefix(f'{place}: ')}")
 
 
 def background(config: Config, program: Program) -> Background:

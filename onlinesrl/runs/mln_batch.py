@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from onlinesrl.core.batch import BatchLearner, Problem
 from onlinesrl.core.errors import ConfigError
+from onlinesrl.core.example import Example
 from onlinesrl.core.values import Count, Names
 from onlinesrl.mln.learning.learners import AnyMlnLearner
 from onlinesrl.mln.learning.mple import Mple
 from onlinesrl.runs.batch import Batch
-from onlinesrl.runs.inputs import worlds_of
+from onlinesrl.runs.inputs import examples_of, worlds_of
 from onlinesrl.runs.schema import DialectName
 from onlinesrl.stream.sources import AnySource
 from onlinesrl.stream.sources.common import SourceSection
+
+if TYPE_CHECKING:
+    from onlinesrl.mln.learning.problem import MlnProblem
+
+Section: TypeAlias = Literal["source", "test"]
 
 
 class MlnBatch(Batch):
@@ -48,24 +55,39 @@ class MlnBatch(Batch):
 
     def problem(self, folder: Path | None) -> Problem:
         """Read the model and its worlds; see ``Batch.problem``."""
-        return self._problem("source", self.source, folder)
+        return self.problem_of(self.examples(), folder)
 
     def held_out(self) -> Problem | None:
         """Read the held-out worlds."""
-        return None if self.test is None else self._problem("test", self.test, None)
+        return None if self.test is None else self.problem_of(self.examples("test"), None, "test")
 
-    def _problem(self, key: str, source: SourceSection, folder: Path | None) -> Problem:
+    def examples(self, section: Section = "source") -> Iterator[tuple[str, Example]]:
+        """Yield the examples of a section's source, with their places."""
+        from onlinesrl.logic.dialect import dialect_of
+
+        wrong = partial(self._misfit, section)
+        return examples_of(self._source(section), self.query, dialect_of(self.dialect), wrong)
+
+    def problem_of(
+        self,
+        examples: Iterable[tuple[str, Example]],
+        folder: Path | None,
+        section: Section = "source",
+    ) -> MlnProblem:
+        """Return the problem of examples of a section, with their places."""
         from onlinesrl.core.language import check_query
         from onlinesrl.logic.dialect import dialect_of
         from onlinesrl.mln.learning.problem import LIMITS, MlnProblem, checked
 
         program, dialect = self.language.load(self.model, self.dialect), dialect_of(self.dialect)
         check_query(program, self)
-        wrong = partial(self._misfit, key)
-        worlds = [*worlds_of(source, program, self.query, dialect, wrong)]
+        worlds = [*worlds_of(examples, self._source(section), program, dialect)]
         limits = replace(LIMITS, atoms=self.max_atoms, groundings=self.max_groundings)
         fixed = (self.method, self.seed, folder, limits, self.samples)
-        return checked(MlnProblem(program, worlds, self.query, dialect, *fixed), key)
+        return checked(MlnProblem(program, worlds, self.query, dialect, *fixed), section)
+
+    def _source(self, section: Section) -> SourceSection:
+        return self.test if section == "test" and self.test is not None else self.source
 
     def _misfit(self, section: str, key: str, reason: str) -> ConfigError:
         return self.error(f"{section}.{key}", reason)

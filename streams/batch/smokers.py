@@ -110,8 +110,8 @@ def world(people: int, seed: int) -> str:
     cancer = rng.random(people) < np.where(smokes, 0.5, 0.1)
     both = np.argwhere(friends | friends.T)
     rows = [f"Friends(P{a},P{b})" for a, b in both]
-    rows += [f"Smokes(P{a})" for a in np.flatnonzero(smokes)]
-    rows += [f"Cancer(P{a})" for a in np.flatnonzero(cancer)]
+    rows += [f"{'' if smokes[a] else '!'}Smokes(P{a})" for a in range(people)]
+    rows += [f"{'' if cancer[a] else '!'}Cancer(P{a})" for a in range(people)]
     return "\n".join(rows) + "\n"
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinesrl.core.scores import METRICS
+import onlinesrl as srl
 from onlinesrl.psl.lang.ast import PslProgram
 from onlinesrl.psl.lang.columns import Columns, database_of
 from onlinesrl.psl.lang.psl import parse
@@ -32,10 +32,10 @@ from by_rounds import Curves, Score, report
 USERS, TOPS, TAGS, FOLDS = 600, 20, 40, 10
 OPTIONS: dict[str, Any] = {"latent": ("Group",), "l2": 0.001, "entropy": "loss", "step": 0.1}
 LEARNERS: dict[str, Latent] = {
-    "PDL, N=1": PairedDual(updates=300, **OPTIONS),
-    "PDL, N=10": PairedDual(rounds=10, updates=90, **OPTIONS),
-    "EM": Em(updates=90, **OPTIONS),
-    "Primal": Primal(updates=90, **OPTIONS),
+    "PDL, N=1": PairedDual(updates=200, **OPTIONS),
+    "PDL, N=10": PairedDual(rounds=10, updates=60, **OPTIONS),
+    "EM": Em(updates=60, **OPTIONS),
+    "Primal": Primal(updates=60, **OPTIONS),
 }
 Bools = NDArray[np.bool_]
 
@@ -168,7 +168,7 @@ def compare(curves: Curves, name: str, of: PslProblem, held_out: PslProblem) -> 
     """Learn a model by all that can, and score it on held-out users."""
 
     def score(weights: NDArray[np.float64]) -> float:
-        aupr = METRICS["aupr"].measure(*held_out.predicted(weights)["Talks"])
+        aupr = srl.METRICS["aupr"].measure(*held_out.predicted(weights)["Talks"])
         assert aupr is not None
         return aupr
 

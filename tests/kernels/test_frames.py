@@ -44,7 +44,7 @@ def weighed(frame: Outside, i: int) -> float:
         total += frame.grid[i, j] * frame.count[i]
         for k in range(frame.cube.shape[2]):
             total += 2.0 * frame.cube[i, j, k]
-    return total + 3.0 * frame.inside.table[-1]
+    return total + 3.0 * frame.inside.table[len(frame.inside.table) - 1]
 
 
 @kernel

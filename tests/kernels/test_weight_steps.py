@@ -52,12 +52,15 @@ keys = st.tuples(st.integers(-1, 3), st.integers(-1, 3))
 soft_rows = st.tuples(st.integers(0, 2), keys, st.integers(0, 5), st.integers(0, 4).map(bool))
 
 
-def numbered(rows) -> network.Network:
+def numbered(rows, keyed=(True, True, True)) -> network.Network:
     """A network of rows ``(clause, key, offset, soft)`` that have no weights yet."""
     net = network.network(1, len(rows) + 1, 1, keys=2)
     for r, (clause, key, offset, soft) in enumerate(rows):
         net.row_clause[r], net.row_key[r], net.row_offset[r] = clause, key, offset
         net.row_weight[r] = 0 if soft else -1
+        net.row_known[r] = network.KEYED if keyed[clause] or any(key) else network.BARE
+        if min(key) < 0:
+            net.row_known[r] = network.UNSEEN
     net.size[ROWS] = len(rows)
     return net
 
@@ -73,7 +76,7 @@ def test_rows_are_numbered_as_by_a_dict(worlds, keyed):
     weights = replace(table(256, 128), keyed=np.array(keyed, np.uint8))
     known: dict[tuple[int, tuple[int, int]], int] = {}
     for learning, rows in worlds:
-        net, expected = numbered(rows), []
+        net, expected = numbered(rows, keyed), []
         for clause, key, offset, soft in rows:
             plain = not keyed[clause] and key == (0, 0)
             if soft and not plain and min(key) >= 0 and learning:

@@ -18,7 +18,7 @@ from onlinesrl.mln.learner import OnlineLearner
 from onlinesrl.stream.answers import answer
 from onlinesrl.stream.files import Record
 
-PROGRAM = """colour = {red, green}
+PROGRAM = """colour = {"red", "green"}
 Near(node, node)
 Kind(colour, node)
 Bright(node)

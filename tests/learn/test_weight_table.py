@@ -8,8 +8,8 @@ import pytest
 from learners import MODEL, examples, learn, named, new_learner, state
 from textbook import RULES
 
-from onlinesrl.core.averages import NORM
 from onlinesrl.core.example import Example
+from onlinesrl.core.kernels.averaged import NORM
 from onlinesrl.mln.ground import pack
 from onlinesrl.mln.lang import mln
 from onlinesrl.mln.weights import WeightTable

@@ -23,6 +23,7 @@ from onlinesrl.core.errors import PortError
 from onlinesrl.runs import exporter as module
 from onlinesrl.runs import session
 from onlinesrl.runs.exporter import Exporter
+from onlinesrl.stream.examples import Taken
 from tests.waiting import PATIENCE, until
 
 Samples = dict[tuple[str, str], float]
@@ -304,10 +305,13 @@ def test_lag_by_partition_and_nothing_for_what_is_not_known(waiting: Exporter) -
     assert not {name for name, _ in found} & {"f1_ratio", "mean_loss", "regret_bound"}
 
 
+TAKEN = Taken([], dry=False, mark=None, groups=[])
+
+
 def test_a_run_that_works_too_long_is_not_alive(
     waiting: Exporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    items = waiting.reading(iter([1, 2]), Stopper())  # type: ignore[arg-type, list-item]
+    items = waiting.reading(iter([TAKEN] * 2), Stopper())  # type: ignore[arg-type]
     now = math.ceil(time.monotonic())  # sums of whole numbers are exact
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
     now += module.STUCK_SECONDS
@@ -323,7 +327,7 @@ def test_a_run_that_works_too_long_is_not_alive(
 
 
 def test_a_run_at_work_is_shown_as_it_last_was(waiting: Exporter) -> None:
-    items = waiting.reading(iter([1, 2]), Stopper())  # type: ignore[arg-type, list-item]
+    items = waiting.reading(iter([TAKEN] * 2), Stopper())  # type: ignore[arg-type]
     next(items)
     waiting.loop.line = dict  # type: ignore[union-attr, assignment]
     assert scrape(waiting.port)["examples_total", ""] == 5

@@ -14,7 +14,11 @@ from typing import Any
 import pytest
 from conftest import Job, wait
 
+from onlinesrl.mln import in_turn
 from onlinesrl.mln.ground import pack
+from onlinesrl.mln.kernels.narrow import LEARN, PREDICT
+from onlinesrl.mln.learner import OnlineLearner
+from onlinesrl.mln.outcomes import Results
 from onlinesrl.stream import checkpoint
 from tests.stream.test_kill import BAD
 from tests.waiting import until
@@ -51,6 +55,12 @@ def mixed(citations: list[bytes]) -> list[bytes]:
     return [*lines[:30], b"\n", *lines[30:], b" \n"]
 
 
+def results(run: Job) -> dict[str, bytes]:
+    """What a run has written, wherever its folder is."""
+    folder = str(run.folder).encode()
+    return {name: text.replace(folder, b"") for name, text in run.results().items()}
+
+
 def saved(run: Job) -> list[Any]:
     """What the checkpoints of a run hold, but for times."""
     found = []
@@ -76,7 +86,7 @@ def test_two_threads_learn_what_one_does(
     keys = {**KEYS, "inference": {"audit_every": audit}} if audit else KEYS
     one, two = (job(mixed(citations), name, **keys) for name in ("one", "two"))
     assert (one.run(first=first), two.run(*TWO, first=first)) == (0, 0), two.said
-    assert two.results() == one.results()
+    assert results(two) == results(one)
     assert saved(two) == saved(one)
 
 
@@ -85,7 +95,7 @@ def test_a_run_goes_on_with_any_number_of_threads(job: Make, citations: list[byt
     assert whole.run() == 0
     for options in (("--until", "23", *TWO), ("--until", "41"), TWO):
         assert run.run(*options) == 0, run.said
-    assert run.results() == whole.results()
+    assert results(run) == results(whole)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -105,6 +115,34 @@ def test_it_goes_on_after_signals(job: Make, citations: list[bytes], number: int
         assert run.results() == expected
 
 
+def stop_after_five() -> None:
+    """Have a signal come when five worlds of a micro-batch that has more have been learned from."""
+    run = in_turn.run
+
+    def partly(learner: OnlineLearner, found: Results, learning: bool) -> tuple[int, bool]:
+        if len(found.worlds) <= 5:
+            return run(learner, found, learning)
+        learner.worlds.run(found, 0, 5, PREDICT | LEARN, learning)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return 5, True
+
+    in_turn.run = partly
+
+
+@pytest.mark.parametrize("options", [(), TWO])
+def test_a_run_is_stopped_within_a_micro_batch(
+    job: Make, citations: list[bytes], options: tuple[str, ...]
+) -> None:
+    """First of what there is, then, when it had finished, of a file that has grown."""
+    whole, run = job(citations[:40], "whole"), job(citations[:20], "run")
+    assert whole.run() == 0
+    assert (run.run(*options, first=stop_after_five), run.run(*options)) == (0, 0), run.said
+    run.source.write_bytes(b"".join(citations[:40]))
+    assert (run.run(*options, first=stop_after_five), run.run(*options)) == (0, 0), run.said
+    assert results(run)["weights.mln"] == results(whole)["weights.mln"]
+    assert results(run)["predictions.jsonl"] == results(whole)["predictions.jsonl"]
+
+
 def test_what_cannot_be_read_ends_it_in_its_place(job: Make, citations: list[bytes]) -> None:
     """The second thread finds it, and what comes before is learned from."""
     said = []
@@ -113,7 +151,8 @@ def test_what_cannot_be_read_ends_it_in_its_place(job: Make, citations: list[byt
         whole = gzip.compress(b"".join(mixed(citations)), 1, mtime=0)
         (run.folder / "source.jsonl.gz").write_bytes(whole[: len(whole) // 2])
         assert run.run(*options) == 74
-        said.append((run.said.replace(str(run.folder), ""), run.lines("predictions.jsonl")))
+        last = run.said.splitlines()[-1].replace(str(run.folder), "")
+        said.append((last, run.lines("predictions.jsonl")))
     assert said[0] == said[1]
     assert "source.jsonl.gz:" in said[0][0]
 

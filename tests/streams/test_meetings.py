@@ -2,11 +2,9 @@
 
 import json
 import math
-import sys
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -18,13 +16,11 @@ from onlinesrl.mln.lang import mln
 from onlinesrl.mln.learner import OnlineLearner
 from onlinesrl.runs.config import load
 from onlinesrl.runs.session import make_learner
+from tests.streams.programs import REPO, STREAMS, generator
 
-REPO = Path(__file__).parents[2]
-STREAM = REPO / "streams" / "meetings"
+STREAM = STREAMS / "meetings"
 CONFIG = REPO / "configs" / "meetings.yaml"
-sys.path.insert(0, str(STREAM))
-
-import generate  # noqa: E402
+generate = generator("meetings")
 
 
 @pytest.fixture(scope="module")

@@ -166,31 +166,38 @@ class _Compiler:
         self, clause: Clause, query: tuple[Literal, ...], types: Mapping[str, str]
     ) -> str | None:
         """Return the variable over which ground clauses differ by constant steps, if there is one."""
-        blocks = block(clause, types, self.program.types)
-        fixed = {v for x in clause.literals if x not in query for v in _variables(x.atom.terms)}
-        fixed |= {v for _, a, b in clause.equalities for v in _variables((a, b))}
-        fixed |= {v for _, _, a, b in clause.comparisons for v in _variables((a, b))}
-        fixed |= {v for name, _, a, b in clause.computed for v in _variables((name, a, b))}
-        inner = [v for v in blocks if v not in fixed][-1:]
-        if not inner or inner[0] != blocks[-1]:
-            inner = [
-                v
-                for x in query
-                for v in _variables(x.atom.terms)
-                if v not in fixed and v not in clause.template
-            ][-1:]
-        return inner[0] if inner else None
+        blocks, fixed = block(clause, types, self.program.types), _fixed(clause, query)
+        if blocks and blocks[-1] not in fixed:
+            return blocks[-1]
+        free = [v for x in query for v in _variables(x.atom.terms) if v not in fixed]
+        return next((v for v in reversed(free) if v not in clause.template), None)
 
     def with_run(
         self, clause: Clause, steps: tuple[Step, ...], query: tuple[Literal, ...]
     ) -> tuple[Step, ...]:
+        """Leave the last variable to runs, and the one before it to rows that differ by constant steps."""
         if not steps or not isinstance(steps[-1], Domain):
             return steps
-        last = steps[-1]
         types = self.types_of(clause)
-        if last.variable != self.run_candidate(clause, query, types):
+        if steps[-1].variable != self.run_candidate(clause, query, types):
             return steps
-        return (*steps[:-1], Domain(last.variable, last.type, run=True))
+        stays = {v for v in clause.template if v not in block(clause, types, self.program.types)}
+        stays |= _fixed(clause, query)
+        first = -2 if len(steps) > 1 and _ranges(steps[-2], stays) else -1
+        runs = (replace(each, run=True) for each in steps[first:] if isinstance(each, Domain))
+        return (*steps[:first], *runs)
+
+
+def _fixed(clause: Clause, query: tuple[Literal, ...]) -> set[str]:
+    """Return the variables that are not in query literals alone."""
+    fixed = {v for x in clause.literals if x not in query for v in _variables(x.atom.terms)}
+    fixed |= {v for _, a, b in clause.equalities for v in _variables((a, b))}
+    fixed |= {v for _, _, a, b in clause.comparisons for v in _variables((a, b))}
+    return fixed | {v for name, _, a, b in clause.computed for v in _variables((name, a, b))}
+
+
+def _ranges(step: Step, fixed: set[str]) -> bool:
+    return isinstance(step, Domain) and step.variable not in fixed
 
 
 def _binding(atom: Atom, bound: set[str]) -> tuple[int, int]:

@@ -183,8 +183,7 @@ def encoded(layout: Layout) -> tuple[k.Plans, int]:
     """
     encoder = _Encoder(layout)
     step_start = [0]
-    literal = _Literals()
-    templates = _Templates()
+    literal, templates = _Literals(), _Templates()
     for clause_plan in layout.plan.clauses:
         slots = {name: n for n, name in enumerate(clause_plan.types)}
         for steps in (clause_plan.full, clause_plan.listed):

@@ -64,58 +64,76 @@ def _hard_row(net: Network, st: Structure, row: int) -> None:
 
 
 @kernel
+def _fill_unary(net: Network, st: Structure, row: int, weight: Floats) -> None:
+    """Add the clauses of a unary row to the values of their atoms."""
+    p, i = net.lit_start[row], net.clause_start[row]
+    a, step, positive = net.lit_atom[p], net.lit_step[p], net.lit_positive[p]
+    for k in range(net.row_len[row]):
+        w = weight[i + k]
+        st.unary[a + net.var_of[a] + 1] += w if positive else -w
+        a += step
+
+
+@kernel
+def _fill_pairs(net: Network, st: Structure, row: int, weight: Floats) -> None:
+    """Add the clauses of a row on two variables, 1 - [a false][b false] multiplied out."""
+    p, i, edge = net.lit_start[row], net.clause_start[row], st.row_kind[row]
+    a, b = net.lit_atom[p], net.lit_atom[p + 1]
+    step_a, step_b = net.lit_step[p], net.lit_step[p + 1]
+    positive_a, positive_b = net.lit_positive[p], net.lit_positive[p + 1]
+    u, v, cell, step = 0, 0, 0, 0
+    for k in range(net.row_len[row]):
+        if k == 0 or edge < 0:
+            u, v = net.var_of[a], net.var_of[b]
+            x, y = a - net.var_start[u] + 1, b - net.var_start[v] + 1
+            cell = st.edge_table[edge if edge >= 0 else find_edge(st, u, v)]
+            if u < v:
+                cell += x * values(net, v) + y
+                step = step_a * values(net, v) + step_b
+            else:
+                cell += y * values(net, u) + x
+                step = step_b * values(net, u) + step_a
+        w = weight[i + k]
+        if positive_a:
+            if positive_b:
+                st.unary[a + u + 1] += w
+                st.unary[b + v + 1] += w
+                st.table[cell] -= w
+            else:
+                st.unary[b + v + 1] -= w
+                st.table[cell] += w
+        elif positive_b:
+            st.unary[a + u + 1] -= w
+            st.table[cell] += w
+        else:
+            st.table[cell] -= w
+        a += step_a
+        b += step_b
+        cell += step
+
+
+@kernel
 def fill(net: Network, st: Structure, weight: Floats) -> None:
     """Add weight * [clause true] of the clauses on one or two variables, up to constants."""
-    unary, table = st.unary, st.table
     for r in range(net.size[ROWS]):
         kind = st.row_kind[r]
         if kind == GENERIC:
             continue
         if net.row_weight[r] < 0:
             _hard_row(net, st, r)
-            continue
-        p = net.lit_start[r]
-        i = net.clause_start[r]
-        a, a_step = net.lit_atom[p], net.lit_step[p]
-        if kind == UNARY:
-            for _ in range(net.row_len[r]):
-                unary[a + net.var_of[a] + 1] += weight[i] if net.lit_positive[p] else -weight[i]
-                i += 1
-                a += a_step
-            continue
-        b, b_step = net.lit_atom[p + 1], net.lit_step[p + 1]
-        positive_a, positive_b = net.lit_positive[p], net.lit_positive[p + 1]
-        for _ in range(net.row_len[r]):
-            w = weight[i]
-            u, v = net.var_of[a], net.var_of[b]
-            edge = kind if kind >= 0 else find_edge(st, u, v)
-            x, y = a - net.var_start[u] + 1, b - net.var_start[v] + 1
-            cell = x * values(net, v) + y if u < v else y * values(net, u) + x
-            # 1 - [a false][b false], multiplied out
-            if positive_a:
-                if positive_b:
-                    unary[a + u + 1] += w
-                    unary[b + v + 1] += w
-                    table[st.edge_table[edge] + cell] -= w
-                else:
-                    unary[b + v + 1] -= w
-                    table[st.edge_table[edge] + cell] += w
-            elif positive_b:
-                unary[a + u + 1] -= w
-                table[st.edge_table[edge] + cell] += w
-            else:
-                table[st.edge_table[edge] + cell] -= w
-            i += 1
-            a += a_step
-            b += b_step
+        elif kind == UNARY:
+            _fill_unary(net, st, r, weight)
+        else:
+            _fill_pairs(net, st, r, weight)
 
 
 @kernel
-def _pass_leaf(net: Network, st: Structure, v: int, u: int) -> None:
+def _pass_leaf(net: Network, st: Structure, v: int, member: int) -> None:
     """Eliminate a variable with one neighbour: its message is a unary of the neighbour."""
+    u = st.clique[member]
     nv, nu = values(net, v), values(net, u)
     slot_v, slot_u = net.var_start[v] + v, net.var_start[u] + u
-    table = st.edge_table[find_edge(st, u, v)]
+    table = st.edge_table[st.clique_edge[member]]
     step_v, step_u = (1, nv) if u < v else (nu, 1)
     for y in range(nu):
         best, choice = st.unary[slot_v] + st.table[table + y * step_u], 0
@@ -167,7 +185,7 @@ def local_score(net: Network, st: Structure, v: int, weight: Floats) -> float:
         u = st.clique[i]
         y = st.value[u]
         cell = x * values(net, u) + y if v < u else y * values(net, v) + x
-        s += st.table[st.edge_table[find_edge(st, u, v)] + cell]
+        s += st.table[st.edge_table[st.clique_edge[i]] + cell]
     sender = st.message_head[v]
     while sender >= 0:
         s += st.table[message_cell(net, st, sender)]
@@ -238,7 +256,7 @@ def eliminate(
         v = st.order[place]
         members = st.clique_start[place + 1] - st.clique_start[place]
         if members == 1 and st.generic_head[v] < 0:
-            _pass_leaf(net, st, v, st.clique[st.clique_start[place]])
+            _pass_leaf(net, st, v, st.clique_start[place])
             continue
         best = _pass_clique(net, st, v, weight)
         if members == 0:

@@ -9,10 +9,13 @@ from onlinesrl.mln.kernels.existentials import each_existential, undone
 from onlinesrl.mln.kernels.joins import next_binding, term_value
 from onlinesrl.mln.kernels.network import (
     ATOMS,
+    BARE,
     GROUNDINGS,
+    KEYED,
     LITERALS,
     ROWS,
     SETTLED,
+    UNSEEN,
     VARIABLES,
     Network,
 )
@@ -64,9 +67,10 @@ def _emit_key(
     plans: Plans, batch: Batch, w: int, c: int, run: int, row: int, net: Network, s: Scratch
 ) -> None:
     """Write the template constants of a row: the key of its weights, and its offset in the block."""
-    net.row_offset[row] = 0
+    net.row_offset[row], net.row_known[row] = 0, BARE
     first = plans.template_start[c]
-    net.row_key[row, :] = 0
+    for j in range(net.row_key.shape[1]):
+        net.row_key[row, j] = 0
     for p in range(first, plans.template_start[c + 1]):
         if plans.template_variable[p] == run:
             continue
@@ -78,12 +82,12 @@ def _emit_key(
                 constant = batch.shared_stream[batch.shared_start[kind] + shared]
             else:
                 constant = batch.stream[batch.member_start[w, kind] - 1 - shared]
-        if plans.template_stride[p] == 0 or constant < 0:
-            net.row_key[row, p - first] = constant
-        elif constant < plans.declared[kind]:
+        if 0 <= constant < plans.declared[kind] and plans.template_stride[p] > 0:
             net.row_offset[row] += constant * plans.template_stride[p]
-        else:
-            net.row_key[row, p - first] = constant + 1
+            continue
+        inside = plans.template_stride[p] > 0 and constant >= 0
+        net.row_key[row, p - first] = constant + inside
+        net.row_known[row] = UNSEEN if constant < 0 else max(net.row_known[row], KEYED)
 
 
 @kernel_of("values", 1.0)
@@ -144,6 +148,51 @@ def _emit(
 
 
 @kernel
+def _copy_row(net: Network, row: int, offset: int) -> None:
+    """Append a copy of a row but for its literals, its weights so far from those of the row."""
+    new = net.size[ROWS]
+    net.row_len[new], net.row_clause[new] = net.row_len[row], net.row_clause[row]
+    net.row_weight[new], net.row_step[new] = net.row_weight[row], net.row_step[row]
+    net.row_factor[new], net.row_known[new] = net.row_factor[row], net.row_known[row]
+    net.row_offset[new] = net.row_offset[row] + offset
+    for j in range(net.row_key.shape[1]):
+        net.row_key[new, j] = net.row_key[row, j]
+    net.lit_start[new + 1] = net.lit_start[new] + net.lit_start[row + 1] - net.lit_start[row]
+    net.clause_start[new + 1] = net.clause_start[new] + net.row_len[row]
+    net.size[ROWS] += 1
+
+
+@kernel
+def _copy(plans: Plans, c: int, outer: int, copies: int, net: Network) -> int:
+    """Copy the last row, of a variable's first constant, for its other ones; OK or GROW_ROWS."""
+    row, at = net.size[ROWS] - 1, net.size[LITERALS]
+    first, literals = plans.literal_start[c], at - net.lit_start[row]
+    more = at + (copies - 1) * literals
+    if row + copies + 1 > len(net.row_len) or more > len(net.lit_atom):
+        return GROW_ROWS
+    offset = 0
+    for p in range(plans.template_start[c], plans.template_start[c + 1]):
+        if plans.template_variable[p] == outer:
+            offset += plans.template_stride[p]
+    for i in range(1, copies):
+        _copy_row(net, row, i * offset)
+    for x in range(first, first + literals):
+        step = 0
+        for p in range(plans.literal_term_start[x], plans.literal_term_start[x + 1]):
+            if plans.literal_term[p] == outer:
+                of = plans.query_start[plans.literal_query[x]] + p - plans.literal_term_start[x]
+                step += net.query_stride[of]
+        source = net.lit_start[row] + x - first
+        for i in range(1, copies):
+            new = source + i * literals
+            net.lit_atom[new] = net.lit_atom[source] + i * step
+            net.lit_step[new] = net.lit_step[source]
+            net.lit_positive[new] = net.lit_positive[source]
+    net.size[LITERALS] = more
+    return OK
+
+
+@kernel
 def _may_run(plans: Plans, batch: Batch, w: int, c: int, step: int) -> bool:
     """Return whether the last DOMAIN step may become a run: a template one only over declared constants."""
     if not plans.run[step]:
@@ -166,18 +215,26 @@ def _ground_clause(
     variant = 2 * c + (batch.listed[w] != ALL)
     first, steps = plans.step_start[variant], plans.step_start[variant + 1]
     steps -= first
-    run, length = -1, 1
+    run, length, outer, copies = -1, 1, -1, 1
     if steps > 0 and not batch.listed[w] and _may_run(plans, batch, w, c, first + steps - 1):
         steps -= 1
         run = plans.term[plans.term_start[first + steps]]
         length = batch.domain[w, plans.slot[first + steps]]
+        if steps > 0 and _may_run(plans, batch, w, c, first + steps - 1):
+            steps -= 1
+            outer = plans.term[plans.term_start[first + steps]]
+            copies = batch.domain[w, plans.slot[first + steps]]
+            s.variable[outer] = 0
     began = False
     while next_binding(plans, batch, w, first, first + steps, 0, began, s):
         began = True
-        net.size[GROUNDINGS] += length
+        net.size[GROUNDINGS] += length * copies
         if net.size[GROUNDINGS] > limit:
             return TOO_MANY_GROUNDINGS
+        rows = net.size[ROWS]
         status = _emit(plans, batch, w, c, run, length, steps, net, s, limit)
+        if status == OK and copies > 1 and net.size[ROWS] > rows:
+            status = _copy(plans, c, outer, copies, net)
         if status != OK:
             return status
     return OK

@@ -42,15 +42,18 @@ class Network(Frame):
     row_step: Ints32  # [row] 1 where each clause of the run has a weight of its own
     row_factor: Floats  # [row] what each of its clauses counts
     row_key: Ints32  # [row, template variable] the constants that its weights are known by
-    row_offset: Ints32  # [row] and the place of the first among those of one key
+    row_known: Bytes  # [row] BARE, KEYED or UNSEEN: whether there are such constants, and are known
+    row_offset: Ints32  # [row] and the place of the first weight among those of one key
     clause_start: Ints  # [row + 1] its first ground clause
     lit_start: Ints32  # [row + 1]
     lit_atom: Ints32  # [literal]
     lit_step: Ints32  # [literal]
     lit_positive: Bytes  # [literal]
+    differ: Ints32  # [atom + 1] working memory of gaps
 
 
 ATOMS, VARIABLES, ROWS, LITERALS, GROUNDINGS, SETTLED = 0, 1, 2, 3, 4, 5
+BARE, KEYED, UNSEEN = 0, 1, 2
 
 
 def network(
@@ -77,12 +80,14 @@ def network(
         row_step=np.zeros(rows, i32),
         row_factor=np.zeros(rows),
         row_key=np.zeros((rows, keys), i32),
+        row_known=np.zeros(rows, u8),
         row_offset=np.zeros(rows, i32),
         clause_start=np.zeros(rows + 1, np.int64),
         lit_start=np.zeros(rows + 1, i32),
         lit_atom=np.zeros(literals, i32),
         lit_step=np.zeros(literals, i32),
         lit_positive=np.zeros(literals, u8),
+        differ=np.zeros(atoms + 1, i32),
     )
 
 
@@ -135,9 +140,17 @@ def soft_score(net: Network, state: Bytes, weight: Floats) -> float:
     for r in range(net.size[ROWS]):
         if net.row_weight[r] < 0:
             continue
+        p, i = net.lit_start[r], net.clause_start[r]
+        literals = net.lit_start[r + 1] - p
+        q = p + (literals == 2)
         for k in range(net.row_len[r]):
-            if clause_true(net, r, k, state):
-                total += weight[net.clause_start[r] + k]
+            if 1 <= literals <= 2:  # without a branch that depends on the state
+                a, b = net.lit_atom[p] + k * net.lit_step[p], net.lit_atom[q] + k * net.lit_step[q]
+                true = (state[a] == net.lit_positive[p]) | (state[b] == net.lit_positive[q])
+            else:
+                true = clause_true(net, r, k, state)
+            if true:
+                total += weight[i + k]
     return total
 
 

@@ -58,7 +58,7 @@ class Plans(Frame):
     slot: Ints32  # [step] relation of SCAN and ABSENT, type of DOMAIN, operation of COMPUTE
     probe: Ints32  # [step] index to look in, -1: read the whole relation
     probe_term: Ints32  # [step]
-    run: Bytes  # [step] 1: this DOMAIN may be left to a run
+    run: Bytes  # [step] 1: this DOMAIN may be left to a run, or to copies of a run
     term_start: Ints32  # [step + 1]
     term: Ints32
     binds: Bytes  # [term]

@@ -41,6 +41,7 @@ class Structure(Frame):
     order: Ints32  # [place]
     clique_start: Ints32  # [place + 1]
     clique: Ints32  # neighbours of the variable when it is eliminated
+    clique_edge: Ints32  # and the edges to them
     message: Ints  # [variable] first cell of its message over its clique
     message_head: Ints32  # [variable] first sender of a message over three or more variables
     message_next: Ints32
@@ -60,21 +61,15 @@ class Structure(Frame):
 
 
 def structure_memory(
-    atoms: int,
-    rows: int,
-    arcs: int,
-    cells: int,
-    stop: Bytes | None = None,
-    growth: int = MAX_CELLS,
+    atoms: int, rows: int, arcs: int, cells: int, stop: Bytes | None = None, growth: int = MAX_CELLS
 ) -> Structure:
     """Return scratch memory for a world of so many atoms, rows, arcs and table cells.
 
     ``stop`` is looked at while kernels work with it; for ``growth`` see ``Structure``.
     """
-    i32 = np.int32
 
     def ints(n: int) -> Ints32:
-        return np.zeros(n, i32)
+        return np.zeros(n, np.int32)
 
     return Structure(
         np.zeros(4, np.int64),
@@ -88,6 +83,7 @@ def structure_memory(
         ints(atoms),
         ints(atoms),
         ints(atoms + 1),
+        ints(atoms * (MAX_DEGREE + 1)),
         ints(atoms * (MAX_DEGREE + 1)),
         np.zeros(atoms, np.int64),
         ints(atoms),
@@ -243,6 +239,36 @@ def _next_variable(st: Structure) -> int:
 
 
 @kernel
+def _gather(net: Network, st: Structure, v: int) -> int:
+    """Write the neighbours of a variable that are left; returns the cells over them, -1: too many."""
+    cells = 1
+    arc = st.head[v]
+    while arc >= 0:
+        u = st.arc_to[arc]
+        if st.place[u] < 0:
+            member = st.size[MEMBERS]
+            st.clique[member], st.clique_edge[member] = u, arc >> 1
+            st.size[MEMBERS] += 1
+            st.degree[u] -= 1
+            cells *= values(net, u)
+            if cells * values(net, v) > MAX_TABLE:
+                return -1
+        arc = st.arc_next[arc]
+    return cells
+
+
+@kernel
+def _fill_in(net: Network, st: Structure, start: int) -> int:
+    """Connect the last clique, whose first member is given; SOLVED, WIDE or TABLES_FULL."""
+    for i in range(start, st.size[MEMBERS]):
+        for j in range(start, i):
+            edge = _edge(net, st, st.clique[i], st.clique[j])
+            if edge < 0:
+                return -edge
+    return SOLVED
+
+
+@kernel
 def _order(net: Network, st: Structure) -> int:
     """Eliminate by least degree, adding fill edges."""
     n = net.size[VARIABLES]
@@ -257,33 +283,20 @@ def _order(net: Network, st: Structure) -> int:
         v = _next_variable(st)
         if v < 0:
             return WIDE
-        st.place[v] = place
-        st.order[place] = v
+        st.place[v], st.order[place] = place, v
         start = st.size[MEMBERS]
         st.clique_start[place] = start
-        cells = 1
-        arc = st.head[v]
-        while arc >= 0:
-            u = st.arc_to[arc]
-            if st.place[u] < 0:
-                st.clique[st.size[MEMBERS]] = u
-                st.size[MEMBERS] += 1
-                st.degree[u] -= 1
-                cells *= values(net, u)
-                if cells * values(net, v) > MAX_TABLE:
-                    return WIDE
-            arc = st.arc_next[arc]
+        cells = _gather(net, st, v)
+        if cells < 0:
+            return WIDE
         st.message[v] = st.size[CELLS]
         st.size[CELLS] += cells
         if st.size[CELLS] > min(most, len(st.table)):
             return WIDE if st.size[CELLS] > most else TABLES_FULL
-        stop = st.size[MEMBERS]
-        for i in range(start, stop):
-            for j in range(start, i):
-                edge = _edge(net, st, st.clique[i], st.clique[j])
-                if edge < 0:
-                    return -edge
-        for i in range(start, stop):
+        status = _fill_in(net, st, start)
+        if status != SOLVED:
+            return status
+        for i in range(start, st.size[MEMBERS]):
             entries = _enqueue(st, entries, st.clique[i])
             if entries < 0:
                 return TABLES_FULL

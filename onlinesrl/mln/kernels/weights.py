@@ -5,7 +5,15 @@ import numpy as np
 from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.kernels.averaged import Averaged, add
 from onlinesrl.core.kernels.jit import kernel
-from onlinesrl.mln.kernels.network import ATOMS, DEFINED, ROWS, Network, clause_true
+from onlinesrl.mln.kernels.network import (
+    ATOMS,
+    BARE,
+    DEFINED,
+    ROWS,
+    UNSEEN,
+    Network,
+    clause_true,
+)
 from onlinesrl.mln.kernels.plans import Plans
 
 EPSILON = 2.0**-53  # a sum of n terms is off by at most n EPSILON times the sum of their sizes
@@ -87,13 +95,12 @@ def number(plans: Plans, net: Network, weights: Weights, learning: bool) -> bool
         if net.row_weight[r] < 0:
             continue
         c = net.row_clause[r]
-        key = net.row_key[r]
-        seen, plain = True, not weights.keyed[c]
-        for k in key:
-            seen &= k >= 0
-            plain &= k == 0
-        first = plans.first_weight[c] if plain else plans.unseen_weight[c]
-        if seen and not plain:
+        if net.row_known[r] == BARE:
+            net.row_weight[r] = plans.first_weight[c] + net.row_offset[r]
+            continue
+        first = plans.unseen_weight[c]
+        if net.row_known[r] != UNSEEN:
+            key = net.row_key[r]
             at = find_slot(weights, c, key)
             if weights.slot[at] >= 0:
                 first = weights.block[weights.slot[at]]
@@ -118,25 +125,40 @@ def effective(net: Network, value: Floats, cu: float, cv: float, weight: Floats)
 
 
 @kernel
+def _find_differences(net: Network, truth: Bytes, rival: Bytes, cost: Floats) -> float:
+    """Write how many atoms before each one differ to ``net.differ``; returns their label loss."""
+    rho = 0.0
+    net.differ[0] = 0
+    for a in range(net.size[ATOMS]):
+        differs = truth[a] != rival[a]
+        net.differ[a + 1] = net.differ[a] + differs
+        if differs and net.fixed[a] != DEFINED:
+            rho += cost[a]
+    return rho
+
+
+@kernel
+def _may_change(net: Network, row: int) -> bool:
+    """Return whether an atom differs from the first to the last one of some literal of a row."""
+    for p in range(net.lit_start[row], net.lit_start[row + 1]):
+        a = net.lit_atom[p]
+        if net.differ[a + (net.row_len[row] - 1) * net.lit_step[p] + 1] > net.differ[a]:
+            return True
+    return False
+
+
+@kernel
 def gap(
     net: Network, weights: Weights, truth: Bytes, rival: Bytes, cost: Floats
 ) -> tuple[int, float]:
     """Accumulate Delta = f(truth) - f(rival) in ``delta``; returns how many weights it touched, and rho."""
-    n, rho, terms, total = 0, 0.0, 0, 0.0
-    for a in range(net.size[ATOMS]):
-        if net.fixed[a] != DEFINED and truth[a] != rival[a]:
-            rho += cost[a]
+    n, terms, total = 0, 0, 0.0
+    rho = _find_differences(net, truth, rival, cost)
     for r in range(net.size[ROWS]):
         first = net.row_weight[r]
-        if first < 0:
+        if first < 0 or not _may_change(net, r):
             continue
         for k in range(net.row_len[r]):
-            differs = False
-            for p in range(net.lit_start[r], net.lit_start[r + 1]):
-                a = net.lit_atom[p] + k * net.lit_step[p]
-                differs |= truth[a] != rival[a]
-            if not differs:
-                continue
             change = int(clause_true(net, r, k, truth)) - int(clause_true(net, r, k, rival))
             if change != 0:
                 n = add(weights, n, first + k * net.row_step[r], net.row_factor[r] * change)

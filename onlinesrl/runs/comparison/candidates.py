@@ -7,14 +7,17 @@ import shlex
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from onlinesrl.core.errors import UsageError
-from onlinesrl.runs.config import Config, load
+from onlinesrl.runs.config import Config, load_as
+from onlinesrl.runs.mln_batch import MlnBatch
 
 _VALUE = re.compile(r"(?:[^,\[\]{}]|\{[^{}]*\}|\[[^\[\]]*\])+")
 Overrides = tuple[str, ...]
 """Each ``key=value``."""
+Configured = Config | MlnBatch
+"""What is compared: a run, or batch learning of Markov logic."""
 
 
 class Candidate(NamedTuple):
@@ -24,9 +27,20 @@ class Candidate(NamedTuple):
     path: Path
     overrides: Overrides
 
-    def load(self, more: Overrides = ()) -> Config:
+    def load(self, more: Overrides = ()) -> Configured:
         """Read the configuration, with more that is set in it. Raises ConfigError."""
-        return load(self.path, [*self.overrides, *more])
+        return load_as(_root, self.path, [*self.overrides, *more])
+
+    @property
+    def verb(self) -> str:
+        """The command that takes the configuration: run, or learn."""
+        return "run" if isinstance(self.load(), Config) else "learn"
+
+
+def _root(values: Any) -> type[Configured]:
+    """Tell batch learning, whose learner has a kind, from a run."""
+    learner = values.get("learner") if isinstance(values, dict) else None
+    return MlnBatch if isinstance(learner, dict) and "kind" in learner else Config
 
 
 def grid(given: Sequence[str]) -> list[Overrides]:
@@ -71,9 +85,9 @@ def _short(override: str) -> str:
     return value.strip("{} ") if value.startswith("{") else f"{key.rpartition('.')[2]}={value}"
 
 
-def command(candidate: Candidate) -> str:
-    """Return the command that runs a candidate."""
-    words = ["onlinesrl", "run", str(candidate.path)]
+def command(candidate: Candidate, verb: str = "run") -> str:
+    """Return the command that runs a candidate, or learns (``verb``)."""
+    words = ["onlinesrl", verb, str(candidate.path)]
     for override in candidate.overrides:
         words += ["--set", override]
     return shlex.join(words)

@@ -11,7 +11,7 @@ import msgspec
 from onlinesrl.core.example import Example
 from onlinesrl.core.storage import json_lines, storage_errors
 from onlinesrl.core.version import __version__
-from onlinesrl.runs.comparison.candidates import Overrides
+from onlinesrl.runs.comparison.candidates import Configured, Overrides
 from onlinesrl.runs.comparison.scoring import Score
 from onlinesrl.runs.config import Config
 
@@ -75,11 +75,17 @@ def of_examples(examples: Iterable[Example]) -> str:
     return found.hexdigest()
 
 
-def of_candidate(configs: Sequence[Config], model: str, metric: str) -> str:
+def of_candidate(configs: Sequence[Configured], model: str, metric: str) -> str:
     """Return a digest of what a candidate's scores depend on, but for the examples.
 
     ``configs`` are its alternatives, ``model`` the text of all of them.
     """
     settings = [{**config.as_dict(), "output": None} for config in configs]
-    files = [config.fingerprint(model) for config in configs]
+    files = [_files(config, model) for config in configs]
     return digest(__version__, metric, settings, files)
+
+
+def _files(config: Configured, model: str) -> object:
+    if isinstance(config, Config):
+        return config.fingerprint(model)
+    return [model, *(path.read_text(errors="replace") for path in config.source.background or ())]

@@ -15,10 +15,12 @@ from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments
 from onlinesrl.core.learner import Learner, Outcome
 from onlinesrl.core.metrics import Metrics
 from onlinesrl.core.scores import METRICS, Scored
+from onlinesrl.runs.comparison.candidates import Configured
 from onlinesrl.runs.comparison.folds import Fold
 from onlinesrl.runs.config import Config
 from onlinesrl.runs.inputs import make_reader
 from onlinesrl.runs.messages import warn
+from onlinesrl.runs.mln_batch import MlnBatch
 from onlinesrl.runs.session import new_learner
 
 MAP = "map"
@@ -42,6 +44,17 @@ MAP is the mean, over groups of atoms that differ in their last argument only, o
 their probabilities (PSL: values).
 """
 
+BATCH = {
+    "f1": "f1",
+    "accuracy": "accuracy",
+    "mae": "mae",
+    "auc": "auroc",
+    "average_precision": "aupr",
+    "cll": "cll",
+    MAP: "map",
+}
+"""Those that are measured for batch learners too, by their names there."""
+
 
 class Score(NamedTuple):
     """A score, the CPU seconds of learning, and the peak memory of the process in bytes."""
@@ -51,12 +64,14 @@ class Score(NamedTuple):
     peak_bytes: int
 
 
-def examples_of(config: Config) -> list[Example]:
+def examples_of(config: Configured) -> list[Example]:
     """Return the examples of the configured source, read to its end; lines that are none are told of.
 
-    Raises DataError where there are more of these than ``limits.bad_share``; ConfigError where labels come
-    separately.
+    Raises DataError where there are more of these than ``limits.bad_share``, for batch learning any;
+    ConfigError where labels come separately.
     """
+    if isinstance(config, MlnBatch):
+        return [example for _, example in config.examples()]
     if config.labels is not None:
         raise config.error("labels", "expected examples with their truth, to compare or tune")
     reader, found, bad = make_reader(config), list[Example](), 0
@@ -73,11 +88,23 @@ def examples_of(config: Config) -> list[Example]:
     return found
 
 
-def score(config: Config, fold: Fold, metric: str) -> Score:
+def score(config: Configured, fold: Fold, metric: str) -> Score:
     """Learn from the training part of a fold, and score its test part.
 
     Raises DataError where more examples are bad than ``limits.bad_share``, or the metric is not defined.
     """
+    if isinstance(config, MlnBatch):
+        value, seconds = _batch(config, fold, metric)
+    else:
+        value, seconds = _online(config, fold, metric)
+    if value is None:
+        reason = "no atom of the test part is true, or predictions have no scores"
+        raise DataError(f"{metric} is not defined: {reason}")
+    return Score(value, seconds, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+def _online(config: Config, fold: Fold, metric: str) -> tuple[float | None, float]:
+    """Return the score of one pass, and its CPU seconds."""
     learner = new_learner(config)
     learner.compile()
     began = time.process_time()
@@ -85,11 +112,25 @@ def score(config: Config, fold: Fold, metric: str) -> Score:
     for some in _batches(fold.training, config.batch):
         _add(metrics, learner, some, learning=True, limit=config.limits.bad_share)
     seconds = time.process_time() - began
-    value = _measured(learner, config, fold.test, metric)
-    if value is None:
-        reason = "no atom of the test part is true, or predictions have no scores"
-        raise DataError(f"{metric} is not defined: {reason}")
-    return Score(value, seconds, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    return _measured(learner, config, fold.test, metric), seconds
+
+
+def _batch(config: MlnBatch, fold: Fold, metric: str) -> tuple[float | None, float]:
+    """Return the score of batch learning, and its CPU seconds. Raises DataError for an online metric."""
+    if metric not in BATCH:
+        raise DataError(
+            f"{metric} is not measured for batch learners; take one of {', '.join(BATCH)}"
+        )
+    began = time.process_time()
+    problem, test = (
+        config.problem_of(((f"example {e.id}", e) for e in part), None)
+        for part in (fold.training, fold.test)
+    )
+    weights = config.batch_learner.learn(problem, lambda _: None).weights
+    seconds = time.process_time() - began
+    scored = [*problem.predicted(weights, test).values()]
+    truth, values, groups = map(np.concatenate, zip(*scored, strict=True))
+    return METRICS[BATCH[metric]].measure(truth, values, groups), seconds
 
 
 def _measured(

@@ -11,7 +11,7 @@ from onlinesrl.core.example import Example
 from onlinesrl.core.interrupt import whole
 from onlinesrl.core.pools import PoolSection, opened
 from onlinesrl.runs import messages
-from onlinesrl.runs.comparison.candidates import Candidate, Overrides
+from onlinesrl.runs.comparison.candidates import Candidate, Configured, Overrides
 from onlinesrl.runs.comparison.folds import Divide, Fold, last_tenth
 from onlinesrl.runs.comparison.journal import Journal, Kept, digest, of_candidate, of_examples
 from onlinesrl.runs.comparison.scoring import SCORES, Score, examples_of, score
@@ -139,14 +139,13 @@ def _loaded(
     for candidate in candidates:
         try:
             configs = [candidate.load(more) for more in alternatives]
-            learner = make_learner(configs[0])
-            learner.compile()
+            text = _compiled(configs[0])
             source = _source(configs[0])
             if source not in known:
                 examples = examples_of(configs[0])
                 known[source] = [*divide(examples)], of_examples(examples)
             folds, digest_of = known[source]
-            of = of_candidate(configs, learner.model_text, metric)
+            of = of_candidate(configs, text, metric)
             found.append(_Loaded(folds, of, digest_of))
         except OnlinesrlError as error:
             found.append(error)
@@ -156,7 +155,16 @@ def _loaded(
     return found
 
 
-def _source(config: Config) -> str:
+def _compiled(config: Configured) -> str:
+    """Return the text of the model; a run's kernels are compiled."""
+    if not isinstance(config, Config):
+        return str(config.language.load(config.model, config.dialect).text)
+    learner = make_learner(config)
+    learner.compile()
+    return learner.model_text
+
+
+def _source(config: Configured) -> str:
     """Return what two configurations have in common if they have the same examples."""
     return f"{config.source.model_dump_json()} {config.query} {config.dialect}"
 

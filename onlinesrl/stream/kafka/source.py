@@ -33,6 +33,7 @@ from onlinesrl.stream.kafka.broker import (
     name_of,
     place_of,
     places_of,
+    record_of,
 )
 from onlinesrl.stream.protocols import Sink, Source
 from onlinesrl.stream.stopper import Stopped
@@ -229,16 +230,7 @@ class KafkaSource(Source):
 
     def _record(self, name: str, record: ConsumerRecord) -> Record:
         self.offsets[name] = record.offset + 1
-        value = record.value if record.value is not None else b""
-        return Record(
-            value[: self.max_bytes],
-            name,
-            record.offset,
-            record.partition,
-            record.offset + 1,
-            "tombstone" if record.value is None else "json",
-            len(value) > self.max_bytes,
-        )
+        return record_of(name, record, self.max_bytes)
 
     def _poll(self) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Return the available records by partition; check the brokers at intervals."""

@@ -1,0 +1,49 @@
+"""The experiments of searches: Jester's folds, a problem that remembers, fewer rules, and tables."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from tests.streams.programs import REPO, STREAMS
+
+DATA = REPO.parent / "shared" / "data" / "psl"
+pytestmark = pytest.mark.skipif(not DATA.exists(), reason="needs Jester's ratings")
+
+
+@pytest.fixture
+def compare(monkeypatch):
+    pytest.importorskip("sklearn")
+    monkeypatch.syspath_prepend(STREAMS / "searches")
+    names = ("compare", "data", "figures")
+    for name in names:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    import compare  # type: ignore[import-not-found]
+
+    yield compare
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+def test_a_search_of_jester(compare, capsys):
+    folds = [*compare.DATASETS["jester"].folds(DATA, 1)]
+    assert len(folds) == 8
+    users = [fold.learn.atom(0).split(",")[0] for fold in folds]
+    assert len({*users}) == 8
+    assert [fold.test.atom(0).split(",")[0] for fold in folds] == [*users[1:], users[0]]
+    of = folds[0].learn
+    weights = np.linspace(0.1, 1.0, 11)
+    assert of.tried(weights, 1.0) is of.tried(weights.copy(), 1.0)
+    assert of.tried(weights, 1.0) is not folds[1].learn.tried(weights, 1.0)
+    few = compare.with_rules(of, 4)
+    np.testing.assert_array_equal(few.counts, of.counts[:4])
+    found = {
+        name: [*compare._each({"kind": name, "metric": "mse"}, folds[:2])]
+        for name in ("random", "random-grid")
+    }
+    found |= {"hyperband": found["random"], "bayesian": found["random"]}
+    found |= {"mple": [*compare._each({"kind": "mple"}, folds[:2])]}
+    compare.table("mse", folds[:2], found, timed=False)
+    said = capsys.readouterr().out
+    assert "| `random` | 0.0" in said
+    assert "from the best of mle, mple, lme" in said
