@@ -195,7 +195,7 @@ def command(*arguments: str) -> int:
     """Run the command line in this process; return its exit code."""
     from typer.main import get_command
 
-    from onlinesrl import cli
+    from onlinesrl.commands import cli
     from onlinesrl.core import interrupt
 
     if isinstance(cli.app, typer.Typer):

@@ -20,8 +20,9 @@ from onlinesrl.core.updates import Cda2
 from onlinesrl.mln.ground.compile import compile_program
 from onlinesrl.mln.lang.mln import parse
 from onlinesrl.psl.engines.admm import Admm
+from onlinesrl.psl.inference import PslInference
 from onlinesrl.psl.lang import psl
-from onlinesrl.psl.learner import PslInference, PslLearner
+from onlinesrl.psl.learner import PslLearner
 from onlinesrl.runs import session
 from onlinesrl.runs.config import load
 from tests.ground.programs import FOUND, Case, cases

@@ -16,7 +16,7 @@ import pytest
 from conftest import MODEL, REPO, Job, command, wait
 
 from onlinesrl import __version__
-from onlinesrl.cli import app
+from onlinesrl.commands.cli import app
 from onlinesrl.core.example import json_schema
 from onlinesrl.runs.session import compile_kernels
 
@@ -37,7 +37,7 @@ def cold(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own."""
     environment = os.environ | {"PYTHONPATH": str(REPO), "TERM": "dumb", "NO_COLOR": "1"}
     return subprocess.run(
-        [sys.executable, "-c", "from onlinesrl.cli import main; main()", *arguments],
+        [sys.executable, "-c", "from onlinesrl.commands.cli import main; main()", *arguments],
         env=environment,
         capture_output=True,
         text=True,
@@ -101,9 +101,7 @@ def test_closed_standard_streams(
 ) -> None:
     (tmp_path / "m.mln").write_text("t = {A}\nQ(t)\n1 Q(x)\n")
     options = ["--model", str(tmp_path / "m.mln")] if len(arguments) > 1 else []
-    called = (
-        f"""exec '{sys.executable}' -c 'from onlinesrl.cli import main; main()' "$@" {closed}"""
-    )
+    called = f"""exec '{sys.executable}' -c 'from onlinesrl.commands.cli import main; main()' "$@" {closed}"""
     done = subprocess.run(
         ["sh", "-c", called, "sh", *arguments, *options],
         env=os.environ | {"PYTHONPATH": str(REPO)},

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from onlinesrl.cli import app
+from onlinesrl.commands.cli import app
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 THEORY = SHARED / "caviar_goldens" / "DN_HI" / "fold_0" / "meet_trained_func.mln"

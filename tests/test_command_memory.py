@@ -15,7 +15,7 @@ RULES = "1 Smokes(x)\n-1 Friends(x, y)\n1 Friends(x, y) ^ Smokes(x) => Smokes(y)
 SMOKERS = f"Friends(p, p)\nSmokes(p)\nNear(p)\n{RULES}"
 RUN = """
 import sys
-from onlinesrl.cli import main
+from onlinesrl.commands.cli import main
 from onlinesrl.commands import memory
 given = sys.argv
 for sys.argv, free in ((given[1].split(), memory.free), (["onlinesrl", *given[2:]], lambda: 60 << 20)):

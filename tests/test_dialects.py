@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lang.semantics import World
 from typer.testing import CliRunner
 
-from onlinesrl.cli import app
+from onlinesrl.commands.cli import app
 from onlinesrl.core.errors import DatabaseError, OnlinesrlError
 from onlinesrl.logic.ast import Variable, bound_variables, terms
 from onlinesrl.logic.database import parse_db

@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
-from onlinesrl.cli import app
+from onlinesrl.commands.cli import app
 from onlinesrl.core.section import sections_of
 from onlinesrl.runs import guide
 from onlinesrl.runs.mln_batch import MlnBatch
@@ -41,7 +41,7 @@ def test_every_key_is_there_with_a_meaning() -> None:
     ("key", "default", "kind"),
     [
         ("model", "-", "path"),
-        ("batch", "64", "integer >= 1"),
+        ("batch", "128", "integer >= 1"),
         ("source.kind", "file", "file | kafka | parquet | socket"),
         ("source.shared", "false", "true | false"),
         ("source.path", "-", "list | path"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from onlinesrl.cli import app
+from onlinesrl.commands.cli import app
 from onlinesrl.core.errors import DatabaseError, ExampleError, LocatedError, OnlinesrlError
 from onlinesrl.logic.text import spell_atom
 from onlinesrl.mln import answers

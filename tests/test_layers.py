@@ -17,7 +17,6 @@ LAYERS = [
     {"runs"},
     {"library"},
     {"commands"},
-    {"cli"},
 ]
 """From the lowest up: a room imports itself and rooms of lower layers."""
 
@@ -165,4 +164,4 @@ def test_the_order_sees():
     assert upward("mln", "psl")
     assert upward("psl", "runs")
     assert not upward("runs", "core")
-    assert not upward("cli", "stream")
+    assert not upward("commands", "stream")

@@ -141,7 +141,7 @@ def test_what_cannot_be_replayed_whole_is_told(done: Job, tmp_path: Path) -> Non
 
 
 def test_a_full_disk_is_no_reader_that_goes_away(done: Job) -> None:
-    code = "from onlinesrl.cli import main; main()"
+    code = "from onlinesrl.commands.cli import main; main()"
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
             [sys.executable, "-c", code, "checkpoint", "list", str(done.output)],

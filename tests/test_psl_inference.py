@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from onlinesrl.cli import app
+from onlinesrl.commands.cli import app
 from onlinesrl.core.errors import ModelError, OnlinesrlError, UsageError
 from onlinesrl.runs.progress import Status
 

@@ -15,7 +15,7 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
-from onlinesrl.cli import app
+from onlinesrl.commands.cli import app
 from onlinesrl.core.example import decode
 from onlinesrl.core.section import sections_of
 from onlinesrl.library.model import Model

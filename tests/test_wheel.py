@@ -16,7 +16,7 @@ import sys
 import onlinesrl
 from onlinesrl.mln.lang import mln
 from onlinesrl.runs.report import page
-from onlinesrl.cli import main
+from onlinesrl.commands.cli import main
 
 assert onlinesrl.__file__.startswith(sys.argv[1]), onlinesrl.__file__
 program = mln.load(__import__("pathlib").Path(sys.argv[2]))
@@ -62,7 +62,10 @@ def test_the_wheel_carries_every_file_of_the_package(wheel: Path) -> None:
 def test_the_wheel_names_licence_and_command(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     about = {name.rpartition("/")[2]: name for name in archive.namelist() if ".dist-info/" in name}
-    assert "onlinesrl = onlinesrl.cli:main" in archive.read(about["entry_points.txt"]).decode()
+    assert (
+        "onlinesrl = onlinesrl.commands.cli:main"
+        in archive.read(about["entry_points.txt"]).decode()
+    )
     assert archive.read(about["LICENSE"]).startswith(b"MIT License")
     assert "License-Expression: MIT" in archive.read(about["METADATA"]).decode()
 

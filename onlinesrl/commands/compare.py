@@ -30,6 +30,13 @@ Metric = Annotated[
         help="What is compared: f1, accuracy, hamming, mae, auc, average_precision, cll, map, ..."
     ),
 ]
+Tune = Annotated[
+    list[str],
+    typer.Option(
+        metavar="KEY=V1,V2,...",
+        help="As --grid, but the best on the last tenth of a fold's training part is taken.",
+    ),
+]
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Processes at a time; the default is one for each core.")
 ]
@@ -38,13 +45,7 @@ Workers = Annotated[
 def compare(  # noqa: PLR0913, PLR0917 - the options of the command
     configs: Annotated[list[Path], typer.Argument(metavar="CONFIG...", help="Runs' YAML files.")],
     grid: Grid = [],  # noqa: B006 - typer's way
-    tune: Annotated[
-        list[str],
-        typer.Option(
-            metavar="KEY=V1,V2,...",
-            help="As --grid, but the best on the last tenth of a fold's training part is taken.",
-        ),
-    ] = [],  # noqa: B006
+    tune: Tune = [],  # noqa: B006
     folds: Annotated[
         int | None,
         typer.Option(min=2, help="How many; the default is to leave out a group at a time."),
@@ -80,9 +81,7 @@ def compare(  # noqa: PLR0913, PLR0917 - the options of the command
         "folds": ["one for each group" if folds is None else str(folds)],
         "set": set_,
     }
-    folder.write(
-        output, compared, lines, metric, [(k, "; ".join(v)) for k, v in settings.items() if v]
-    )
+    folder.write(output, compared, lines, metric, settings)
     _print(figures.text(lines, metric))
     print(f"\nresults in {output}", flush=True)
     _end(lines)
@@ -116,7 +115,7 @@ def tune(  # noqa: PLR0913, PLR0917 - the options of the command
     _print(figures.text(lines, metric))
     for candidate, line in zip(chosen, lines, strict=True):
         if line.best:
-            print(f"\n{candidates.command(candidate)}", flush=True)
+            print(f"\n{candidates.command(candidate, candidate.verb)}", flush=True)
     _end(lines)
 
 

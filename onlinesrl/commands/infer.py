@@ -157,11 +157,7 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
     to_stdout, skip = not stats, targets is Targets.SKIP
     if _is_psl(model):
         asked = query is not None or evidence or closed or open_ or dialect != "alchemy"
-        if asked or error is not None:
-            raise UsageError(
-                f"{model} is a PSL model, whose data say what is asked: not --query, --evidence, "
-                "--closed, --open, --dialect, --error"
-            )
+        _check_psl(model, asked or error is not None)
         method = method or "admm"
         most, several = max_groundings, threads or 1
         with _in_parts(distribute) as parts:
@@ -297,6 +293,14 @@ def _in_parts(distribute: Sequence[str]) -> Iterator[Parts | None]:
     section = given(PartsSection, distribute)
     with opened(section) as pool:
         yield Parts(pool, section.parts)
+
+
+def _check_psl(model: Path, asked: object) -> None:
+    if asked:
+        raise UsageError(
+            f"{model} is a PSL model, whose data say what is asked: not --query, --evidence, "
+            "--closed, --open, --dialect, --error"
+        )
 
 
 def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command

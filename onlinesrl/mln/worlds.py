@@ -227,7 +227,11 @@ class Worlds:
         """Ground a world and predict it, if it is narrow; tell whether it is too wide for that."""
         if not self.inference.eliminates:
             return self._ground(results, w, learning)
-        if self.run(results, w, w + 1, narrow.PREDICT, learning) == w:
+        try:
+            wide = self.run(results, w, w + 1, narrow.PREDICT, learning) == w
+        finally:
+            self.at = w  # nothing was learned from it yet
+        if wide:
             return True
         if results.out.status[w] == OK and self.margins and not learning:
             state, score = self.state, float(results.out.score[w])

@@ -68,7 +68,8 @@ class Psl:
     ) -> PslLearner:
         """Return a learner; PSL's predictions have no margins."""
         from onlinesrl.psl.engines.admm import Admm
-        from onlinesrl.psl.learner import PslInference, PslLearner
+        from onlinesrl.psl.inference import PslInference
+        from onlinesrl.psl.learner import PslLearner
 
         if config.learner.drawn():
             known = "cda1, cda2, adagrad and others that learn from one rival"

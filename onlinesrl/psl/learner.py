@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,12 +31,13 @@ from onlinesrl.core.slowest import Slowest
 from onlinesrl.core.together import Apart, Together
 from onlinesrl.core.update import Update
 from onlinesrl.psl import merging
-from onlinesrl.psl.engines.engine import HingeEngine, HingeSolution
+from onlinesrl.psl.engines.engine import HingeSolution
 from onlinesrl.psl.explain import explain, least_certain
 from onlinesrl.psl.ground.grounder import Grounder
 from onlinesrl.psl.ground.hinges import HINGE, HingeModel
 from onlinesrl.psl.ground.packing import CheckedExample, PslPacker
 from onlinesrl.psl.ground.rows import GroundingFailure, TooManyRows
+from onlinesrl.psl.inference import PslInference
 from onlinesrl.psl.kernels.features import measure
 from onlinesrl.psl.lang.ast import PslProgram
 from onlinesrl.psl.lang.text import show_program
@@ -63,23 +63,6 @@ _ONE_HINGE = HingeModel(
     np.ones(1, np.uint8),
     np.full(1, HINGE, np.uint8),
 )
-
-
-@dataclass(frozen=True)
-class PslInference:
-    """How energies are minimised, and how large examples may be.
-
-    Where the engine ends without a certificate, the example is bad; or, with ``fallback``, it is
-    predicted with the values found and learned from only if its rival is certified. ``skip`` leaves
-    out ground rules with an atom that is neither observed nor a target; else an example with such a
-    rule is bad.
-    """
-
-    engine: HingeEngine
-    fallback: bool = True
-    skip: bool = False
-    max_groundings: int = 1_000_000
-    max_atoms: int = 1_000_000
 
 
 class _Ground(NamedTuple):

@@ -7,15 +7,19 @@ examples one at a time, until the culprit is found or all have passed.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from onlinesrl.core.errors import OnlinesrlError
 from onlinesrl.core.storage import storage_errors, write_atomic
+from onlinesrl.core.version import __version__
 
 _BYTES = 256
 
@@ -27,6 +31,12 @@ class _Note(msgspec.Struct):
     at_hand: tuple[int, int] | None = None
     suspects: tuple[int, int] = (0, 0)
     deaths: int = 0
+
+
+def run_of(fingerprint: Mapping[str, Any]) -> str:
+    """Return what identifies a configuration, with this version, in a note."""
+    text = json.dumps([__version__, dict(fingerprint)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class CrashNote:

@@ -126,20 +126,21 @@ class Reader:
 
         Waits until that is known, or until the run is ``asked`` to stop.
         """
+        self.source.marked = True  # for the run that goes on with it
         records = self.source.read(position)
         for record in records:
             if record is None and not asked():
                 continue
             if record is None or self._taken(self.example(record)):
                 self._begun = chain([record], records)
-                return True
+                return record is not None
         self._begun = records
         return False
 
     def take(self, records: Iterator[Record | None], room: int) -> Taken:
         """Take the next micro-batch from a source's records: at most ``room`` examples, READ_BYTES of bytes.
 
-        Example, record or group may be what another thread looks at: nothing of this object changes.
+        Another thread may call it: nothing of the reader changes, and groups are not noted.
         """
         batch: list[Decoded] = []
         groups: list[str | None] = []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -18,7 +16,7 @@ from onlinesrl.core.metrics import Metrics
 from onlinesrl.core.version import __version__
 from onlinesrl.stream import checkpoint
 from onlinesrl.stream.batches import Batches
-from onlinesrl.stream.crash import CrashNote
+from onlinesrl.stream.crash import CrashNote, run_of
 from onlinesrl.stream.deadletter import DeadLetters
 from onlinesrl.stream.examples import Content, Decoded, Reader, Taken, unread
 from onlinesrl.stream.files import Record
@@ -82,9 +80,7 @@ class Loop:
         self.predictions = OutputFile(folder.predictions)
         self.lines = OutputFile(folder.metrics)
         self.dead = DeadLetters(folder.deadletter)
-        text = json.dumps([__version__, dict(fingerprint)], sort_keys=True)
-        run = hashlib.sha256(text.encode()).hexdigest()
-        self.crash = CrashNote(folder.started, run, crashes)
+        self.crash = CrashNote(folder.started, run_of(fingerprint), crashes)
 
     # from and to a checkpoint ------------------------------------------------------------------
 

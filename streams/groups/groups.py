@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinesrl.core.scores import METRICS
+import onlinesrl as srl
 from onlinesrl.psl.lang.ast import PslProgram
 from onlinesrl.psl.lang.columns import Columns, database_of
 from onlinesrl.psl.lang.psl import parse
@@ -168,7 +168,7 @@ def compare(curves: Curves, name: str, of: PslProblem, held_out: PslProblem) -> 
     """Learn a model by all that can, and score it on held-out users."""
 
     def score(weights: NDArray[np.float64]) -> float:
-        aupr = METRICS["aupr"].measure(*held_out.predicted(weights)["Talks"])
+        aupr = srl.METRICS["aupr"].measure(*held_out.predicted(weights)["Talks"])
         assert aupr is not None
         return aupr
 

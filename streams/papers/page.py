@@ -62,13 +62,14 @@ class Source(NamedTuple):
 
 
 def source(of: Result, folder: Path) -> Source | None:
-    """Return where a result is: the first place of ``from`` that there is."""
+    """Return where a result is: the first place of ``from`` that there is; a heading needs a table."""
     for place in of["from"]:
         name, _, heading = place.partition("#")
         roots = (REPO,) if "/" in name else (folder, MEASURED)
         for root in roots:
-            if (root / name).exists():
-                return Source(root / name, heading)
+            found = Source(root / name, heading)
+            if found.path.exists() and (not heading or tables(found)):
+                return found
     return None
 
 

@@ -28,13 +28,13 @@ from typing import Any
 
 import figures
 import numpy as np
+import scipy.optimize  # noqa: F401 - before seconds are measured
+import sklearn.gaussian_process  # noqa: F401
 from data import DATASETS, Dataset, Fold, with_rules
 from pydantic import TypeAdapter
 from scipy.stats import spearmanr, ttest_rel
 
-from onlinesrl.core.batch import LearningError
-from onlinesrl.core.scores import METRICS, Scored
-from onlinesrl.core.search.space import Space
+import onlinesrl as srl
 from onlinesrl.psl.learning.learners import AnyPslLearner
 from onlinesrl.psl.learning.mple import conditionals_of
 from onlinesrl.psl.learning.problem import PslProblem
@@ -115,14 +115,14 @@ def acquisition(dataset: Dataset, folds: list[Fold], given: Any) -> None:
 def likelihood(dataset: Dataset, folds: list[Fold], given: Any) -> None:
     """Print rank correlations of metrics and likelihoods over random weights, on the first fold."""
     of, rng = folds[0].learn, np.random.default_rng(0)
-    draws = [of.whole(w) for w in Space(int(of.soft.sum()), False).dirichlet(rng, DRAWS, 1.0)]
+    draws = [of.whole(w) for w in rng.dirichlet(np.ones(int(of.soft.sum())), DRAWS)]
     by = {"MAP likelihood": [of.solve(w).energy - float(w @ of.observed) for w in draws]}
     conditionals = conditionals_of(of.model, of.truth, len(of.start))
     if len(conditionals.width):
         by["pseudo-likelihood"] = [conditionals.value(w)[0] for w in draws]
     scores = {metric: [measure(of, w, metric) for w in draws] for metric in dataset.metrics}
     for metric, found in scores.items():
-        better = np.array(found) * (1.0 if METRICS[metric].greater else -1.0)
+        better = np.array(found) * (1.0 if srl.METRICS[metric].greater else -1.0)
         for name, values in by.items():
             rank = spearmanr(values, better).statistic
             best = found[int(np.argmax(values))], found[int(np.argmax(better))]
@@ -179,7 +179,7 @@ def _each(learner: Learner, folds: list[Fold]) -> Iterator[tuple[Any, float]]:
         began = time.process_time()
         try:
             weights = learned(fold.learn, learner)
-        except LearningError as error:
+        except srl.LearningError as error:
             print(f"{learner['kind']}: {error}", flush=True)
             return
         yield weights, time.process_time() - began
@@ -187,13 +187,13 @@ def _each(learner: Learner, folds: list[Fold]) -> Iterator[tuple[Any, float]]:
 
 def measure(of: PslProblem, weights: Any, metric: str) -> float:
     """Return a metric of the values of least energy."""
-    value = METRICS[metric].measure(*_predicted(of, weights.tobytes()))
+    value = srl.METRICS[metric].measure(*_predicted(of, weights.tobytes()))
     assert value is not None
     return value
 
 
 @cache
-def _predicted(of: PslProblem, weights: bytes) -> Scored:
+def _predicted(of: PslProblem, weights: bytes) -> Any:
     (scored,) = of.predicted(np.frombuffer(weights)).values()
     return scored
 
@@ -210,7 +210,7 @@ def table(metric: str, folds: list[Fold], found: Mapping[str, Learnt], timed: bo
         }
         for side in (0, 1)
     )
-    best = (max if METRICS[metric].greater else min)(test, key=lambda name: fmean(test[name]))
+    best = (max if srl.METRICS[metric].greater else min)(test, key=lambda name: fmean(test[name]))
     print(f"| {metric} | learned from | held out | p | CPU s |\n|---|---|---|---|---|")
     for name, of in found.items():
         same = test[name] == test[best] or len(folds) < 2
@@ -218,7 +218,7 @@ def table(metric: str, folds: list[Fold], found: Mapping[str, Learnt], timed: bo
         spent = f"{fmean(s for _, s in of):.2f}" if timed else ""
         row = f"| `{name}` | {shown(train[name])} | {shown(test[name])} | {p} | {spent} |"
         print(row, flush=True)
-    sign = 1.0 if METRICS[metric].greater else -1.0
+    sign = 1.0 if srl.METRICS[metric].greater else -1.0
     ahead = max(sign * fmean(train[name]) for name in SEARCHES) - max(
         sign * fmean(train[name]) for name in RIVALS if name in train
     )

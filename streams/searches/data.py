@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinesrl.core.scores import Scored
 from onlinesrl.psl.lang.ast import PslProgram
 from onlinesrl.psl.lang.columns import Columns, database_of
 from onlinesrl.psl.lang.data import Database
@@ -41,12 +40,12 @@ class Fold(NamedTuple):
 class Remembered(PslProblem):
     """A problem that tries the same weights only once, though several metrics may be asked of them."""
 
-    def tried(self, weights: Floats, share: float) -> dict[str, Scored]:
+    def tried(self, weights: Floats, share: float) -> dict[str, Any]:
         """See ``PslProblem.tried``."""
         return self._once(weights.tobytes(), share)
 
     @cache  # noqa: B019 - as long as the program runs
-    def _once(self, weights: bytes, share: float) -> dict[str, Scored]:
+    def _once(self, weights: bytes, share: float) -> dict[str, Any]:
         return super().tried(np.frombuffer(weights), share)
 
 

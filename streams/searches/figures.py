@@ -30,7 +30,7 @@ def seconds(found: Mapping[str, Mapping[str, Mapping[int, float]]], path: Path) 
         axis.set(xlabel=what, ylabel="CPU seconds", yscale="log")
         if what == "groundings":
             axis.set_xscale("log")
-    axes[0][-1].legend(fontsize="small")
+    axes[0][-1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     _save(path)
 
 

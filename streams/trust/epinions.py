@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onlinesrl.core.scores import METRICS
+import onlinesrl as srl
 from onlinesrl.psl.lang.columns import Columns, database_of
 from onlinesrl.psl.lang.psl import parse
 from onlinesrl.psl.learning.latent import Em, Latent, PairedDual, Primal
@@ -108,7 +108,7 @@ def ground(
 
 def distrust(of: PslProblem, weights: NDArray[np.float64]) -> float:
     """Return the area under precision and recall of distrust (average precision) with weights."""
-    aupr = METRICS["aupr_negative"].measure(*of.predicted(weights)["Trusts"])
+    aupr = srl.METRICS["aupr_negative"].measure(*of.predicted(weights)["Trusts"])
     assert aupr is not None
     return aupr
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 REPO = Path(__file__).parents[2]
 SHARED = REPO.parent / "shared"
-ONLINESRL = ("-c", "from onlinesrl.cli import main; main()")
+ONLINESRL = ("-c", "from onlinesrl.commands.cli import main; main()")
 
 
 class Used(NamedTuple):

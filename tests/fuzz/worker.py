@@ -171,7 +171,7 @@ def kafka(text: bytes) -> bool:
 
 def command(arguments: list[str]) -> tuple[int | str, str]:
     """Run a command line; return its exit code, or the name of its exception, and what it said."""
-    from onlinesrl import cli
+    from onlinesrl.commands import cli
     from onlinesrl.core.errors import OnlinesrlError
 
     said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace")
@@ -208,7 +208,7 @@ def main(first: int, count: int, folder: Path, paths: list[Path]) -> None:
     """Damage each file by the seeds from ``first`` on, and tell what that gives."""
     from typer.main import get_command
 
-    from onlinesrl import cli
+    from onlinesrl.commands import cli
 
     report = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

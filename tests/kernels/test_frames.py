@@ -24,7 +24,7 @@ from onlinesrl.core.kernels.jit import array_type, kernel, kernel_of
 
 class Inside(Frame):
     table: npt.NDArray[np.int32]
-    address: float
+    weight: float
 
 
 class Outside(Frame):
@@ -39,7 +39,7 @@ class Outside(Frame):
 @kernel
 def weighed(frame: Outside, i: int) -> float:
     """One row of everything, each field with a factor of its own."""
-    total = frame.number * frame.inside.address if frame.flag else 0.0
+    total = frame.number * frame.inside.weight if frame.flag else 0.0
     for j in range(frame.grid.shape[1]):
         total += frame.grid[i, j] * frame.count[i]
         for k in range(frame.cube.shape[2]):
@@ -57,7 +57,7 @@ def sums(frame: Outside, found: npt.NDArray[np.float64]) -> int:
 
 
 def expected(frame: Outside, i: int) -> float:
-    total = frame.number * frame.inside.address if frame.flag else 0.0
+    total = frame.number * frame.inside.weight if frame.flag else 0.0
     total += float(frame.grid[i].sum() * frame.count[i]) + 2.0 * float(frame.cube[i].sum())
     return total + 3.0 * float(frame.inside.table[-1])
 

@@ -12,6 +12,7 @@ from conftest import command
 import onlinesrl as srl
 from onlinesrl.core.example import GroundAtom
 from onlinesrl.core.newton import Newton
+from onlinesrl.logic.database import load_db
 from onlinesrl.mln.count import Counters
 from onlinesrl.mln.counting.world import world_of
 from onlinesrl.mln.engines.gibbs import Gibbs
@@ -293,7 +294,9 @@ def test_worlds_without_the_truth_of_the_query_are_refused(
 ) -> None:
     (tmp_path / "m.mln").write_text("P(thing)\nQ(thing)\nP(x) => Q(x)\n")
     config = tmp_path / "learn.yaml"
-    config.write_text("model: m.mln\nsource: {path: w.db}\nquery: [P, Q]\noutput: out\n")
+    config.write_text(
+        f"model: m.mln\nsource: {{path: w.db}}\nquery: [P, Q]\noutput: {tmp_path}/out\n"
+    )
     (tmp_path / "w.db").write_text("P(A)\n")
     assert command("learn", str(config)) == 65
     said = capfd.readouterr().err
@@ -301,3 +304,18 @@ def test_worlds_without_the_truth_of_the_query_are_refused(
     assert "!Q(...)" in said
     (tmp_path / "w.db").write_text("P(A)\n!Q(A)\n")
     assert command("learn", str(config)) == 0
+
+
+GOLDEN = Path("/work/shared/peers/mln/friends_smokers")
+
+
+@pytest.mark.skipif(not GOLDEN.exists(), reason="the exact optima are not on this machine")
+def test_sampled_moments_find_the_exact_maximum_of_the_likelihood() -> None:
+    program = mln.load(GOLDEN / "fs-learn.mln")
+    atoms = load_db(GOLDEN / "fs50-train.db", program)
+    of = MlnProblem(program, [atoms], ("Smokes", "Cancer"))
+    learned = ContrastiveDivergence(prior_sd=2.0).learn(of, lambda _: None)
+    rows = (GOLDEN / "fs50.weights.ml.exact").read_text().splitlines()
+    (row,) = (row.split() for row in rows if "prior_sd 2" in row)
+    exact = np.array(row[row.index("w") + 1 :][:4], np.float64)
+    np.testing.assert_allclose(learned.weights, exact, atol=0.1)

@@ -17,8 +17,9 @@ from onlinesrl.core.learner import Prediction
 from onlinesrl.core.metrics import Metrics
 from onlinesrl.core.updates import Cda1, Cda2
 from onlinesrl.psl.engines.admm import Admm
+from onlinesrl.psl.inference import PslInference
 from onlinesrl.psl.lang import psl
-from onlinesrl.psl.learner import PslInference, PslLearner
+from onlinesrl.psl.learner import PslLearner
 from onlinesrl.psl.weights import RuleWeights
 from onlinesrl.runs.results import weights_text
 from tests.learn.trust import soft

@@ -8,9 +8,10 @@ from onlinesrl.core.example import Constant, Example, ValuedAtom
 from onlinesrl.core.update import Update
 from onlinesrl.mln.weights import STANDARD
 from onlinesrl.psl.engines.admm import Admm
+from onlinesrl.psl.inference import PslInference
 from onlinesrl.psl.lang import psl
 from onlinesrl.psl.lang.ast import PslProgram
-from onlinesrl.psl.learner import PslInference, PslLearner
+from onlinesrl.psl.learner import PslLearner
 from tests.learn.learners import update_of
 
 MODEL = """\

@@ -23,7 +23,7 @@ ray = pytest.importorskip("ray")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
 pytestmark = pytest.mark.soak
 
-MAIN = "from onlinesrl.cli import main; main()"
+MAIN = "from onlinesrl.commands.cli import main; main()"
 DISTRIBUTED = {"shards": 3, "round": 1, "workers": 1}
 HERE = {"PYTHONPATH": str(REPO)}
 

@@ -274,7 +274,13 @@ def test_a_signal_while_kernels_are_compiled_ends_the_run(
 ) -> None:
     run = job(citations[:5])
     with subprocess.Popen(
-        [sys.executable, "-c", "from onlinesrl.cli import main; main()", "run", str(run.config)],
+        [
+            sys.executable,
+            "-c",
+            "from onlinesrl.commands.cli import main; main()",
+            "run",
+            str(run.config),
+        ],
         env=os.environ | {"PYTHONPATH": str(REPO), "NUMBA_CACHE_DIR": str(tmp_path / "empty")},
         stderr=subprocess.PIPE,
     ) as process:

@@ -23,7 +23,7 @@ LEARNERS = {
 }
 BAD = [b"{\n", b'{"id": 1, "evidence": {"Tokn": []}}\n', b"\xff\xfe\n", b"[]\n"]
 CALLS = ("write", "pwrite", "fsync", "replace", "ftruncate", "unlink")
-COLD = "from onlinesrl.cli import main; main()"
+COLD = "from onlinesrl.commands.cli import main; main()"
 
 
 def mixed(citations: list[bytes], count: int, seed: str) -> list[bytes]:

@@ -134,7 +134,7 @@ def test_giants_are_read_one_by_one(job: Make, citations: list[bytes]) -> None:
 
 PEAK = """\
 import sys
-from onlinesrl import cli
+from onlinesrl.commands import cli
 from tests.shapes import same_for_all_plans
 same_for_all_plans()
 try:

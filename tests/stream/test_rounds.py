@@ -28,7 +28,7 @@ from tests.stream.test_kill import mixed
 from tests.waiting import until
 
 LIMIT = 12
-MAIN = "from onlinesrl.cli import main; main()"
+MAIN = "from onlinesrl.commands.cli import main; main()"
 DISTRIBUTED = {"shards": 3, "round": 4, "workers": 1}
 LINE = st.sampled_from(
     [b"", b" ", b"{}", b'{"id": 1}', b"x" * (LIMIT + 3), b"\xef\xbb\xbf{}", b"\r"]

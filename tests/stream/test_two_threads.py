@@ -14,7 +14,11 @@ from typing import Any
 import pytest
 from conftest import Job, wait
 
+from onlinesrl.mln import in_turn
 from onlinesrl.mln.ground import pack
+from onlinesrl.mln.kernels.narrow import LEARN, PREDICT
+from onlinesrl.mln.learner import OnlineLearner
+from onlinesrl.mln.outcomes import Results
 from onlinesrl.stream import checkpoint
 from tests.stream.test_kill import BAD
 from tests.waiting import until
@@ -109,6 +113,34 @@ def test_it_goes_on_after_signals(job: Make, citations: list[bytes], number: int
         assert wait(process) in {0, -number}, run.said
         assert run.run(*TWO if step % 2 else ()) == 0, run.said
         assert run.results() == expected
+
+
+def stop_after_five() -> None:
+    """Have a signal come when five worlds of a micro-batch that has more have been learned from."""
+    run = in_turn.run
+
+    def partly(learner: OnlineLearner, found: Results, learning: bool) -> tuple[int, bool]:
+        if len(found.worlds) <= 5:
+            return run(learner, found, learning)
+        learner.worlds.run(found, 0, 5, PREDICT | LEARN, learning)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return 5, True
+
+    in_turn.run = partly
+
+
+@pytest.mark.parametrize("options", [(), TWO])
+def test_a_run_is_stopped_within_a_micro_batch(
+    job: Make, citations: list[bytes], options: tuple[str, ...]
+) -> None:
+    """First of what there is, then, when it had finished, of a file that has grown."""
+    whole, run = job(citations[:40], "whole"), job(citations[:20], "run")
+    assert whole.run() == 0
+    assert (run.run(*options, first=stop_after_five), run.run(*options)) == (0, 0), run.said
+    run.source.write_bytes(b"".join(citations[:40]))
+    assert (run.run(*options, first=stop_after_five), run.run(*options)) == (0, 0), run.said
+    assert results(run)["weights.mln"] == results(whole)["weights.mln"]
+    assert results(run)["predictions.jsonl"] == results(whole)["predictions.jsonl"]
 
 
 def test_what_cannot_be_read_ends_it_in_its_place(job: Make, citations: list[bytes]) -> None:

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.skipif(not DATA.exists(), reason="needs Jester's rating
 
 @pytest.fixture
 def compare(monkeypatch):
+    pytest.importorskip("sklearn")
     monkeypatch.syspath_prepend(STREAMS / "searches")
     names = ("compare", "data", "figures")
     for name in names:

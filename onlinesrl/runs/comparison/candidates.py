@@ -31,6 +31,11 @@ class Candidate(NamedTuple):
         """Read the configuration, with more that is set in it. Raises ConfigError."""
         return load_as(_root, self.path, [*self.overrides, *more])
 
+    @property
+    def verb(self) -> str:
+        """The command that takes the configuration: run, or learn."""
+        return "run" if isinstance(self.load(), Config) else "learn"
+
 
 def _root(values: Any) -> type[Configured]:
     """Tell batch learning, whose learner has a kind, from a run."""
@@ -80,9 +85,8 @@ def _short(override: str) -> str:
     return value.strip("{} ") if value.startswith("{") else f"{key.rpartition('.')[2]}={value}"
 
 
-def command(candidate: Candidate) -> str:
-    """Return the command that runs a candidate."""
-    verb = "run" if isinstance(candidate.load(), Config) else "learn"
+def command(candidate: Candidate, verb: str = "run") -> str:
+    """Return the command that runs a candidate, or learns (``verb``)."""
     words = ["onlinesrl", verb, str(candidate.path)]
     for override in candidate.overrides:
         words += ["--set", override]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from onlinesrl.core.errors import FolderError
@@ -30,10 +30,11 @@ def write(
     compared: Sequence[Compared],
     lines: Sequence[Line],
     metric: str,
-    settings: Sequence[tuple[str, str]],
+    settings: Mapping[str, Sequence[str]],
 ) -> None:
     """Write the table of all folds, and the report. Raises StorageError."""
     with storage_errors(folder, "make the folder"):
         folder.mkdir(parents=True, exist_ok=True)
-    write_atomic(folder / PAGE, comparison_page(lines, metric, settings).encode(errors="replace"))
+    shown = [(name, "; ".join(of)) for name, of in settings.items() if of]
+    write_atomic(folder / PAGE, comparison_page(lines, metric, shown).encode(errors="replace"))
     write_atomic(folder / TABLE, csv(compared, metric).encode())

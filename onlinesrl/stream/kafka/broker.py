@@ -15,10 +15,12 @@ from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import AuthorizationError, KafkaError, SaslAuthenticationFailedError
 
 from onlinesrl.core.errors import UnavailableError
 from onlinesrl.stream.aside import aside
+from onlinesrl.stream.files import Record
 from onlinesrl.stream.stopper import Stopped
 
 Client = TypeVar("Client")
@@ -190,6 +192,20 @@ def place_of(name: str) -> TopicPartition:
     """Return the partition of a name."""
     topic, _, number = name.removesuffix("]").rpartition("[")
     return TopicPartition(topic, int(number))
+
+
+def record_of(name: str, record: ConsumerRecord, max_bytes: int) -> Record:
+    """Return a record of a partition of that name, cut to so many bytes."""
+    value = b"" if record.value is None else record.value
+    return Record(
+        value[:max_bytes],
+        name,
+        record.offset,
+        record.partition,
+        record.offset + 1,
+        "tombstone" if record.value is None else "json",
+        len(value) > max_bytes,
+    )
 
 
 def places_of(topics: Mapping[str, tuple[str, list[int]]]) -> list[TopicPartition]:

@@ -33,6 +33,7 @@ from onlinesrl.stream.kafka.broker import (
     name_of,
     place_of,
     places_of,
+    record_of,
 )
 from onlinesrl.stream.protocols import Sink, Source
 from onlinesrl.stream.stopper import Stopped
@@ -101,9 +102,8 @@ class KafkaSource(Source):
 
     def open_span(self, partition: str, start: int, end: int) -> None:
         """Connect, and read only the records of a partition from an offset to another, without that."""
-        place = place_of(partition)
         self.broker.outlast(lambda: self._begin(None), self.options.patience, self.say)
-        self.offsets, self._targets = {partition: start}, {place: end}
+        self.offsets, self._targets = {partition: start}, {place_of(partition): end}
         self._seek()
 
     def _begin(
@@ -154,8 +154,6 @@ class KafkaSource(Source):
                     f"the topic {topic} is not the one read before: it was deleted and created again; "
                     "read another topic, or start over with --fresh"
                 )
-
-    # reading -------------------------------------------------------------------------------------
 
     def read(self, position: dict[str, Any] | None = None) -> Iterator[Record | None]:
         """Yield the records from the position of ``open`` on; None: there are none for now."""
@@ -232,16 +230,7 @@ class KafkaSource(Source):
 
     def _record(self, name: str, record: ConsumerRecord) -> Record:
         self.offsets[name] = record.offset + 1
-        value = record.value if record.value is not None else b""
-        return Record(
-            value[: self.max_bytes],
-            name,
-            record.offset,
-            record.partition,
-            record.offset + 1,
-            "tombstone" if record.value is None else "json",
-            len(value) > self.max_bytes,
-        )
+        return record_of(name, record, self.max_bytes)
 
     def _poll(self) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Return the available records by partition; check the brokers at intervals."""
@@ -358,8 +347,6 @@ class KafkaSource(Source):
             place in self._passed or self.offsets[name_of(place)] >= end
             for place, end in self._targets.items()
         )
-
-    # for the loop --------------------------------------------------------------------------------
 
     def after(
         self,
