@@ -215,3 +215,5 @@ def test_what_is_latent_has_no_truth_and_all_else_has():
             PairedDual(latent=latent).learn(problem(), quiet)
     with pytest.raises(LearningError, match=r"Trusts\(.*\) has no truth, and is not latent"):
         PairedDual(latent=("Good",)).learn(problem(known=False), quiet)
+    with pytest.raises(LearningError, match=r"every target is latent, so there is no truth"):
+        PairedDual(latent=("Trusts", "Good")).learn(problem(known=False), quiet)
