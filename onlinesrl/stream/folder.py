@@ -20,6 +20,8 @@ from onlinesrl.core.storage import storage_errors, sync_folder
 BUFFER_BYTES = 1 << 18
 REQUESTS = "requests.jsonl"
 """In the run folder: what clients sent to /learn. It is a source, and --fresh keeps it."""
+_LOCKS: set[int] = set()
+"""The descriptors of the locks that this process holds."""
 _MARK = b"the folder of a run of onlinesrl, by process "
 
 
@@ -134,9 +136,10 @@ class RunFolder(Closing):
 
     def close(self) -> None:
         """Release the lock; closing twice is allowed."""
-        if self._lock >= 0:
-            descriptor, self._lock = self._lock, -1
-            os.close(descriptor)
+        if self._lock in _LOCKS:
+            _LOCKS.remove(self._lock)
+            os.close(self._lock)
+        self._lock = -1
 
 
 def is_run(path: Path) -> bool:
@@ -180,7 +183,16 @@ def _take_lock(path: Path) -> int:
         except OSError:
             os.close(descriptor)
             raise
+    _LOCKS.add(descriptor)
     return descriptor
+
+
+def _let_go() -> None:  # in a fork, which would hold the locks for as long as it lives
+    while _LOCKS:
+        os.close(_LOCKS.pop())
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 def _locked_message(folder: Path, holder: str) -> str:
