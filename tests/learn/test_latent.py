@@ -208,7 +208,7 @@ def test_predictions_on_another_network_get_better(learner):
 def test_what_is_latent_has_no_truth_and_all_else_has():
     for latent, said in (
         (("Good", "Knows"), r"latent: Knows has no targets; those with targets: Trusts, Good"),
-        (("Trusts", "Good"), r"latent: every target is latent, so there is no truth to learn from"),
+        (("Trusts", "Good"), r"Trusts\('p\d+', 'p\d+'\) has a truth, but is latent"),
         (("Trusts",), r"has a truth, but is latent"),
     ):
         with pytest.raises(LearningError, match=said):
