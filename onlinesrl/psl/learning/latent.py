@@ -121,8 +121,6 @@ class Latent(PslLearner):
                 raise UnfitError("latent", f"{name} has no targets; those with targets: {known}")
         parts = [np.full(len(of.targets), name in self.latent) for name, of in relations.items()]
         hidden, unknown = np.concatenate(parts), np.isnan(problem.truth)
-        if np.all(hidden):
-            raise UnfitError("latent", "every target is latent, so there is no truth to learn from")
         wrong = np.flatnonzero(hidden != unknown)
         if len(wrong):
             atom = problem.atom(int(wrong[0]))
@@ -132,6 +130,8 @@ class Latent(PslLearner):
                 else "has no truth, and is not latent"
             )
             raise UnfitError("latent", f"{atom} {said}")
+        if np.all(hidden):
+            raise UnfitError("latent", "every target is latent, so there is no truth to learn from")
         return hidden
 
 
