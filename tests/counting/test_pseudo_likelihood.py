@@ -13,7 +13,7 @@ from onlinesrl.mln.counting.world import world_of
 from onlinesrl.mln.lang import mln
 from onlinesrl.mln.pseudo_likelihood import changes, maximise
 
-GOLDEN = Path("/work/shared/peers/mln/friends_smokers")
+GOLDEN = Path(__file__).parents[3] / "shared" / "peers" / "mln" / "friends_smokers"
 golden = pytest.mark.skipif(not GOLDEN.exists(), reason="the exact optima are not on this machine")
 QUERIES = {"sc": ("Smokes", "Cancer"), "all": ("Friends", "Smokes", "Cancer")}
 

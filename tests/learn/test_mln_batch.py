@@ -306,7 +306,7 @@ def test_worlds_without_the_truth_of_the_query_are_refused(
     assert command("learn", str(config)) == 0
 
 
-GOLDEN = Path("/work/shared/peers/mln/friends_smokers")
+GOLDEN = Path(__file__).parents[3] / "shared" / "peers" / "mln" / "friends_smokers"
 
 
 @pytest.mark.skipif(not GOLDEN.exists(), reason="the exact optima are not on this machine")
