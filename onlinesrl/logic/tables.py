@@ -74,12 +74,12 @@ def _null(value: Any) -> bool:
 
 @contextmanager
 def duckdb_errors(path: Path) -> Iterator[None]:
-    """Turn an error of DuckDB into a StorageError that names the file or folder."""
+    """Turn an error of DuckDB, or of its Arrow stream, into a StorageError that names the file or folder."""
     import duckdb
 
     try:
         yield
-    except duckdb.Error as error:
+    except (duckdb.Error, RuntimeError) as error:
         said = str(error).partition("\n")[0]
         raise StorageError(f"{path}: {said}") from error
 
