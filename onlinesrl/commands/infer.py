@@ -318,13 +318,15 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
 ) -> dict[str, Any]:
     from onlinesrl.psl import query as inference
     from onlinesrl.psl.ground.grounder import MOST
+    from onlinesrl.psl.methods import Options
     from onlinesrl.runs.progress import Status
 
     most = max_groundings or MOST
     with interruptible(), closing(Status(sys.stderr)) as status:
-        inferred = inference.infer(
-            model, data, method, seed, output, status, most, skip, status.tell, threads, parts
+        options = Options(
+            method, seed, output, status, status.tell, most, skip, threads, parts=parts
         )
+        inferred = inference.infer(model, data, options)
     if tables is not None:
         _write_tables(tables, inference.columns(inferred))
     if output is not None:
