@@ -317,11 +317,14 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
     to_stdout: bool,
 ) -> dict[str, Any]:
     from onlinesrl.psl import query as inference
+    from onlinesrl.psl.engines.kept import Kept
     from onlinesrl.psl.ground.grounder import MOST
     from onlinesrl.runs.progress import Status
 
     most = max_groundings or MOST
     with interruptible(), closing(Status(sys.stderr)) as status:
+        if parts is not None and output is not None:
+            parts = parts._replace(kept=Kept(output / inference.KEPT, status.tell))
         inferred = inference.infer(
             model, data, method, seed, output, status, most, skip, status.tell, threads, parts
         )

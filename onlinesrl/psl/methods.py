@@ -27,6 +27,7 @@ from onlinesrl.psl.lang.model import Functions
 
 if TYPE_CHECKING:
     from onlinesrl.core.pool import Pool
+    from onlinesrl.psl.engines.kept import Kept
     from onlinesrl.psl.engines.paged import PagedSolution
 
 METHODS = ("admm", "lifted-admm", "tandem", "sgd", "tron", "qp")
@@ -44,10 +45,11 @@ Solve: TypeAlias = Callable[
 
 
 class Parts(NamedTuple):
-    """A model cut into so many parts, which the workers of a pool hold."""
+    """A model cut into so many parts, which the workers of a pool hold; ``kept`` is where to go on."""
 
     pool: Pool
     number: int
+    kept: Kept | None = None
 
 
 def check_method(method: str, parts: Parts | None = None) -> None:
@@ -164,7 +166,7 @@ def _solved_in_parts(  # noqa: PLR0913, PLR0917 - a method and its problem
 
     task = Task(grounder(program, functions), database, weights_of(program), DUCKDB_BYTES)
     engine = DistributedAdmm(parts.pool, parts.number)
-    found, ground = engine.solve(task, report, grounded)
+    found, ground = engine.solve(task, report, grounded, parts.kept)
     lap("solve")
     counts = found.potentials, found.constraints, ground.inactive
     return found, {
