@@ -54,7 +54,7 @@ def found(data: Path, topic: str, settings: dict[str, Any]) -> Found:
 def row(learner: str, way: tuple[int, int] | None, of: Sequence[Found], share: float) -> str:
     """Return a row of the table."""
     f1 = [each.f1 for each in of]
-    cells = [learner, *("--" if way is None else map(str, way))]
+    cells = [learner, *map(str, way or ("-", "-"))]
     cells += [*(f"{x:.2f}" for x in f1), f"{sum(f1) / len(f1):.2f}", f"{100 * share:.0f} %"]
     return f"| {' | '.join(cells)} |"
 
