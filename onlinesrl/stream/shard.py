@@ -44,6 +44,7 @@ class Learned:
     position: SourcePosition | None
     examples: int = 0
     gain: Any = None
+    tombstones: int = 0
     tally: Tally | None = None
     predictions: bytes = b""
     letters: bytes = b""
@@ -70,9 +71,12 @@ def learn(  # noqa: PLR0913, PLR0917 - a shard and how it is learned
     learned, shown, tallies = Learned(position), Shown(), list[Tally]()
     with rare_collections():
         for batch in _batches(reader, learned, asked, note):
-            first, n = learned.examples, len(batch)
+            first, n = learned.examples, sum(content is not None for _, content in batch)
             learned.examples += n
+            learned.tombstones += len(batch) - n
             learned.position = reader.source.after(None, [record for record, _ in batch])
+            if not n:
+                continue
             condemned = None if note is None else note.condemned(first)
             with nullcontext() if note is None else note.trying(first, n):
                 for part in reader.parts(batch):
@@ -115,7 +119,7 @@ def _step(  # noqa: PLR0913, PLR0917 - a micro-batch and what becomes of it
 
     ``condemned`` says why its only example must not be tried.
     """
-    work = [Work(record, _item(content)) for record, content in part]
+    work = [Work(record, _item(content)) for record, content in part if content is not None]
     items = [each.item for each in work]
     outcomes, tally = learner.step(
         items if condemned is None else [ExampleError(condemned, "crash")]
