@@ -319,12 +319,15 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
     to_stdout: bool,
 ) -> dict[str, Any]:
     from onlinesrl.psl import query as inference
+    from onlinesrl.psl.engines.kept import Kept
     from onlinesrl.psl.ground.grounder import MOST
     from onlinesrl.psl.methods import Options
     from onlinesrl.runs.progress import Status
 
     most = max_groundings or MOST
     with interruptible(), closing(Status(sys.stderr)) as status:
+        if parts is not None and output is not None:
+            parts = parts._replace(kept=Kept(output / inference.KEPT, status.tell))
         options = Options(
             method, seed, output, status, status.tell, most, skip, threads, parts=parts
         )
