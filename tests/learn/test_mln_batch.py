@@ -10,13 +10,15 @@ import pytest
 from conftest import command
 
 import onlinesrl as srl
-from onlinesrl.core.example import GroundAtom
+from onlinesrl.core.errors import ModelError
+from onlinesrl.core.example import GroundAtom, Number
 from onlinesrl.core.newton import Newton
 from onlinesrl.logic.database import load_db
 from onlinesrl.mln.count import Counters
 from onlinesrl.mln.counting.world import world_of
 from onlinesrl.mln.engines.gibbs import Gibbs
 from onlinesrl.mln.engines.mcsat import McSat
+from onlinesrl.mln.engines.walksat import WalkSat
 from onlinesrl.mln.lang import mln
 from onlinesrl.mln.learning.contrast import (
     Chain,
@@ -25,7 +27,8 @@ from onlinesrl.mln.learning.contrast import (
     started,
 )
 from onlinesrl.mln.learning.max_margin import MaxMargin
-from onlinesrl.mln.learning.problem import MlnProblem
+from onlinesrl.mln.learning.mple import Mple
+from onlinesrl.mln.learning.problem import MlnProblem, checked
 
 PROGRAM = """
 kind = {Tall, Old}
@@ -127,6 +130,51 @@ def test_the_simplified_model_has_the_same_scores_for_all_weights() -> None:
                 score = float(clauses.weight[clauses.hard :] @ true[clauses.hard :])
                 gaps.append(score - world.model.score(state, weight))
             np.testing.assert_allclose(gaps, gaps[0], atol=1e-9)
+
+
+def test_bonuses_of_atoms_that_hard_rules_make_opposite_are_kept() -> None:
+    of = MlnProblem(
+        mln.parse("P(t)\nQ(t)\nP(x) <=> !Q(x).\n1 P(A)"),
+        [[GroundAtom(p, (x,), True, 0) for p, x in ("PA", "QB")]],
+        ("P", "Q"),
+    )
+    (world,) = of.ground
+    simple, weight, bonus = (
+        world.searchable,
+        world.weigh(np.ones(1)),
+        np.array([0.5, 0.0, 4.0, 3.0]),
+    )
+    simple.weigh(np.append(weight, bonus))
+    found = WalkSat(tries=1).search(world.model, simple.problem)
+    best = max(states(world.model), key=lambda s: world.model.score(s, weight) + bonus @ s)
+    np.testing.assert_array_equal(found, best)
+
+
+def test_numbers_are_evidence() -> None:
+    score = [("A", 0.7), ("B", 2.5), ("C", -1.0)]
+    told = [GroundAtom("Score", (x,), Number(v), 0) for x, v in score]
+    told.append(GroundAtom("P", ("B",), True, 0))
+    program = mln.parse("Score(t): real\nP(t)\nScore(x) ^ P(x)\nP(x)")
+    (world,) = checked(MlnProblem(program, [told], ("P",))).ground
+    change = world.features(world.truth, 2) - world.features(0 * world.truth, 2)
+    np.testing.assert_allclose(change, [2.5, 1.0])
+    with pytest.raises(ModelError, match="Score has numbers") as error:
+        Mple().learn(MlnProblem(program, [told], ("P",)), lambda step: None)
+    assert "contrastive-divergence" in str(error.value)
+
+
+def test_what_has_no_truth_is_told_with_its_place(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m.mln").write_text("P(t)\nP(x)\n")
+    (tmp_path / "c.yaml").write_text("model: m.mln\nquery: P\nsource: {path: w.jsonl}\n")
+    listed = '{"id": 1, "evidence": {}, "truth": {"P": [["A"]]}, "query": {"P": [["A"]]}}'
+    likely = '{"id": 1, "evidence": {}, "truth": {"P": [{"args": ["A"], "value": 0.7}]}}'
+    said = {listed: "`query` lists which atoms are open", likely: "P(A) has no truth"}
+    for line, message in said.items():
+        (tmp_path / "w.jsonl").write_text(line + "\n")
+        assert command("learn", str(tmp_path / "c.yaml")) == 65
+        assert f"w.jsonl:1: {message}" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("sampler", [Gibbs, McSat])

@@ -167,7 +167,7 @@ def _example(
     missing: dict[str, list[str]] = {}
     for atom in atoms:
         row: list[Constant] = list(atom.arguments)
-        given = row if atom.value is True else ValuedAtom(row, 0.0)
+        given = row if atom.value is True else ValuedAtom(row, float(atom.value or 0.0))
         if atom.predicate in truth:
             truth[atom.predicate].append(given)
         else:
