@@ -23,6 +23,7 @@ from onlinesrl.mln.lang import mln
 from onlinesrl.mln.learning.contrast import (
     Chain,
     ContrastiveDivergence,
+    Left,
     VotedPerceptron,
     started,
 )
@@ -367,3 +368,24 @@ def test_sampled_moments_find_the_exact_maximum_of_the_likelihood() -> None:
     (row,) = (row.split() for row in rows if "prior_sd 2" in row)
     exact = np.array(row[row.index("w") + 1 :][:4], np.float64)
     np.testing.assert_allclose(learned.weights, exact, atol=0.1)
+
+
+def test_what_is_left_to_be_gained_is_told_without_the_noise() -> None:
+    rng, variance = np.random.default_rng(0), np.array([4.0, 25.0])
+    for mean, gain in (([0.0, 0.0], 0.0), ([8.0, -10.0], 10.0)):
+        left = Left()
+        for gradient in rng.normal(mean, 2.0, (400, 2)):
+            left.add(gradient, variance)
+        stats, warnings = left.told()
+        assert abs(stats["gain_left"] - gain) < 1.0
+        assert bool(warnings) == (gain > 0)
+
+
+def test_steps_of_few_samples_go_to_the_root_of_the_mean_gradient() -> None:
+    """Poisson counts, of which few samples vary less where their mean is small."""
+    rng, newton, weights, mean = np.random.default_rng(0), Newton(trust=1.0), np.zeros(1), 0.0
+    for t in range(4_000):
+        drawn = rng.poisson(3.0 * np.exp(weights), (5, 1)).astype(np.float64)
+        weights = weights + newton.of(6.0 - drawn.mean(axis=0), drawn, np.full(1, 1e-3))
+        mean += (weights[0] - mean) / (t - 1_999) if t >= 2_000 else 0.0
+    assert abs(mean - np.log(2.0)) < 0.01
