@@ -107,7 +107,8 @@ def predicted(
 
 
 @pytest.mark.parametrize(
-    ("solver", "count"), [("highs", 60), pytest.param("highs", 200, marks=pytest.mark.soak), ("cbc", 20)]
+    ("solver", "count"),
+    [("highs", 60), pytest.param("highs", 200, marks=pytest.mark.soak), ("cbc", 20)],
 )
 def test_the_reductions_change_no_answer(trained, citeseer, examples, solver, count):
     chosen = examples[:: len(examples) // count][:count]
