@@ -63,6 +63,8 @@ LONG = (
     "infer/",
 )
 """What takes long, and is therefore run first; what waits beside what works."""
+BROKERS = {"kafka/test_shared.py": "one", "kafka/test_source.py": "two", "kafka/": "three"}
+"""Which tests of Kafka follow each other in one process, since each process starts a broker."""
 RUNNING: set[int] = set()
 TRIED: Counter[str] = Counter()
 KEYS = {"model": str(MODEL), "query": "InField", "metrics": {"by": "field"}}
@@ -309,6 +311,18 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     folders = all((start / each).is_dir() for each in config.args)
     quiet = config.option.capture != "no" and config.option.markexpr != "benchmark"
     return 5 if folders and quiet else 0
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Run the tests of a file in one process, and those of some files that share a broker."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            shared = (BROKERS[each] for each in BROKERS if f"tests/{each}" in nodeid)
+            return next(shared, super()._split_scope(nodeid))
+
+    return Scheduling(config, log) if config.option.dist == "loadfile" else None
 
 
 def pytest_testnodedown(node: Any) -> None:
