@@ -28,6 +28,7 @@ from onlinesrl.psl.lang.model import Functions
 
 if TYPE_CHECKING:
     from onlinesrl.core.pool import Pool
+    from onlinesrl.psl.engines.kept import Kept
     from onlinesrl.psl.engines.paged import PagedSolution
 
 METHODS = ("admm", "lifted-admm", "tandem", "sgd", "tron", "qp")
@@ -43,10 +44,11 @@ def quiet(message: str) -> None:
 
 
 class Parts(NamedTuple):
-    """A model cut into so many parts, which the workers of a pool hold."""
+    """A model cut into so many parts, which the workers of a pool hold; ``kept`` is where to go on."""
 
     pool: Pool
     number: int
+    kept: Kept | None = None
 
 
 class Problem(NamedTuple):
@@ -181,7 +183,7 @@ def _solved_in_parts(
 
     task = Task(options.grounder(of), of.database, weights_of(of.program), DUCKDB_BYTES)
     engine = DistributedAdmm(parts.pool, parts.number)
-    found, ground = engine.solve(task, report, grounded)
+    found, ground = engine.solve(task, report, grounded, parts.kept)
     lap("solve")
     counts = found.potentials, found.constraints, ground.inactive
     return found, {

@@ -28,6 +28,8 @@ from onlinesrl.psl.methods import Options, Parts, Problem, quiet, solved, weight
 if TYPE_CHECKING:
     from onlinesrl.psl.engines.paged import PagedSolution
 
+KEPT = "infer.ckpt"
+"""The file of a folder from which inference in parts goes on where it was killed."""
 FEASIBLE = 1e-3
 """How much an answer may violate a hard rule without a warning."""
 
@@ -172,7 +174,7 @@ def _optimality(stats: Mapping[str, Any]) -> str:
 def write(inferred: Inferred, folder: Path) -> None:
     """Write a file of rows for each predicate with targets, as PSL does, and ``stats.json``.
 
-    Raises StorageError.
+    Then nothing is left to go on with, and ``KEPT`` is removed. Raises StorageError.
     """
     with storage_errors(folder, "create"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -180,6 +182,8 @@ def write(inferred: Inferred, folder: Path) -> None:
         rows = "".join(f"{row}\n" for row in _rows(inferred.database, table))
         write_atomic(folder / f"{name}.txt", rows.encode())
     write_atomic(folder / "stats.json", json.dumps(inferred.stats, indent=2).encode(), b"\n")
+    with storage_errors(folder / KEPT, "remove"):
+        (folder / KEPT).unlink(missing_ok=True)
 
 
 def _rows(database: Database, table: AtomTable) -> Iterator[str]:
