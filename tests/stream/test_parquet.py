@@ -113,6 +113,8 @@ def test_tables_teach_what_lines_teach(
     assert table.run() == 0, table.said
     assert "after 11 examples" in table.said
     assert table.results() == lines.results()
+    assert table.run("--fresh", "--threads", "2") == 0, table.said
+    assert table.results() == lines.results()
 
 
 @tiers("kills", 2, 100)
