@@ -14,11 +14,8 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import UNPROVEN
 from onlinesrl.logic.tables import with_names
 from onlinesrl.logic.text import spell_atom
-from onlinesrl.mln.engines.branch_and_bound import searching
 from onlinesrl.mln.engines.diagnostics import DISAGREE, Diagnostics
 from onlinesrl.mln.engines.engine import MapEngine, Marginals
-from onlinesrl.mln.engines.ilp import Ilp
-from onlinesrl.mln.engines.lp import Lp
 from onlinesrl.mln.engines.marginals import marginals
 from onlinesrl.mln.engines.walksat import WalkSat
 from onlinesrl.mln.ground.model import ClauseModel, State
@@ -148,12 +145,14 @@ def values_of(
 
 
 def _engine(method: str, seed: int) -> MapEngine:
-    engines: dict[str, MapEngine] = {
-        "mpe": searching(Ilp()),
-        "lp": Lp(),
-        "walksat": WalkSat(seed=seed),
-    }
-    return engines[method]
+    """Return the engine of a method; only those of integer programs import what solves them."""
+    if method == "walksat":
+        return WalkSat(seed=seed)
+    from onlinesrl.mln.engines.branch_and_bound import searching
+    from onlinesrl.mln.engines.ilp import Ilp
+    from onlinesrl.mln.engines.lp import Lp
+
+    return searching(Ilp()) if method == "mpe" else Lp()
 
 
 def _map(world: GroundWorld, method: str, seed: int) -> tuple[Floats, dict[str, Any]]:
