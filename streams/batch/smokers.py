@@ -45,9 +45,12 @@ def main() -> None:
     for people in map(int, given.people.split(",")):
         for counts in COUNTS:
             each = learners(given.kind, counts, given.steps.split(","), given.samples)
-            for row in grown(people, each):
-                print(row, flush=True)
-                rows.setdefault((people, counts), []).append(row)
+            try:
+                for row in grown(people, each):
+                    print(row, flush=True)
+                    rows.setdefault((people, counts), []).append(row)
+            except SystemExit as refused:
+                print(f"{people}: {counts}: {refused}", flush=True)
     if given.figure:
         figure(rows, given.figure)
 
@@ -82,7 +85,7 @@ def figure(rows: Mapping[tuple[int, str], Sequence[Row]], path: Path) -> None:
     most = max(people for people, _ in rows)
     for counts in dict.fromkeys(counts for _, counts in rows):
         last = {people: row[-1] for (people, each), row in rows.items() if each == counts}
-        way = rows[most, counts]
+        way = rows.get((most, counts), [])  # none if it was refused
         seconds = [row.cpu for row in way]
         axes[0, 0].loglog([*last], [row.cpu for row in last.values()], "o-", label=counts)
         axes[0, 1].semilogx([*last], [row.cll for row in last.values()], "o-", label=counts)
