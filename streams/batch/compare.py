@@ -4,7 +4,8 @@ usage: python streams/batch/compare.py CONFIG FOLD FOLD... [--learner KEY=VALUE,
 
 CONFIG is one of configs/; a FOLD is a .db file. A learner is a kind and other keys, such as
 kind=contrastive-divergence,steps=50; by default several are compared, and the model of the unit clauses.
-Prints the conditional log-likelihood of the query's atoms with its standard error, CPU seconds of learning and in all, and memory.
+Prints the conditional log-likelihood of the query's atoms with its standard error, CPU seconds of learning
+and in all, and memory.
 """
 
 from __future__ import annotations
