@@ -49,7 +49,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     it has none), `file` is its topic and partition, `line` its offset. Otherwise `line` counts from 1,
     blank lines too. If the example is longer than the source's limit, `too_long` is set and `value` is
     its first part. `index` is the file's number in the source, `offset` the bytes consumed so far
-    (in shards of tables, the example's name), `sha256` that of what was read so far (tables only).
+    (in shards of tables, the example's name).
     """
 
     value: bytes
@@ -59,7 +59,6 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     offset: Any
     kind: Literal["json", "db", "tombstone"] = "json"
     too_long: bool = False
-    sha256: str = ""
 
 
 class Mark(NamedTuple):

@@ -17,7 +17,8 @@ from onlinesrl.core.pool import Pool
 from onlinesrl.logic.tables import connect, duckdb_errors
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.shards import DEALT, Cut, Piece, Pieces, Stamp, check_same, measured
-from onlinesrl.stream.tables import CHUNK_ROWS, Range, TableSource, quoted
+from onlinesrl.stream.table_rows import quoted
+from onlinesrl.stream.tables import CHUNK_ROWS, Range, TableSource
 
 
 class TablePiece(NamedTuple):
