@@ -23,7 +23,15 @@ import yaml
 from hypothesis import settings
 
 from tests import compiling
-from tests.kafka.broker import broker, broker_process, own_broker, topic  # noqa: F401 - fixtures
+from tests.kafka.broker import (  # noqa: F401 - fixtures
+    broker,
+    broker_process,
+    end_unless_needed,
+    own_broker,
+    running,
+    topic,
+)
+from tests.paging import enlarge
 from tests.waiting import until
 
 REPO = Path(__file__).parents[1]
@@ -32,14 +40,21 @@ CITATIONS = REPO / "streams" / "citations" / "citations.jsonl"
 RESULTS = ("weights.*", "predictions.jsonl", "metrics.jsonl", "deadletter.jsonl")
 LONG = (
     "kafka/test_shared.py",
-    "stream/test_faults.py",
-    "kafka/test_source.py",
-    "stream/test_interrupted.py",
-    "kafka/test_sink.py",
     "stream/test_rounds.py",
+    "kafka/test_source.py",
+    "stream/test_parquet.py",
+    "kafka/test_sink.py",
     "kafka/test_kills.py",
-    "test_readme.py",
+    "dashboard/",
+    "stream/test_faults.py",
+    "stream/test_interrupted.py",
+    "test_citeseer.py",
+    "learn/test_weight_search.py",
     "kafka/",
+    "test_readme.py",
+    "stream/test_serve.py",
+    "learn/test_updates.py",
+    "test_cli.py",
     "fuzz/",
     "test_replay.py",
     "stream/",
@@ -48,12 +63,14 @@ LONG = (
     "infer/",
 )
 """What takes long, and is therefore run first; what waits beside what works."""
+BROKERS = {"kafka/test_shared.py": "one", "kafka/test_source.py": "two", "kafka/": "three"}
+"""Which tests of Kafka follow each other in one process, since each process starts a broker."""
 RUNNING: set[int] = set()
 TRIED: Counter[str] = Counter()
 KEYS = {"model": str(MODEL), "query": "InField", "metrics": {"by": "field"}}
 
 
-settings.register_profile("few", derandomize=True, deadline=None, max_examples=20)
+settings.register_profile("few", derandomize=True, deadline=None, max_examples=12)
 settings.register_profile("soak", derandomize=True, deadline=None, max_examples=2_000)
 
 
@@ -252,6 +269,12 @@ def pytest_configure(config: pytest.Config) -> None:
         same_for_all_plans()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Let no broker run for nothing."""
+    end_unless_needed(item, nextitem)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
     """Import a share of the files before all are collected, so that one process rewrites their assertions."""
@@ -281,13 +304,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Four processes for folders of tests, as many of them wait; none for a few files, and where they
+    """Five processes for folders of tests, as many of them wait; none for a few files, and where they
     measure or print.
     """
     start = config.invocation_params.dir
     folders = all((start / each).is_dir() for each in config.args)
     quiet = config.option.capture != "no" and config.option.markexpr != "benchmark"
-    return 4 if folders and quiet else 0
+    return 5 if folders and quiet else 0
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Run the tests of a file in one process, and those of some files that share a broker."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            shared = (BROKERS[each] for each in BROKERS if f"tests/{each}" in nodeid)
+            return next(shared, super()._split_scope(nodeid))
+
+    return Scheduling(config, log) if config.option.dist == "loadfile" else None
 
 
 def pytest_testnodedown(node: Any) -> None:
@@ -314,18 +349,25 @@ def citations() -> list[bytes]:
 
 @pytest.fixture(scope="session")
 def warm(citations: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Import and compile everything once, in this process, so that forks start at once."""
+    """Import and load everything once, in this process, so that forks start at once.
+
+    A fork compiles it: what compiling takes in memory would be copied by each fork after it.
+    """
     folder = tmp_path_factory.mktemp("warm")
     job = Job(folder, [*citations[:20], b"{\n"], checkpoint={"every": 7})
+    weights = str(job.output / "weights.mln")
+    assert job.run() == 0, job.said
+    assert wait(job.fork("evaluate", weights, str(job.config))) == 0, job.said
     stdout, stderr = sys.stdout, sys.stderr
     arguments = sys.argv
     try:
         with (folder / "log").open("w") as log:
             sys.stdout = sys.stderr = log
-            assert command("run", str(job.config)) == 0
-            assert command("evaluate", str(job.output / "weights.mln"), str(job.config)) == 0
+            assert command("run", str(job.config), "--fresh") == 0
+            assert command("evaluate", weights, str(job.config)) == 0
     finally:
         sys.stdout, sys.stderr, sys.argv = stdout, stderr, arguments
+    enlarge()
 
 
 @pytest.fixture

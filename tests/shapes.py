@@ -1,12 +1,16 @@
-"""Kernels for all plans at once, so that tests that compile few kernels do not compile many."""
+"""Kernels for all plans and updates at once, so that tests that compile few kernels do not compile many."""
 
 from onlinesrl.core.kernels.frames import Frame
+from onlinesrl.core.kernels.steps import How
 from onlinesrl.mln.kernels.background import Facts
 from onlinesrl.mln.kernels.plans import Plans
 
-AS_SHIPPED = Plans._without, Facts._without
-"""What kernels are compiled for, as users have it: for a plan, and for facts, with some things or none."""
+SHAPED = Plans, Facts, How
+"""Kernels are compiled for what a plan, facts and an update have, and for nothing else."""
+AS_SHIPPED = [frame._without for frame in SHAPED]
 
 
 def same_for_all_plans() -> None:
-    Plans._without = Facts._without = Frame._without  # type: ignore[method-assign]
+    """Let kernels be compiled for plans, facts and updates that have everything."""
+    for frame in SHAPED:
+        frame._without = Frame._without  # type: ignore[method-assign]

@@ -106,7 +106,10 @@ def predicted(
     return taken(learner, examples, batch=64, learning=False).predictions
 
 
-@pytest.mark.parametrize(("solver", "count"), [("highs", 200), ("cbc", 20)])
+@pytest.mark.parametrize(
+    ("solver", "count"),
+    [("highs", 60), pytest.param("highs", 200, marks=pytest.mark.soak), ("cbc", 20)],
+)
 def test_the_reductions_change_no_answer(trained, citeseer, examples, solver, count):
     chosen = examples[:: len(examples) // count][:count]
     no_presolve = {"inference__presolve": "none", "inference__solver": solver}

@@ -92,8 +92,8 @@ SCHEMA, INFER, GROUND = ["schema"], ["infer", "--query", "Q"], ["ground", "--que
         (SCHEMA, "<&- >&- 2>&-", 74),
         (INFER, "<&- 2>&-", 0),
         (INFER, ">&-", 74),
-        (GROUND, "<&- 2>&-", 0),
-        (GROUND, ">&-", 74),
+        pytest.param(GROUND, "<&- 2>&-", 0, marks=pytest.mark.soak),
+        pytest.param(GROUND, ">&-", 74, marks=pytest.mark.soak),
     ],
 )
 def test_closed_standard_streams(

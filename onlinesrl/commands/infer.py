@@ -21,11 +21,12 @@ from onlinesrl.commands.common import (
     warn,
     write_lines,
 )
-from onlinesrl.commands.memory import bounded
+from onlinesrl.commands.memory import bounded, fitting
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.language import language_of
 
 if TYPE_CHECKING:
+    from onlinesrl.core.arrays import Floats
     from onlinesrl.mln.query import GroundWorld, WorldOptions
     from onlinesrl.psl.methods import Parts
 
@@ -171,9 +172,15 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
         )
     else:
         options = _world_options(closed, open_, dialect)
-        with bounded(MLN_ADVICE):
+        from onlinesrl.core.kernels.jit import told_of_compiling
+        from onlinesrl.mln import answers
+
+        method = method or "mpe"
+        with bounded(MLN_ADVICE), told_of_compiling(say):
             world = _world(model, evidence, query, options, max_atoms, max_groundings)
-            found = _infer_mln(world, method or "mpe", output, tables, seed, error, to_stdout)
+            values, found = fitting(lambda: answers.solve(world, method, seed, error), say)
+            _write_mln(world, values, method, output, tables, to_stdout)
+        _warn_all(found)
     if stats:
         print(json.dumps(found, indent=2))
 
@@ -200,7 +207,7 @@ def ground(  # noqa: PLR0913, PLR0917 - the options of the command
     options = _world_options(closed, open_, dialect)
     with bounded(MLN_ADVICE), told_of_compiling(say):
         world = _world(model, evidence, query, options, max_atoms, max_groundings)
-        write_lines(output, answers.network_lines(world))
+        write_lines(output, fitting(lambda: answers.network_lines(world), say))
 
 
 def _is_psl(model: Path) -> bool:
@@ -232,7 +239,8 @@ def _world(  # noqa: PLR0913, PLR0917 - the options of two commands
     from onlinesrl.mln import query as inference
 
     limits = replace(inference.LIMITS, atoms=max_atoms, groundings=max_groundings or 1_000_000)
-    world = inference.load_world(model, evidence, query.split(","), options, limits)
+    asked = query.split(",")
+    world = fitting(lambda: inference.load_world(model, evidence, asked, options, limits), say)
     if world.assumed:
         names = ",".join(world.assumed)
         warn(
@@ -242,26 +250,20 @@ def _world(  # noqa: PLR0913, PLR0917 - the options of two commands
     return world
 
 
-def _infer_mln(  # noqa: PLR0913, PLR0917 - the options of the command
+def _write_mln(  # noqa: PLR0913, PLR0917 - the options of the command
     world: GroundWorld,
+    values: Floats,
     method: str,
     output: Path | None,
     tables: Path | None,
-    seed: int,
-    error: float | None,
     to_stdout: bool,
-) -> dict[str, Any]:
-    from onlinesrl.core.kernels.jit import told_of_compiling
+) -> None:
     from onlinesrl.mln import answers
 
-    with told_of_compiling(say):
-        values, found = answers.solve(world, method, seed, error)
     if tables is not None:
         _write_tables(tables, answers.columns(world, values))
     if output is not None or (to_stdout and tables is None):
         write_lines(output, answers.lines(world, values, method))
-    _warn_all(found)
-    return found
 
 
 def _warn_all(stats: dict[str, Any]) -> None:
@@ -317,14 +319,19 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - the options of the command
     to_stdout: bool,
 ) -> dict[str, Any]:
     from onlinesrl.psl import query as inference
+    from onlinesrl.psl.engines.kept import Kept
     from onlinesrl.psl.ground.grounder import MOST
+    from onlinesrl.psl.methods import Options
     from onlinesrl.runs.progress import Status
 
     most = max_groundings or MOST
     with interruptible(), closing(Status(sys.stderr)) as status:
-        inferred = inference.infer(
-            model, data, method, seed, output, status, most, skip, status.tell, threads, parts
+        if parts is not None and output is not None:
+            parts = parts._replace(kept=Kept(output / inference.KEPT, status.tell))
+        options = Options(
+            method, seed, output, status, status.tell, most, skip, threads, parts=parts
         )
+        inferred = inference.infer(model, data, options)
     if tables is not None:
         _write_tables(tables, inference.columns(inferred))
     if output is not None:

@@ -142,13 +142,13 @@ def predict(
 
     learner = trained_learner(settings, trained, margins=True)
     if tables is not None:
-        from onlinesrl.stream.table_sink import MOST_ROWS, new_tables
+        from onlinesrl.stream.table_sink import new_tables
 
         into = new_tables(tables, settings.argument_types())
         for found in held_out.predictions(learner, settings, Metrics()):
             if found is not None:
                 into.add(*found)
-            if into.rows >= MOST_ROWS:
+            if into.full:
                 into.write()
         into.write()
         return

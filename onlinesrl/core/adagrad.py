@@ -15,12 +15,11 @@ regularised loss.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
-
-import numpy as np
+from typing import Any, Literal
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.kernels import steps
+from onlinesrl.core.kernels.jit import plain
 from onlinesrl.core.update import CoordinateAscent, Kept
 from onlinesrl.core.values import Positive
 
@@ -41,9 +40,11 @@ class AdaGradCda(CoordinateAscent):
             return found
         return replace(found, delta=self.delta, square=kept["square"], rates=True)
 
-    def metric(self, kept: Kept, delta: Floats) -> Floats:
+    def metric(self, kept: Kept, delta: Floats | float = 0.0) -> Floats | float:
         """See ``Update.metric``."""
-        return self.delta + np.sqrt(kept["square"] + delta**2)
+        divisor: Any = plain(steps.divisor)
+        found: Floats = divisor(self.delta, kept["square"] + delta**2)
+        return found
 
     def keep(self, kept: Kept, delta: Floats) -> None:
         """See ``Update.keep``."""

@@ -134,11 +134,17 @@ class Held:
         self.logged += call.n_bytes
         return answers
 
-    def save(self) -> None:
-        """Keep the states as they are now, so that the calls so far need not be repeated."""
+    def save(self) -> list[Any]:
+        """Keep the states as they are now, so that the calls so far need not be repeated; return them."""
         saved = self._tell(Call("save", dict.fromkeys(self._build.arguments, ())))
-        self._since = [Call("restore", {n: (each,) for n, each in enumerate(saved)})]
+        self._since = [_restoring(saved)]
         self.logged = 0
+        return saved
+
+    def restore(self, saved: Sequence[Any]) -> None:
+        """Bring states just built to where others of the same parts were saved."""
+        self._tell(_restoring(saved))
+        self._since = [_restoring(saved)]
 
     def _tell(self, call: Call) -> list[Any]:
         hosts = [*zip(self._hosts, self._numbers, strict=True)]
@@ -167,6 +173,10 @@ class Held:
             host.send(call.of(numbers))
             answer = _values(host)
         return answer
+
+
+def _restoring(saved: Sequence[Any]) -> Call:
+    return Call("restore", {n: (each,) for n, each in enumerate(saved)})
 
 
 def _values(host: Host) -> dict[int, Any]:

@@ -12,6 +12,8 @@ LONGEST = 1.0
 """By how much the first Newton steps change a weight at most: early samples may hardly vary."""
 SETTLING = 10
 """After so many steps their sizes begin to fall, as the root of their number."""
+FORGOTTEN = 0.1
+"""How much of the variances a step replaces, from the tenth on."""
 
 
 @dataclass
@@ -21,11 +23,17 @@ class Newton:
     The size is d.g / (d'Hd + trust d'd), where H is the covariance of the sampled counts and of the prior,
     and trust d'd at most d'Hd: where a step gains nothing but noise, the next is still half as long as
     Newton's. Instead sizes fall with t^(-1/2), and the mean of the weights settles (Polyak & Juditsky 1992).
+
+    Variances are a running mean, and H is that of the samples of the step before: divided by what its own
+    samples vary, a gradient of few samples would be long where they happen to be alike, and the mean step
+    would be zero elsewhere than the mean gradient.
     """
 
     trust: float
     number: int = 0
     before: tuple[Floats, float] | None = None
+    variance: Floats | None = None
+    drawn: Floats | None = None
 
     def of(self, gradient: Floats, drawn: Floats, precision: Floats) -> Floats:
         """Return the step.
@@ -34,9 +42,12 @@ class Newton:
         to their variances.
         """
         self._adapt(gradient)
-        variance = drawn.var(axis=0) + precision
+        own = drawn.var(axis=0)
+        if self.variance is None or self.drawn is None:
+            self.variance, self.drawn = own, drawn
+        variance = self.variance + precision
         direction = np.divide(gradient, variance, where=variance > 0, out=np.zeros_like(gradient))
-        curvature = float(np.var(drawn @ direction) + direction @ (precision * direction))
+        curvature = float(np.var(self.drawn @ direction) + direction @ (precision * direction))
         slope = float(direction @ gradient)
         length = float(direction @ direction)
         self.trust = min(self.trust, curvature / max(length, 1e-300))
@@ -44,6 +55,8 @@ class Newton:
         size = min(size, LONGEST / max(float(np.abs(direction).max(initial=0.0)), 1e-300))
         size /= np.sqrt(1.0 + self.number / SETTLING)
         self.number += 1
+        self.variance = self.variance + (own - self.variance) * max(1.0 / self.number, FORGOTTEN)
+        self.drawn = drawn
         self.before = size * direction, size * slope - 0.5 * size**2 * curvature
         return self.before[0]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pydantic import ValidationError
@@ -65,3 +66,16 @@ def opened(section: PoolSection, inline: bool = True) -> Iterator[Pool]:
     else:
         workers = section.workers or cores()
         yield Inline() if workers == 1 and inline else Forks(workers)
+
+
+@contextmanager
+def opening(section: PoolSection, inline: bool = True) -> Iterator[Callable[[], Pool]]:
+    """As ``opened``, but Ray, which takes seconds to start, does so beside what is done until the call."""
+    with ExitStack() as stack:
+        if section.engine == "local":
+            pool = stack.enter_context(opened(section, inline))
+            yield lambda: pool
+            return
+        with ThreadPoolExecutor(1) as aside:
+            begun = aside.submit(stack.enter_context, opened(section, inline))
+            yield begun.result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -191,6 +192,7 @@ def _connect(ray: Any, address: str | None, workers: int | None) -> None:
     """Connect to Ray; it must not take the place of our signal handlers. Raises UnavailableError."""
     _check_answers(address)
     here = {"num_cpus": workers, "include_dashboard": False} if address is None else {}
+    logging.getLogger("ray").setLevel(logging.ERROR)
     main = threading.current_thread() is threading.main_thread()
     handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM) if main}
     try:

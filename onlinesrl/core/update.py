@@ -84,7 +84,7 @@ class Update(Section, ABC):
         """Return how many sampled states stand for the rival; 0: it is the best state."""
         return 0
 
-    def metric(self, kept: Kept, delta: Floats) -> Floats | float:
+    def metric(self, kept: Kept, delta: Floats | float = 0.0) -> Floats | float:
         """Return the divisor of each weight's step, after a step along ``delta``: float64[weights], or 1."""
         return 1.0
 

@@ -157,15 +157,12 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - as ``infer``
     model: Model, evidence: Given, query: Given, truth: Given, method: str, seed: int, threads: int
 ) -> Answer:
     from onlinesrl.psl import query as psl
-    from onlinesrl.psl.ground.grounder import MOST
-    from onlinesrl.psl.methods import check_method
+    from onlinesrl.psl.methods import Options, Problem
 
-    check_method(method)
+    options = Options(method, seed, threads=threads)
+    options.check()
     database, clock = psl_database(model, evidence, query, truth), Clock()
-    quiet = _nothing
-    found = psl.solve(
-        model.program, {}, database, method, seed, None, quiet, MOST, False, quiet, clock, threads
-    )
+    found = psl.solve(Problem(model.program, {}, database), options, clock)
     return _answer(psl.columns(found), found.stats)
 
 
@@ -178,7 +175,3 @@ def psl_database(model: Model, evidence: Given, query: Given, truth: Given) -> A
         for of in (evidence, query, truth)
     )
     return database_of(model.program.predicates, *parts)
-
-
-def _nothing(message: str) -> None:
-    pass

@@ -25,11 +25,12 @@ from onlinesrl.library.curves import Curves
 from onlinesrl.library.model import Model
 from onlinesrl.library.prediction import Prediction
 from onlinesrl.library.saved import Saved
+from onlinesrl.library.streams import TableExamples
 from onlinesrl.library.weights import Weights
 from onlinesrl.mln.sections import AnyEngine, EngineSection
 from onlinesrl.runs.schema import LimitsSection
 
-BATCH = 64
+BATCH = 128
 """How many examples are taken together; this has no effect on the results."""
 
 
@@ -111,6 +112,7 @@ class OnlineLearner:
         self.learned: Learner = model.language.learner(
             self.settings, model.program, of, False, self.background
         )
+        self.learned.spells = True
         self._types = model.predicates
         self._metrics = Metrics()
         self._lines: list[dict[str, Any]] = []
@@ -134,11 +136,10 @@ class OnlineLearner:
         All or none: after an exception the learner is what it was before the call, for which its state is
         copied once. Raises ExampleError, which tells the number of the bad example.
         """
-        pairs = zip(xs, repeat(None)) if ys is None else zip(xs, ys, strict=True)
         before, metrics, lines = self._state(), self._metrics.save(), len(self._lines)
         found: list[Prediction] = []
         try:
-            for some in _batches((example(x, y) for x, y in pairs), BATCH):
+            for some in self._batches(xs, ys):
                 found += self._step(some, learning=True, first=len(found))
         except BaseException:
             self.learned.restore(*before)
@@ -171,8 +172,10 @@ class OnlineLearner:
     ) -> list[Prediction]:
         """Predict examples; see ``predict_one``."""
         found: list[Prediction] = []
-        listed = zip(xs, repeat(None)) if queries is None else zip(xs, queries, strict=True)
-        for some in _batches((example(x, None, query) for x, query in listed), BATCH):
+        given = xs
+        if queries is not None:
+            given = (example(x, None, query) for x, query in zip(xs, queries, strict=True))
+        for some in self._batches(given):
             with whole():
                 outcomes = self.learned.predict(some, marginals)
             found += self._predictions(some, outcomes, len(found))
@@ -185,10 +188,9 @@ class OnlineLearner:
 
         This does not change the learner. Raises ExampleError, which tells the number of the bad example.
         """
-        pairs = zip(xs, repeat(None)) if ys is None else zip(xs, ys, strict=True)
         metrics, seen = Metrics(), self.learned.seen
         try:
-            for some in _batches((example(x, y) for x, y in pairs), BATCH):
+            for some in self._batches(xs, ys):
                 with whole():
                     outcomes, tally = self.learned.step(some, False)
                 self._predictions(some, outcomes, metrics.examples)
@@ -199,7 +201,22 @@ class OnlineLearner:
         del found["window"]
         return found
 
-    def _step(self, some: Sequence[Example], learning: bool, first: int = 0) -> list[Prediction]:
+    def _batches(
+        self, xs: Iterable[Example | Given], ys: Iterable[Given] | None = None
+    ) -> Iterator[Sequence[Example | ExampleError]]:
+        """Yield examples with their truths, BATCH at a time."""
+        if isinstance(xs, TableExamples) and ys is None:
+            while lines := [*islice(xs.lines, BATCH)]:
+                yield self.learned.decode_all(lines)
+            return
+        pairs = zip(xs, repeat(None)) if ys is None else zip(xs, ys, strict=True)
+        examples = (example(x, y) for x, y in pairs)
+        while some := [*islice(examples, BATCH)]:
+            yield some
+
+    def _step(
+        self, some: Sequence[Example | ExampleError], learning: bool, first: int = 0
+    ) -> list[Prediction]:
         seen = self.learned.seen
         with whole():
             outcomes, tally = self.learned.step(some, learning)
@@ -216,7 +233,7 @@ class OnlineLearner:
         return found
 
     def _predictions(
-        self, some: Sequence[Example], outcomes: Sequence[Outcome], first: int
+        self, some: Sequence[Example | ExampleError], outcomes: Sequence[Outcome], first: int
     ) -> list[Prediction]:
         for n, outcome in enumerate(outcomes, first):
             if outcome.prediction is None:
@@ -225,7 +242,7 @@ class OnlineLearner:
         return [
             Prediction(x, outcome.prediction, self._types, self.learned.valued)
             for x, outcome in zip(some, outcomes, strict=True)
-            if outcome.prediction is not None
+            if outcome.prediction is not None and isinstance(x, Example)
         ]
 
     # what was learned -------------------------------------------------------------------------------
@@ -347,8 +364,3 @@ def validated(kind: Any, section: str, values: dict[str, Any]) -> Any:
             for each in error.errors()
         ]
         raise UsageError("; ".join(said)) from None
-
-
-def _batches(examples: Iterator[Example], size: int) -> Iterator[list[Example]]:
-    while some := [*islice(examples, size)]:
-        yield some

@@ -32,11 +32,19 @@ class Prediction:
         types: Mapping[str, Sequence[str | None]],
         valued: bool,
     ):
-        self.example = example
+        self._example = example
         self.line = line
         self._types = types
         of = line.predicted if valued else line.marginals
         self.values = None if of is None else {name: _values(rows) for name, rows in of.items()}
+
+    @property
+    def example(self) -> Example:
+        """The example."""
+        return self._example.whole()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_example": self.example, "line": self.line.whole()}
 
     @property
     def id(self) -> Constant:

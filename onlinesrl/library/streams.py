@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from onlinesrl.core.errors import DataError, ExampleError
-from onlinesrl.core.example import Example
+from onlinesrl.core.example import Example, decode
 from onlinesrl.library.tables import rows_by
+from onlinesrl.logic.tables import connect
 from onlinesrl.runs import config as configuration
 from onlinesrl.runs.messages import told_to
-from onlinesrl.stream.tables import merged
+from onlinesrl.stream.table_rows import lines
 
 
 def read(
@@ -48,16 +48,26 @@ def read(
             bad(message)
 
 
+class TableExamples(Iterator[Example]):
+    """The examples in tables; ``lines`` has those that come next, each as a line of JSON."""
+
+    def __init__(self, lines: Iterator[bytes]):
+        self.lines = lines
+
+    def __next__(self) -> Example:
+        return decode(next(self.lines))
+
+
 def examples(
     evidence: Mapping[str, Any],
     truth: Mapping[str, Any] | None = None,
     query: Mapping[str, Any] | None = None,
     *,
     by: str,
-) -> Iterator[Example]:
-    """Yield the examples in tables, one per predicate, in ascending order of the column ``by``.
+) -> TableExamples:
+    """Return the examples in tables, one per predicate, in ascending order of the column ``by``.
 
-    That column says which example a row belongs to, and is its id. The other columns are the arguments,
+    ``by`` says which example a row belongs to, and is its id. The other columns are the arguments,
     and ``value``. Rows keep their order. With ``truth`` every example has one, with ``query`` its open
     atoms, if only an empty one. Raises TableError.
 
@@ -66,14 +76,18 @@ def examples(
     [{'Token': [['be']]}, {'Token': [['to'], ['or']]}]
     """
     parts = {"evidence": evidence, "truth": truth, "query": query}
-    given = {part: of for part, of in parts.items() if of is not None}
-    tables = {
-        (part, name): rows_by(frame, name, by)
-        for part, of in given.items()
-        for name, frame in of.items()
-    }
-    for name, atoms in merged(tables, sys.maxsize):
-        yield Example(id=name, **({part: {} for part in given} | atoms))
+    return TableExamples(_lines({part: of for part, of in parts.items() if of is not None}, by))
+
+
+def _lines(given: Mapping[str, Mapping[str, Any]], by: str) -> Iterator[bytes]:
+    listed = [(part, name, frame) for part, of in given.items() for name, frame in of.items()]
+    with connect(threads=1) as connection:
+        tables = {
+            (part, name): rows_by(connection.cursor(), frame, name, by, f"copy_{n}")
+            for n, (part, name, frame) in enumerate(listed)
+        }
+        for _, line in lines(tables, [*given]):
+            yield line
 
 
 def _names(query: str | Sequence[str]) -> Sequence[str]:

@@ -6,14 +6,16 @@ PyArrow, DuckDB and others). Given are ``Table``s, which these libraries read.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from operator import itemgetter
+from contextlib import contextmanager
 from typing import Any
 
 from onlinesrl.core.errors import TableError
 from onlinesrl.core.example import Constant, ValuedAtom
 from onlinesrl.library.display import table_html
 from onlinesrl.logic.tables import VALUE, checked, connect
+from onlinesrl.stream.table_rows import Relation, Rows, lacking, quoted, rows, types
 
 
 class Table:
@@ -80,17 +82,26 @@ def columns_of(frame: Any, name: str) -> dict[str, list[Any]]:
     Raises TableError for a null (a NaN in a column of numbers is one) and for columns that are no text,
     whole numbers or, the column ``value``, numbers.
     """
+    with connect() as connection, _read_errors(name):
+        connection.register("frame", frame if _is_pandas(frame) else _Stream(frame))
+        return _columns(connection, "frame", name)
+
+
+def _columns(connection: Any, table: str, name: str) -> dict[str, list[Any]]:
+    found = connection.execute(f"SELECT * FROM {table}").fetchnumpy()
+    return checked({column: of.tolist() for column, of in found.items()}, name)
+
+
+@contextmanager
+def _read_errors(name: str) -> Iterator[None]:
+    """Turn an error of DuckDB into a TableError that names the table."""
     import duckdb
 
     try:
-        with connect() as connection:
-            connection.register("frame", frame if _is_pandas(frame) else _Stream(frame))
-            connection.execute("SELECT * FROM frame")
-            found = connection.fetchnumpy()
+        yield
     except duckdb.Error as error:
         said = str(error).partition("\n")[0]
         raise TableError(f"{name}: cannot be read as a table: {said}") from error
-    return checked({column: of.tolist() for column, of in found.items()}, name)
 
 
 class _Stream:
@@ -112,17 +123,28 @@ def atoms_of_table(frame: Any, name: str) -> list[list[Constant] | ValuedAtom]:
     return _rows(columns, len(next(iter(columns.values()), ())))
 
 
-def rows_by(frame: Any, name: str, by: str) -> list[tuple[Constant, list[Constant] | ValuedAtom]]:
-    """Return pairs of the value in the column ``by`` and the atom in the others, sorted by the former.
+def rows_by(cursor: Any, frame: Any, name: str, by: str, copy: str) -> Rows:
+    """Return a table's rows by the value in the column ``by``, from a copy of it in DuckDB.
 
-    Raises TableError where there is no such column.
+    Raises TableError as ``columns_of`` does, and where there is no such column.
     """
-    columns = columns_of(frame, name)
-    if by not in columns:
-        found = ", ".join(columns)
-        raise TableError(f"{name}: no column {by}, which says the example; it has {found}")
-    names = columns.pop(by)
-    return sorted(zip(names, _rows(columns, len(names)), strict=True), key=itemgetter(0))
+    of = Relation(copy, [], "rowid")
+    with _read_errors(name):
+        cursor.register("frame", frame if _is_pandas(frame) else _Stream(frame))
+        cursor.execute(f"CREATE TABLE {copy} AS SELECT * FROM frame")
+        for column, kind, *_ in cursor.execute(f"DESCRIBE {copy}").fetchall():
+            if kind.startswith("ENUM"):
+                cursor.execute(f"ALTER TABLE {copy} ALTER {quoted(column)} TYPE VARCHAR")
+        try:
+            kinds = types(cursor, of, by, name)
+            lacks = " OR ".join(lacking(kinds))
+            whole = not cursor.execute(f"SELECT 1 FROM {copy} WHERE {lacks} LIMIT 1").fetchall()
+        except TableError:
+            _columns(cursor, copy, name)
+            raise
+        if not whole:
+            _columns(cursor, copy, name)
+    return rows(cursor, of, kinds, by, sys.maxsize)
 
 
 def _rows(columns: dict[str, list[Any]], count: int) -> list[list[Constant] | ValuedAtom]:

@@ -74,12 +74,12 @@ def _null(value: Any) -> bool:
 
 @contextmanager
 def duckdb_errors(path: Path) -> Iterator[None]:
-    """Turn an error of DuckDB into a StorageError that names the file or folder."""
+    """Turn an error of DuckDB, or of its Arrow stream, into a StorageError that names the file or folder."""
     import duckdb
 
     try:
         yield
-    except duckdb.Error as error:
+    except (duckdb.Error, RuntimeError) as error:
         said = str(error).partition("\n")[0]
         raise StorageError(f"{path}: {said}") from error
 
@@ -135,11 +135,17 @@ def _load_parquet(path: Path, program: Signature) -> list[GroundAtom]:
 
 def write_parquet(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
     """Write columns to a Parquet file, whole or not at all. Raises StorageError."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    with storage_errors(path, "write"), duckdb_errors(path), connect() as connection:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with connect() as connection:
         connection.register("columns", {name: _array(of) for name, of in columns.items()})
-        connection.sql("SELECT * FROM columns").write_parquet(str(temporary))
+        write_relation(path, connection.sql("SELECT * FROM columns"))
+
+
+def write_relation(path: Path, relation: Any) -> None:
+    """Write a relation of DuckDB to a Parquet file, whole or not at all. Raises StorageError."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with storage_errors(path, "write"), duckdb_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        relation.write_parquet(str(temporary))
         with temporary.open("rb") as stream:
             os.fsync(stream.fileno())
         os.replace(temporary, path)  # noqa: PTH105 - as in core.storage

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onlinesrl.core.errors import ExampleError
+from onlinesrl.core.kernels.frames import address_of
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction
 from onlinesrl.mln.ground.pack import Packed, Packer
 from onlinesrl.mln.kernels import narrow, network, plans
@@ -162,8 +163,7 @@ class _Room:
         ]
         self.states = [replace(state, truth=np.zeros(ATOMS, np.uint8)) for _ in range(WORLDS)]
         self.addresses: Any = [
-            np.array([each.address for each in frames], np.int64)
-            for frames in (self.nets, self.states)
+            np.array([*map(address_of, frames)], np.int64) for frames in (self.nets, self.states)
         ]
 
     def ground(self, batch: plans.Batch, learner: OnlineLearner) -> narrow.Ahead:

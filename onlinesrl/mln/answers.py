@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats
+from onlinesrl.core.arrays import Bools, Floats, Ints
 from onlinesrl.core.errors import UNPROVEN
 from onlinesrl.logic.tables import with_names
 from onlinesrl.logic.text import spell_atom
@@ -49,9 +49,15 @@ def _names(world: GroundWorld) -> list[str]:
 
 
 def network_lines(world: GroundWorld) -> Iterator[str]:
-    """Yield the ground network: ``weight literal v literal``, hard clauses with a final period."""
-    names, model = _names(world), world.model
-    for c, weight, hard in zip(*distinct(model, world.weight), strict=True):
+    """Return the ground network: ``weight literal v literal``, hard clauses with a final period."""
+    return _lines_of(world, _names(world), distinct(world.model, world.weight))
+
+
+def _lines_of(
+    world: GroundWorld, names: Sequence[str], clauses: tuple[Ints, Floats, Bools]
+) -> Iterator[str]:
+    model = world.model
+    for c, weight, hard in zip(*clauses, strict=True):
         if not hard and weight == 0.0:
             continue
         literals = sorted(model.literals[model.start[c] : model.start[c + 1]].tolist(), key=abs)

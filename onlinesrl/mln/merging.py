@@ -67,9 +67,8 @@ def gain(learner: OnlineLearner, start: State) -> Gain:
         kept[name][old] = arrays[name][moved[old]]
     metric = weights.update.metric
     step = (
-        metric({name: column[moved] for name, column in weights.kept.items()}, np.zeros(1))
-        * a.value[moved, 1]
-        - metric(kept, np.zeros(1)) * before[:, 1]
+        metric({name: column[moved] for name, column in weights.kept.items()}) * a.value[moved, 1]
+        - metric(kept) * before[:, 1]
     )
     known = {name: len(names) for name, names in header["constants"].items()}
     return Gain(
@@ -129,7 +128,7 @@ def _metric(weights: WeightTable) -> Floats | float:
     """Return H, float64[weights], or 1."""
     n = len(weights)
     kept = {name: column[:n] for name, column in weights.kept.items()}
-    return weights.update.metric(kept, np.zeros(1))
+    return weights.update.metric(kept)
 
 
 def _share(weights: AveragedWeights, u: Floats, pace: Floats, step: Floats, added: Floats) -> float:

@@ -8,6 +8,7 @@ together, and atoms with the same changes are one. What remains is a small, conc
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -160,12 +161,27 @@ def maximise(
     Raises UsageError where SciPy is not installed.
     """
     precision = 0.0 if prior_sd is None else prior_sd**-2
-    weights = {"lbfgs": _lbfgs, "newton": _newton}[optimizer](changes, precision)
+    with _one_thread():
+        weights = {"lbfgs": _lbfgs, "newton": _newton}[optimizer](changes, precision)
     warnings = tuple(
         f"weight {k + 1} has no finite optimum: no atom's flip holds it back; give a prior"
         for k in (changes.unbounded() if prior_sd is None else [])
     )
     return Learned(weights, changes.value(weights)[0], warnings)
+
+
+def _one_thread() -> AbstractContextManager[object]:
+    """Let BLAS use one thread, as the command does, where threadpoolctl is there (scikit-learn needs it).
+
+    Products are small here: threads wait for each other many times as long as they work.
+    """
+    scipy()  # only what is loaded can be told
+    try:
+        from threadpoolctl import threadpool_limits
+    except ModuleNotFoundError:
+        return nullcontext()
+    limits: AbstractContextManager[object] = threadpool_limits(1, "blas")
+    return limits
 
 
 def _posterior(changes: Changes, precision: float, weights: Floats) -> tuple[float, Floats]:

@@ -50,7 +50,7 @@ def _share(weights: RuleWeights, step: Floats, added: Floats) -> float:
     linear between the gammas where a weight becomes 0 or leaves it.
     """
     scale = weights.update.scale(int(weights.scalar[T] + added[T]) + 1)
-    metric = weights.update.metric(weights.kept, np.zeros(len(weights.base)))
+    metric = weights.update.metric(weights.kept)
     start, pace = weights.base + scale * weights.dual / metric, scale * step / metric
     moving = pace != 0.0
     crossing = -start[moving] / pace[moving]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -18,7 +19,7 @@ from onlinesrl.psl.engines.engine import HingeEngine, HingeSolution, Round
 from onlinesrl.psl.engines.lifting import Lifted
 from onlinesrl.psl.engines.sgd import Sgd
 from onlinesrl.psl.engines.tron import Tron
-from onlinesrl.psl.ground.grounder import Grounder
+from onlinesrl.psl.ground.grounder import MOST, Grounder
 from onlinesrl.psl.ground.hinges import AT_MOST
 from onlinesrl.psl.ground.rows import Listing
 from onlinesrl.psl.lang.ast import PslProgram
@@ -27,6 +28,7 @@ from onlinesrl.psl.lang.model import Functions
 
 if TYPE_CHECKING:
     from onlinesrl.core.pool import Pool
+    from onlinesrl.psl.engines.kept import Kept
     from onlinesrl.psl.engines.paged import PagedSolution
 
 METHODS = ("admm", "lifted-admm", "tandem", "sgd", "tron", "qp")
@@ -35,85 +37,108 @@ DUCKDB_BYTES = 400_000_000
 """The memory, in bytes, that DuckDB may use for grounding in tandem inference, or a part of a model."""
 
 Say: TypeAlias = Callable[[str], None]
-MakeGrounder: TypeAlias = Callable[[PslProgram, Functions], Grounder]
-Solve: TypeAlias = Callable[
-    [PslProgram, Functions, Database, Callable[[str], None]],
-    "tuple[HingeSolution | PagedSolution, dict[str, Any]]",
-]
-"""Grounds and solves a program on data, reporting laps; also returns statistics."""
+
+
+def quiet(message: str) -> None:
+    """Say nothing."""
 
 
 class Parts(NamedTuple):
-    """A model cut into so many parts, which the workers of a pool hold."""
+    """A model cut into so many parts, which the workers of a pool hold; ``kept`` is where to go on."""
 
     pool: Pool
     number: int
+    kept: Kept | None = None
 
 
-def check_method(method: str, parts: Parts | None = None) -> None:
-    """Raise UsageError for a method that there is not, or not in parts."""
-    if method not in METHODS:
-        raise UsageError(f"unknown method {method}; for PSL there are {', '.join(METHODS)}")
-    if parts is not None and method != "admm":
-        raise UsageError(f"--distribute: {method} is for one process; expected --method admm")
+class Problem(NamedTuple):
+    """A program and its data."""
+
+    program: PslProgram
+    functions: Functions
+    database: Database
 
 
-def method_of(  # noqa: PLR0913, PLR0917 - as ``infer``
-    method: str,
-    seed: int,
-    folder: Path,
-    say: Say,
-    grounder: MakeGrounder,
-    threads: int,
-    fewest: int = Admm.fewest,
-    parts: Parts | None = None,
-) -> Solve:
-    """Return a method, by name; ``parts``: in parts."""
-    if parts is not None:
-        return partial(_solved_in_parts, parts, say, grounder)
-    if method == "tandem":
-        return partial(_solved_while_ground, seed, threads, folder, say, grounder)
-    engine = _engine(method, seed, say, threads, fewest)
-    return partial(_solved_in_memory, engine, say, grounder)
+@dataclass(frozen=True)
+class Options:
+    """How a problem is solved: by a ``method``, whose random numbers are those of ``seed``.
+
+    ``folder`` is for data that do not fit in memory; None: the system's temporary folder. ``say`` gets
+    messages of progress, ``tell`` those that stay. ``most`` limits the rows of joins when grounding in
+    memory; ``skip`` leaves out ground rules with an atom that is neither observed nor a target. ``threads``
+    does not change the answer, nor does ``fewest``, ADMM's; ``parts`` are held by the workers of a pool.
+    """
+
+    method: str = "admm"
+    seed: int = 0
+    folder: Path | None = None
+    say: Say = quiet
+    tell: Say = quiet
+    most: int = MOST
+    skip: bool = False
+    threads: int = 1
+    fewest: int = Admm.fewest
+    parts: Parts | None = None
+
+    def check(self) -> None:
+        """Raise UsageError for a method that there is not, or not in parts."""
+        if self.method not in METHODS:
+            raise UsageError(
+                f"unknown method {self.method}; for PSL there are {', '.join(METHODS)}"
+            )
+        if self.parts is not None and self.method != "admm":
+            raise UsageError(
+                f"--distribute: {self.method} is for one process; expected --method admm"
+            )
+
+    @property
+    def place(self) -> Path:
+        """The folder."""
+        return self.folder or Path(tempfile.gettempdir())
+
+    def grounder(self, of: Problem) -> Grounder:
+        """Return what grounds a problem."""
+        advice = "--max-groundings sets how many, and --method tandem takes any number"
+        unlimited = self.method == "tandem" or self.parts is not None
+        most = np.iinfo(np.int64).max if unlimited else self.most
+        return Grounder(of.program, of.functions, most=most, advice=advice, skip=self.skip)
 
 
-def _solved_in_memory(  # noqa: PLR0913, PLR0917 - a method and its problem
-    engine: HingeEngine,
-    say: Say,
-    grounder: MakeGrounder,
-    program: PslProgram,
-    functions: Functions,
-    database: Database,
-    lap: Callable[[str], None],
+def solved(
+    of: Problem, options: Options, lap: Say
+) -> tuple[HingeSolution | PagedSolution, dict[str, Any]]:
+    """Ground and solve a problem, reporting laps; also returns statistics."""
+    if options.parts is not None:
+        return _solved_in_parts(of, options, options.parts, lap)
+    if options.method == "tandem":
+        return _solved_while_ground(of, options, lap)
+    return _solved_in_memory(of, options, lap)
+
+
+def _solved_in_memory(
+    of: Problem, options: Options, lap: Say
 ) -> tuple[HingeSolution, dict[str, Any]]:
-    grounded = grounder(program, functions).ground(database)
+    engine = _engine(options)
+    grounded = options.grounder(of).ground(of.database)
     model = grounded.graphs.model
     lap("ground")
-    say(f"{model.n_rows:,} ground rules over {model.n_variables:,} targets")
+    options.say(f"{model.n_rows:,} ground rules over {model.n_variables:,} targets")
     try:
-        found = engine.solve(model, weights_of(program))
+        found = engine.solve(model, weights_of(of.program))
     except ValueError as error:
         raise UsageError(f"this method does not solve this model: {error}") from None
     lap("solve")
     constraints = int(np.count_nonzero(model.kind >= AT_MOST))
     potentials = model.n_rows - constraints
     return found, {
-        **_counts(program, model.n_variables, potentials, constraints, grounded.inactive),
+        **_counts(of.program, model.n_variables, potentials, constraints, grounded.inactive),
         "skipped": int(grounded.skipped[0]),
         "dual_residual": residual(model, found.y, found.dual),
     }
 
 
-def _solved_while_ground(  # noqa: PLR0913, PLR0917 - a method and its problem
-    seed: int,
-    threads: int,
-    folder: Path,
-    say: Say,
-    grounder: MakeGrounder,
-    program: PslProgram,
-    functions: Functions,
-    database: Database,
-    lap: Callable[[str], None],
+def _solved_while_ground(
+    of: Problem, options: Options, lap: Say
 ) -> tuple[PagedSolution, dict[str, Any]]:
     from onlinesrl.psl.engines.tandem import Tandem, TandemProgress
     from onlinesrl.psl.ground.duckdb_joins import DuckDb
@@ -123,52 +148,46 @@ def _solved_while_ground(  # noqa: PLR0913, PLR0917 - a method and its problem
             laps.append(at.phase)
             lap("ground")
         so_far = f"{at.phase} {at.round}: {at.rows:,} ground rules"
-        say(f"{so_far}, {_energy(at.energy, at.bound)}")
+        options.say(f"{so_far}, {_energy(at.energy, at.bound)}")
 
     laps: list[str] = []
-    listing, inactive = Listing(database), np.zeros(len(program.rules), np.int64)
-    skipped = np.zeros(1, np.int64)
+    listing, inactive = Listing(of.database), np.zeros(len(of.program.rules), np.int64)
+    skipped, folder = np.zeros(1, np.int64), options.place
     with storage_errors(folder, "create"):
         folder.mkdir(parents=True, exist_ok=True)
     with DuckDb(folder, DUCKDB_BYTES) as engine:
-        models = grounder(program, functions).models(listing, inactive, engine, skipped)
-        tandem = Tandem(folder, seed=seed, threads=threads)
-        found = tandem.solve(models, listing.n_variables, weights_of(program), report)
+        models = options.grounder(of).models(listing, inactive, engine, skipped)
+        tandem = Tandem(folder, seed=options.seed, threads=options.threads)
+        found = tandem.solve(models, listing.n_variables, weights_of(of.program), report)
     lap("solve")
     counts = found.potentials, found.constraints, inactive
     return found, {
-        **_counts(program, listing.n_variables, *counts),
+        **_counts(of.program, listing.n_variables, *counts),
         "skipped": int(skipped[0]),
         "bytes_on_disk": found.bytes_on_disk,
     }
 
 
-def _solved_in_parts(  # noqa: PLR0913, PLR0917 - a method and its problem
-    parts: Parts,
-    say: Say,
-    grounder: MakeGrounder,
-    program: PslProgram,
-    functions: Functions,
-    database: Database,
-    lap: Callable[[str], None],
+def _solved_in_parts(
+    of: Problem, options: Options, parts: Parts, lap: Say
 ) -> tuple[PagedSolution, dict[str, Any]]:
     from onlinesrl.psl.engines.distributed import DistributedAdmm, Task
     from onlinesrl.psl.engines.paged import Certificate
 
     def report(count: int, at: Certificate) -> None:
-        say(f"round {count}: {_energy(at.energy, at.bound)}")
+        options.say(f"round {count}: {_energy(at.energy, at.bound)}")
 
     def grounded(rows: int) -> None:
         lap("ground")
-        say(f"{rows:,} ground rules in {parts.number} parts")
+        options.say(f"{rows:,} ground rules in {parts.number} parts")
 
-    task = Task(grounder(program, functions), database, weights_of(program), DUCKDB_BYTES)
+    task = Task(options.grounder(of), of.database, weights_of(of.program), DUCKDB_BYTES)
     engine = DistributedAdmm(parts.pool, parts.number)
-    found, ground = engine.solve(task, report, grounded)
+    found, ground = engine.solve(task, report, grounded, parts.kept)
     lap("solve")
     counts = found.potentials, found.constraints, ground.inactive
     return found, {
-        **_counts(program, len(found.y), *counts),
+        **_counts(of.program, len(found.y), *counts),
         "skipped": ground.skipped,
         "parts": parts.number,
         "bytes_on_disk": found.bytes_on_disk,
@@ -199,23 +218,23 @@ def _energy(energy: float, bound: float) -> str:
     return f"energy {energy:.8g}{gap}"
 
 
-def _engine(method: str, seed: int, say: Say, threads: int, fewest: int) -> HingeEngine:
+def _engine(options: Options) -> HingeEngine:
     def watch(at: Round) -> None:
         excess = f", violation {at.violation:.2g}" if at.violation > 0 else ""
-        say(f"round {at.number}: {_energy(at.energy, at.bound)}{excess}")
+        options.say(f"round {at.number}: {_energy(at.energy, at.bound)}{excess}")
 
-    if method == "qp":
+    if options.method == "qp":
         try:
             from onlinesrl.psl.engines.qp import Qp
         except ModuleNotFoundError as error:
             message = f"qp needs {error.name}, which comes with the extra qp: pip install '.[qp]'"
             raise UsageError(message) from None
         return Qp()
-    admm = Admm(watch=watch, threads=threads, fewest=fewest)
+    admm = Admm(watch=watch, threads=options.threads, fewest=options.fewest)
     engines: Mapping[str, HingeEngine] = {
         "admm": admm,
         "lifted-admm": Lifted(admm),
-        "sgd": Sgd(seed=seed, watch=watch),
+        "sgd": Sgd(seed=options.seed, watch=watch),
         "tron": Tron(),
     }
-    return engines[method]
+    return engines[options.method]

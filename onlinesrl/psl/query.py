@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +19,17 @@ from onlinesrl.core.pool import Inline
 from onlinesrl.core.storage import storage_errors, write_atomic
 from onlinesrl.logic.tables import with_names
 from onlinesrl.psl.engines.engine import HingeSolution
-from onlinesrl.psl.ground.grounder import MOST, Grounder
-from onlinesrl.psl.lang.ast import PslProgram
+from onlinesrl.psl.ground.grounder import MOST
 from onlinesrl.psl.lang.data import AtomTable, Database, Relation
-from onlinesrl.psl.lang.model import Functions, PslModel, load_json, load_psl
+from onlinesrl.psl.lang.model import PslModel, load_json, load_psl
 from onlinesrl.psl.lang.psl import parse
-from onlinesrl.psl.methods import Parts, Say, check_method, method_of, weights_of
+from onlinesrl.psl.methods import Options, Parts, Problem, quiet, solved, weights_of
 
 if TYPE_CHECKING:
     from onlinesrl.psl.engines.paged import PagedSolution
 
+KEPT = "infer.ckpt"
+"""The file of a folder from which inference in parts goes on where it was killed."""
 FEASIBLE = 1e-3
 """How much an answer may violate a hard rule without a warning."""
 
@@ -55,90 +54,47 @@ def load(model: Path, data: Path | None) -> PslModel:
     return load_psl(model, data)
 
 
-def infer(  # noqa: PLR0913, PLR0917 - the options of the command
-    model: Path,
-    data: Path | None,
-    method: str,
-    seed: int,
-    folder: Path | None,
-    say: Say,
-    max_groundings: int = MOST,
-    skip: bool = False,
-    tell: Say = lambda _: None,
-    threads: int = 1,
-    parts: Parts | None = None,
-) -> Inferred:
-    """Infer the values of least energy; ``say`` gets progress messages, ``tell`` messages that stay.
+def infer(model: Path, data: Path | None, options: Options) -> Inferred:
+    """Infer the values of least energy.
 
-    ``max_groundings`` limits the rows of joins when grounding in memory. ``skip`` leaves out ground rules
-    with an atom that is neither observed nor a target. ``threads`` does not change the answer; ``parts``
-    are held by the workers of a pool.
-
-    ``folder`` is for data that do not fit in memory; by default the system's temporary folder. Raises
-    UsageError for a method that cannot solve such a model, Infeasible, StorageError, and LocatedError
+    Raises UsageError for a method that cannot solve such a model, Infeasible, StorageError, and LocatedError
     for mistakes in the model or its data.
     """
-    check_method(method, parts)
+    options.check()
     clock = Clock()
-    say("reading the model and its data")
+    options.say("reading the model and its data")
     psl = load(model, data)
-    found = psl.program, psl.functions, psl.database()
+    of = Problem(psl.program, psl.functions, psl.database())
     clock.lap("load")
-    return solve(
-        *found, method, seed, folder, say, max_groundings, skip, tell, clock, threads, parts
-    )
+    return solve(of, options, clock)
 
 
-def solve(  # noqa: PLR0913, PLR0917 - as ``infer``
-    program: PslProgram,
-    functions: Functions,
-    database: Database,
-    method: str,
-    seed: int,
-    folder: Path | None,
-    say: Say,
-    max_groundings: int,
-    skip: bool,
-    tell: Say,
-    clock: Clock,
-    threads: int = 1,
-    parts: Parts | None = None,
-) -> Inferred:
+def solve(of: Problem, options: Options, clock: Clock) -> Inferred:
     """Infer the values of least energy of a program on its data; see ``infer``."""
-    place = folder or Path(tempfile.gettempdir())
-    say("loading the kernels")
-    with told_of_compiling(tell):
-        one = None if parts is None else Parts(Inline(), 1)
-        loading = method_of(method, seed, place, _nothing, Grounder, threads, 0, one)
-        loading(*_smallest(), _nothing)
-    advice = "--max-groundings sets how many, and --method tandem takes any number"
-    unlimited = method == "tandem" or parts is not None
-    most = np.iinfo(np.int64).max if unlimited else max_groundings
-    grounder = partial(Grounder, most=most, advice=advice, skip=skip)
-    solver = method_of(method, seed, place, say, grounder, threads, parts=parts)
+    options.say("loading the kernels")
+    with told_of_compiling(options.tell):
+        one = None if options.parts is None else Parts(Inline(), 1)
+        loading = replace(options, say=quiet, most=MOST, skip=False, fewest=0, parts=one)
+        solved(_smallest(), loading, quiet)
     clock.lap("compile")
-    say("grounding")
-    found, counts = solver(program, functions, database, clock.lap)
+    options.say("grounding")
+    found, counts = solved(of, options, clock.lap)
     stats = {
-        "method": method,
+        "method": options.method,
         **counts,
-        **_quality(found, weights_of(program)),
-        "evaluation": evaluation(database, found.y),
+        **_quality(found, weights_of(of.program)),
+        "evaluation": evaluation(of.database, found.y),
         **clock.stats(),
     }
-    return Inferred(database, found.y, stats)
+    return Inferred(of.database, found.y, stats)
 
 
-def _nothing(message: str) -> None:
-    pass
-
-
-def _smallest() -> tuple[PslProgram, Functions, Database]:
+def _smallest() -> Problem:
     """Return a problem that loads every kernel, so that times measured later are without loading."""
     one = np.zeros((1, 1), np.int32)
     none = AtomTable(one[:, :0], np.empty(0))
     target = Relation(none, AtomTable(one, np.full(1, np.nan)), none)
-    return parse("1: !P(X) ^2"), {}, Database(("a",), {"P": target})
+    return Problem(parse("1: !P(X) ^2"), {}, Database(("a",), {"P": target}))
 
 
 def _quality(found: HingeSolution | PagedSolution, weights: Floats) -> dict[str, Any]:
@@ -218,7 +174,7 @@ def _optimality(stats: Mapping[str, Any]) -> str:
 def write(inferred: Inferred, folder: Path) -> None:
     """Write a file of rows for each predicate with targets, as PSL does, and ``stats.json``.
 
-    Raises StorageError.
+    Then nothing is left to go on with, and ``KEPT`` is removed. Raises StorageError.
     """
     with storage_errors(folder, "create"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -226,6 +182,8 @@ def write(inferred: Inferred, folder: Path) -> None:
         rows = "".join(f"{row}\n" for row in _rows(inferred.database, table))
         write_atomic(folder / f"{name}.txt", rows.encode())
     write_atomic(folder / "stats.json", json.dumps(inferred.stats, indent=2).encode(), b"\n")
+    with storage_errors(folder / KEPT, "remove"):
+        (folder / KEPT).unlink(missing_ok=True)
 
 
 def _rows(database: Database, table: AtomTable) -> Iterator[str]:

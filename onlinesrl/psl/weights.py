@@ -71,7 +71,7 @@ class RuleWeights:
 
     def current(self) -> Floats:
         """Return w_{T+1}, with which the next rival is found."""
-        metric = self.update.metric(self.kept, np.zeros(len(self.base)))
+        metric = self.update.metric(self.kept)
         return self._weights(self.update.scale(int(self.scalar[T]) + 1), metric)
 
     def averaged(self) -> Floats:
@@ -130,7 +130,7 @@ class RuleWeights:
             return certificate(t, loss, primal, None, self.before)
         sigma, weights = self.update.sigma, self.current()
         strength = sigma * (t if self.update.shrinks else 1)
-        metric = self.update.metric(self.kept, np.zeros(len(self.base)))
+        metric = self.update.metric(self.kept)
         dual = float(self.scalar[ALPHA_RHO]) - sigma * float(weights @ self.dual)
         dual += 0.5 * strength * float(np.sum(metric * (weights - self.base) ** 2))
         return certificate(t, loss, primal, dual, self.before)

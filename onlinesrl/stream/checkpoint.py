@@ -1,58 +1,19 @@
-r"""Checkpoint files: one header and named arrays in one file, whole or not at all.
+"""The checkpoints of a run: numbered files in a folder, of which the newest that is intact counts."""
 
-The container knows nothing of learners. Layout, all numbers little-endian:
-
-    offset  bytes
-    0       8      magic, b"OSRLCKPT"
-    8       8      version of the format
-    16      32     SHA-256 of everything after it
-    48      8      length of the JSON text
-    56      8      length of the file
-    64             JSON text {"number", "header", "arrays": {name: {"dtype", "shape", "offset"}}},
-                   filled with spaces to a multiple of 64
-    ...            the arrays, raw, C order, each filled with zeros to a multiple of 64; `offset`
-                   counts from the end of the JSON text
-
-Nothing in it is executed on reading. Neither writing nor reading holds a second copy of an array
-(writing copies one that is not contiguous).
-"""
-
-import hashlib
-import io
-import json
 import re
-import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from onlinesrl.core.container import Checkpoint, DamagedCheckpoint, load, write
 from onlinesrl.core.errors import StorageError
-from onlinesrl.core.storage import storage_errors, write_atomic
+from onlinesrl.core.storage import storage_errors
 
-MAGIC = b"OSRLCKPT"
-VERSION = 1
-ALIGNMENT = 64
-_HEAD = struct.Struct("<8sQ32sQQ")
-_LENGTHS = struct.Struct("<QQ")
+__all__ = ["Checkpoint", "DamagedCheckpoint", "latest", "load", "numbered", "save", "write"]
+
 _NAME = re.compile(r"checkpoint-(\d{12,})\.ckpt")
-_NUMBERS = "biufc"
-
-
-class DamagedCheckpoint(StorageError):
-    """A checkpoint file whose bytes are not those that were written."""
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """What a checkpoint file holds; the arrays are writable and independent of each other."""
-
-    path: Path
-    number: int
-    header: dict[str, Any]
-    arrays: dict[str, np.ndarray]
 
 
 def save(
@@ -77,32 +38,6 @@ def save(
         for stale in folder.glob(".checkpoint-*.tmp"):
             stale.unlink()
     return path
-
-
-def write(
-    path: Path, number: int, header: dict[str, Any], arrays: Mapping[str, np.ndarray]
-) -> None:
-    """Write a checkpoint file durably; errors as in ``save``."""
-    write_atomic(path, *_encode(number, header, arrays))
-
-
-def load(path: Path) -> Checkpoint:
-    """Read and verify a checkpoint file.
-
-    Raises DamagedCheckpoint when any byte is not as written, bytes are missing or too many, or the
-    file is of another kind or version; StorageError when it cannot be opened.
-    """
-    with storage_errors(path, "open"):
-        stream = path.open("rb")
-    with stream:
-        try:
-            start = _verify(path, stream)
-            stream.seek(_HEAD.size)
-            text = json.loads(stream.read(start - _HEAD.size))
-            arrays = {name: _read(stream, start, **a) for name, a in text["arrays"].items()}
-            return Checkpoint(path, text["number"], text["header"], arrays)
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-            raise DamagedCheckpoint(f"{path}: cannot be read: {error}") from error
 
 
 def latest(
@@ -138,68 +73,3 @@ def numbered(folder: Path) -> dict[int, Path]:
     with storage_errors(folder, "list"):
         paths = sorted(folder.iterdir()) if folder.exists() else []
     return {int(match[1]): path for path in paths if (match := _NAME.fullmatch(path.name))}
-
-
-def _encode(
-    number: int, header: dict[str, Any], arrays: Mapping[str, np.ndarray]
-) -> list[bytes | memoryview]:
-    """Return the pieces of the file, the arrays as views of their memory."""
-    body: list[bytes | memoryview] = []
-    table, offset = {}, 0
-    for name, array in arrays.items():
-        raw = _little_endian(name, array)
-        table[name] = {"dtype": raw.dtype.str, "shape": raw.shape, "offset": offset}
-        padding = bytes(-raw.nbytes % ALIGNMENT)
-        body += [raw.reshape(-1).view(np.uint8).data, padding]
-        offset += raw.nbytes + len(padding)
-    text = json.dumps({"number": number, "header": header, "arrays": table}, allow_nan=False)
-    json_bytes = text.encode() + b" " * (-len(text) % ALIGNMENT)
-    body = [
-        _LENGTHS.pack(len(json_bytes), _HEAD.size + len(json_bytes) + offset),
-        json_bytes,
-        *body,
-    ]
-    digest = hashlib.sha256()
-    for piece in body:
-        digest.update(piece)
-    return [MAGIC + VERSION.to_bytes(8, "little") + digest.digest(), *body]
-
-
-def _little_endian(name: str, array: np.ndarray) -> np.ndarray:
-    if array.dtype.kind not in _NUMBERS:
-        raise TypeError(f"array {name!r} has dtype {array.dtype}; a checkpoint holds numbers only")
-    return np.asarray(array, dtype=array.dtype.newbyteorder("<"))
-
-
-def _verify(path: Path, stream: io.BufferedReader) -> int:
-    """Return the offset of the first array when the file is intact."""
-    size = stream.seek(0, 2)
-    stream.seek(0)
-    head = stream.read(_HEAD.size)
-    if len(head) < _HEAD.size:
-        raise DamagedCheckpoint(f"{path}: has {size} bytes, fewer than its head: cut off")
-    magic, version, digest, text_length, length = _HEAD.unpack(head)
-    if magic != MAGIC:
-        raise DamagedCheckpoint(f"{path}: byte 0: not a checkpoint of onlinesrl (magic {magic!r})")
-    if version != VERSION:
-        raise DamagedCheckpoint(
-            f"{path}: byte 8: format version {version}; this program reads version {VERSION}"
-        )
-    if size != length:
-        what = "cut off" if size < length else "bytes after its end"
-        raise DamagedCheckpoint(f"{path}: has {size} bytes, its head says {length}: {what}")
-    stream.seek(_HEAD.size - _LENGTHS.size)
-    if hashlib.file_digest(stream, "sha256").digest() != digest:
-        raise DamagedCheckpoint(f"{path}: bytes 16 to {size}: SHA-256 does not match its content")
-    return _HEAD.size + int(text_length)
-
-
-def _read(
-    stream: io.BufferedReader, start: int, dtype: str, shape: list[int], offset: int
-) -> np.ndarray:
-    kind = np.dtype(dtype)
-    if kind.kind not in _NUMBERS:
-        raise ValueError(f"array of dtype {dtype}")
-    stream.seek(start + offset)
-    count = int(np.prod(shape, dtype=np.int64))
-    return np.fromfile(stream, kind, count).reshape(shape)

@@ -48,18 +48,17 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     byte order mark at the start of the file. For Kafka it is the value of a message (`kind` "tombstone":
     it has none), `file` is its topic and partition, `line` its offset. Otherwise `line` counts from 1,
     blank lines too. If the example is longer than the source's limit, `too_long` is set and `value` is
-    its first part. `index` is the file's number in the source, `offset` the bytes consumed so far,
-    `sha256` that of what was read so far (tables only).
+    its first part. `index` is the file's number in the source, `offset` the bytes consumed so far
+    (in shards of tables, the example's name).
     """
 
     value: bytes
     file: str
     line: int
     index: int
-    offset: int
+    offset: Any
     kind: Literal["json", "db", "tombstone"] = "json"
     too_long: bool = False
-    sha256: str = ""
 
 
 class Mark(NamedTuple):

@@ -114,6 +114,7 @@ class Rounds(Loop):
         self.dead.write(result.letters)
         if result.tally is not None:
             self.metrics.add(result.tally, result.examples)
+        self.metrics.tombstones += result.tombstones
         self.shown.extend(result.shown)
         slowest = [*self.learner.slowest.found, *result.slowest]
         self.learner.slowest.found = sorted(slowest, key=lambda each: -each["seconds"])[:KEPT]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
@@ -17,7 +17,7 @@ from onlinesrl.core.merging import State
 from onlinesrl.stream.answers import answer
 from onlinesrl.stream.crash import CrashNote
 from onlinesrl.stream.deadletter import letter
-from onlinesrl.stream.examples import Decoded, Reader, micro_batch
+from onlinesrl.stream.examples import Decoded, Reader
 from onlinesrl.stream.protocols import SourcePosition
 from onlinesrl.stream.schedule import rare_collections
 from onlinesrl.stream.work import Shown, Work
@@ -44,6 +44,7 @@ class Learned:
     position: SourcePosition | None
     examples: int = 0
     gain: Any = None
+    tombstones: int = 0
     tally: Tally | None = None
     predictions: bytes = b""
     letters: bytes = b""
@@ -65,19 +66,19 @@ def learn(  # noqa: PLR0913, PLR0917 - a shard and how it is learned
     Raises DataError, StorageError, Interrupted.
     """
     learner.restore(*state)
-    learner.slowest.found = []
+    learner.slowest.found, learner.spells = [], True
+    reader.decode, reader.decode_all = learner.decode, learner.decode_all
     learned, shown, tallies = Learned(position), Shown(), list[Tally]()
-    items = reader.read(position)
     with rare_collections():
-        while room := min(asked.batch, asked.examples - learned.examples):
-            first = learned.examples
-            batch, _ = micro_batch(items, room if note is None else note.room(first, room))
-            if not batch:
-                break
-            learned.examples += len(batch)
+        for batch in _batches(reader, learned, asked, note):
+            first, n = learned.examples, sum(content is not None for _, content in batch)
+            learned.examples += n
+            learned.tombstones += len(batch) - n
             learned.position = reader.source.after(None, [record for record, _ in batch])
+            if not n:
+                continue
             condemned = None if note is None else note.condemned(first)
-            with nullcontext() if note is None else note.trying(first, len(batch)):
+            with nullcontext() if note is None else note.trying(first, n):
                 for part in reader.parts(batch):
                     tallies.append(_step(learner, part, learned, shown, asked, condemned))
             if note is not None:
@@ -86,9 +87,24 @@ def learn(  # noqa: PLR0913, PLR0917 - a shard and how it is learned
         learned.position = None
     if tallies:
         learned.tally, learned.gain = reduce(add, tallies), learner.gain(state)
-    learned.shown, learned.slowest = list(shown), learner.slowest.found
+    learned.shown, learned.slowest = shown.whole(), learner.slowest.found
     learned.groups = reader.choice.save()
     return learned
+
+
+def _batches(
+    reader: Reader, learned: Learned, asked: Asked, note: CrashNote | None
+) -> Iterator[list[Decoded]]:
+    """Yield the micro-batches of a shard's round after its position, as long as it has learned too few."""
+    records = reader.records(learned.position)
+    while room := min(asked.batch, asked.examples - learned.examples):
+        taken = reader.take(records, room if note is None else note.room(learned.examples, room))
+        for group in taken.groups:
+            reader.choice.takes(group)
+        if not taken.batch and not taken.dry:
+            return
+        if taken.batch:
+            yield taken.batch
 
 
 def _step(  # noqa: PLR0913, PLR0917 - a micro-batch and what becomes of it
@@ -103,7 +119,7 @@ def _step(  # noqa: PLR0913, PLR0917 - a micro-batch and what becomes of it
 
     ``condemned`` says why its only example must not be tried.
     """
-    work = [Work(record, _item(content)) for record, content in part]
+    work = [Work(record, _item(content)) for record, content in part if content is not None]
     items = [each.item for each in work]
     outcomes, tally = learner.step(
         items if condemned is None else [ExampleError(condemned, "crash")]

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from onlinesrl.core.pool import Pool
 from onlinesrl.logic.tables import connect, duckdb_errors
 from onlinesrl.stream.files import Record
-from onlinesrl.stream.protocols import SourcePosition
 from onlinesrl.stream.shards import DEALT, Cut, Piece, Pieces, Stamp, check_same, measured
-from onlinesrl.stream.tables import CHUNK_ROWS, Range, TableSource, quoted
+from onlinesrl.stream.table_rows import quoted
+from onlinesrl.stream.tables import CHUNK_ROWS, Range, TableSource
 
 
 class TablePiece(NamedTuple):
@@ -105,12 +105,5 @@ class TablePieces(Pieces):
         with closing(TableSource(self.path, self.by, self.max_bytes, only)) as source:
             for record in source.read():
                 if record is not None:
-                    self._name = source.name
-                    yield replace(record, line=before + record.line, index=number)
-
-    def after(
-        self, position: Any, records: Sequence[Record], more: bool = False, mark: None = None
-    ) -> SourcePosition:
-        """Return the position after the record that was read last."""
-        last = records[-1]
-        return {"piece": last.index, "offset": self._name, "line": last.line}
+                    line = before + record.line
+                    yield replace(record, line=line, index=number, offset=source.name)

@@ -78,9 +78,10 @@ def infer(way: str, folder: Path) -> str:
         stats = srl.infer(srl.Model.read(folder / "m.psl"), evidence, query).stats
     else:
         from onlinesrl.psl import query as psl
+        from onlinesrl.psl.methods import Options
 
         data = folder / f"{way}.data"
-        stats = psl.infer(folder / "m.psl", data, "admm", 0, None, str).stats
+        stats = psl.infer(folder / "m.psl", data, Options()).stats
     return f"{stats['objective']:.3f}"
 
 

@@ -3,14 +3,18 @@
 A round of P workers takes W / P + M + L seconds: the work W of all parts, shared evenly, the merge M, which
 is the driver's own, and what each round costs besides, L. W and L are fitted on P = 1 and P = 2, M is
 measured. All beyond P = 2 is the model's, not measured. Needs two cores that are idle.
+
+CPU seconds are of all processes below this one, so a round's can be compared with learning in series.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +34,7 @@ from tests.benchmarks.measure import REPO, show
 pytestmark = pytest.mark.benchmark
 CONFIG = REPO / "configs" / "citations.yaml"
 TIMES, SHARDS, ROUND = 12, 8, 250
+LONG_ROUND, LONG_ROUNDS = 2_000, 3
 PEOPLE, BLOCKS = 240, 8
 ENGINES = ("local", "ray")
 
@@ -46,6 +51,49 @@ class Cost(NamedTuple):
 
 def sent(value: Any) -> int:
     return len(ForkingPickler.dumps(value))
+
+
+def cpu_seconds() -> float:
+    """The CPU seconds of this process and all below it, those that have ended and were waited for too."""
+    ticks, children = dict[int, int](), dict[int, list[int]]()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            stat = (folder / "stat").read_text().rpartition(")")[2].split()
+            ticks[int(folder.name)] = sum(map(int, stat[11:15]))
+            children.setdefault(int(stat[1]), []).append(int(folder.name))
+    total, waiting = 0, [os.getpid()]
+    while waiting:
+        process = waiting.pop()
+        total += ticks.get(process, 0)
+        waiting += children.get(process, ())
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def in_series(lines: Path, folder: Path) -> float:
+    """The CPU seconds of a run without shards."""
+    began = time.process_time()
+    srl.run(CONFIG, settings={"source.path": lines, "output": folder / str(began)})
+    return time.process_time() - began
+
+
+def in_rounds(
+    engine: str, workers: int, lines: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> float:
+    """The CPU seconds of a round with its checkpoint; the first, which imports, does not count."""
+    at, round_ = list[float](), Rounds.round
+
+    def timed(run: Rounds, pool: Any) -> bool:
+        at.append(cpu_seconds())
+        return round_(run, pool)
+
+    keys = {"engine": engine, "workers": workers, "shards": SHARDS, "round": LONG_ROUND}
+    with monkeypatch.context() as patched:
+        patched.setattr(Rounds, "round", timed)
+        settings = {f"distribute.{key}": value for key, value in keys.items()}
+        output = folder / str(time.time())
+        srl.run(CONFIG, settings={"source.path": lines, "output": output, **settings})
+    assert len(at) == LONG_ROUNDS + 1  # the last for the few that are left
+    return (at[-1] - at[1]) / (LONG_ROUNDS - 1)
 
 
 def learning(
@@ -145,6 +193,30 @@ def test_learning_in_rounds(tmp_path: Path, engine: str, monkeypatch: pytest.Mon
     tell(
         f"{SHARDS} shards of {ROUND} citations, {engine}",
         lambda workers: learning(engine, workers, data, tmp_path / str(time.time()), monkeypatch),
+    )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_cpu_of_a_round_beside_learning_in_series(
+    tmp_path: Path, engine: str, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few, many = tmp_path / "few.jsonl", tmp_path / "many.jsonl"
+    citations = (REPO / "streams" / "citations" / "citations.jsonl").read_bytes().splitlines(True)
+    copies = SHARDS * LONG_ROUND * LONG_ROUNDS // len(citations) + 1
+    few.write_bytes(b"".join(citations * (copies // LONG_ROUNDS)))
+    many.write_bytes(b"".join(citations * copies))
+    in_series(few, tmp_path)  # compiles
+    first = median(in_series(few, tmp_path) for _ in range(3))
+    rows = []
+    for _ in range(3):
+        series = (in_series(many, tmp_path) - first) / (LONG_ROUNDS - 1)
+        rounds = in_rounds(engine, workers, many, tmp_path, monkeypatch)
+        rows.append((series, rounds, rounds / series))
+    show(
+        f"CPU s of {SHARDS} shards of {LONG_ROUND:,} citations, {engine}, {workers} workers",
+        ("", "in series", "a round", "ratio"),
+        [*(("", *row) for row in rows), ("median", *map(median, zip(*rows, strict=True)))],
     )
 
 

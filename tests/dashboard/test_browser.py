@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from conftest import REPO, Job, wait
 
+from onlinesrl.commands.dashboard import app
+from tests.dashboard import worker
 from tests.waiting import PATIENCE, until
 
 CHROMIUM = shutil.which("chromium")
@@ -29,6 +31,7 @@ def address(
         assert job.run() == 0, job.said
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(REPO))
+        patch.setattr(app, "WORKER", worker.NAME)
         server = jobs[0].fork("dashboard", *(str(job.output) for job in jobs), "--port", "0")
         found = until(lambda: re.search(r"(http://\S+);", jobs[0].said))
         assert found

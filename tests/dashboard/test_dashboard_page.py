@@ -17,6 +17,9 @@ from starlette.testclient import TestClient
 from onlinesrl.commands.dashboard import app
 from onlinesrl.commands.dashboard.app import Page, application
 from onlinesrl.commands.dashboard.folders import Watched
+from tests.dashboard import worker
+
+SHIPPED = app.WORKER
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +59,7 @@ def seen(done: Job) -> Iterator[tuple[Page, dict[tuple[int, str], Any]]]:
     """The page of the run, after its checkpoint has been looked at."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(REPO))
+        patch.setattr(app, "WORKER", worker.NAME)
         page = Page([Watched(done.output)])
         yield page, parts(page, "heaviest")
 
@@ -134,6 +138,8 @@ def test_a_damaged_checkpoint_is_told_and_the_rest_is_shown(
 
 
 def test_a_worker_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert worker.worker.__name__ == SHIPPED
+    monkeypatch.setattr(app, "WORKER", SHIPPED)
     assert asyncio.run(app.answer(task="no such task")) == app.GONE
 
 

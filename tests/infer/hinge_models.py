@@ -1,6 +1,7 @@
 """Hinge-loss models for the tests: random ones, friendship and smokers, and cases of PSL's data."""
 
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -99,6 +100,7 @@ def smokers(friend, observed, power=2):
     return rows.model(int(free.sum())), np.ones(2)
 
 
+@cache
 def psl_case(name):
     """Ground one of the peers' cases; its weights are divided by the largest, as PSL does."""
     model = load_json(PSL / "cases" / name / "config.json")

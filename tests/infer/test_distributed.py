@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import sys
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ from conftest import command, tiers
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.core.parts import PartError
 from onlinesrl.core.pool import Forks, Inline, Pool
-from onlinesrl.psl.engines import distributed
+from onlinesrl.psl.engines import distributed, kept
 from onlinesrl.psl.engines.admm import Admm
 from onlinesrl.psl.engines.distributed import DistributedAdmm, PartRows, Task
 from onlinesrl.psl.ground.grounder import Grounder
@@ -94,14 +96,15 @@ def test_the_same_bits_for_any_workers(inline, workers):
 
 
 class Mortal(PartRows):
-    """Parts whose worker is killed at every call whose number is a file in a folder."""
+    """Parts whose worker is killed at every call, of those of all workers, whose number is a file's name."""
 
     folder: Path
-    calls = 0
 
     def round(self, *of):
-        self.calls += 1
-        order = self.folder / str(self.calls)
+        with (self.folder / "calls").open("ab") as calls:
+            calls.write(b".")
+            calls.flush()
+            order = self.folder / str(calls.tell())
         if order.exists():
             order.unlink()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -113,10 +116,10 @@ def test_workers_may_die(inline, kills, tmp_path, monkeypatch):
     monkeypatch.setattr(distributed, "PartRows", Mortal)
     Mortal.folder = tmp_path
     random = np.random.default_rng(kills)
-    for number in random.integers(1, inline.iterations, kills):
+    for number in random.integers(1, 4 * inline.iterations, kills):
         (tmp_path / str(number)).touch()
     found, _ = solved(Forks(2))
-    assert [*tmp_path.iterdir()] == []
+    assert [path.name for path in tmp_path.iterdir()] == ["calls"]
     assert found.y.tobytes() == inline.y.tobytes()
     assert (found.energy, found.bound) == (inline.energy, inline.bound)
 
@@ -181,6 +184,64 @@ def test_the_command_gives_the_same_files(files, tmp_path, capfd):
     memory = json.loads((tmp_path / "memory" / "stats.json").read_text())
     assert stats["objective"] == pytest.approx(memory["objective"], rel=2e-6)
     assert stats["potentials"] == memory["potentials"]
+
+
+def dying(files, output, writes, workers):
+    """Infer in parts, in this process, which is killed after it has written so often where to go on."""
+    write, left = kept.write, [writes]
+
+    def counted(*of):
+        write(*of)
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    kept.SECONDS, kept.write = 0.0, counted
+    options = ("--distribute", f"workers={workers}", "--distribute", "parts=3")
+    sys.exit(infer(files, "--output", str(output), *options))
+
+
+def ended(*of):
+    """Return the exit code of ``dying`` in a fork, or minus the signal that ended it."""
+    process = get_context("fork").Process(target=dying, args=of)
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+@tiers("kills", 3, 20)
+def test_a_killed_driver_goes_on_with_the_same_bits(files, tmp_path, capfd, kills):
+    """It is ten rounds further after one kill in eight, which is at the second time that it writes."""
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert ended(files, whole, 0, 1) == 0
+    rounds = json.loads((whole / "stats.json").read_text())["rounds"]
+    capfd.readouterr()
+    for kill in range(kills):
+        assert ended(files, broken, 1 + (kill % 8 == 1), 1 + kill % 2) == -signal.SIGKILL
+        assert not (broken / "Friends.txt").exists()
+        assert (broken / "infer.ckpt").exists()
+    said = capfd.readouterr().err
+    reached = 10 * len(range(1, kills - 1, 8))
+    assert f"going on after round {reached}\n" in said
+    assert 0 < reached < rounds
+    assert ended(files, broken, 0, 2) == 0
+    assert sorted(path.name for path in broken.iterdir()) == ["Friends.txt", "stats.json"]
+    assert (broken / "Friends.txt").read_bytes() == (whole / "Friends.txt").read_bytes()
+    assert json.loads((broken / "stats.json").read_text())["rounds"] == rounds
+
+
+def test_what_was_kept_of_something_else_is_left(files, tmp_path, capfd):
+    output = tmp_path / "out"
+    assert ended(files, output, 2, 1) == -signal.SIGKILL
+    options = ("--distribute", "workers=1", "--distribute", "parts=2")
+    assert infer(files, "--output", str(output), *options) == 0
+    assert "infer.ckpt is of another model, data or options; beginning anew" in capfd.readouterr().err
+    assert ended(files, output, 2, 1) == -signal.SIGKILL
+    (output / "infer.ckpt").write_bytes(b"torn")
+    assert ended(files, output, 0, 1) == 0
+    said = capfd.readouterr().err
+    assert "cut off; beginning anew" in said
+    assert "going on" not in said
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from kafka.consumer.fetcher import ConsumerRecord
 
 from tests.waiting import PATIENCE, until
 
+HERE = Path(__file__).parent
 POM = Path(__file__).parents[2] / "docker" / "broker" / "pom.xml"
 JARS = POM.with_name("jars")
 PORTS = range(20000, 30000)  # below those that clients are given: nobody takes a stopped broker's
@@ -270,6 +271,10 @@ def _fetch(say: Callable[[str], None]) -> None:
     shutil.copy(POM, JARS)
 
 
+RUNNING = pytest.StashKey[Broker]()
+"""The broker that was started, if any was."""
+
+
 @pytest.fixture(scope="session")
 def broker_process(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -284,28 +289,44 @@ def broker_process(
     fetch_jars(say)
     process = Broker(tmp_path_factory.mktemp("broker"))
     try:
-        process.start()
         yield process
     finally:
         process.kill()
 
 
-@pytest.fixture(scope="session")
-def broker(request: pytest.FixtureRequest) -> Cluster:
-    """A cluster: the one KAFKA_BOOTSTRAP names, or else a broker of our own."""
-    bootstrap = os.environ.get("KAFKA_BOOTSTRAP")
-    return Cluster(bootstrap) if bootstrap else request.getfixturevalue("broker_process")
+@pytest.fixture
+def running(broker_process: Broker, request: pytest.FixtureRequest) -> Broker:
+    """The broker, which runs until a test in another place comes; see ``end_unless_needed``."""
+    if broker_process.process is None:
+        broker_process.start()
+    request.session.stash[RUNNING] = broker_process
+    return broker_process
+
+
+def end_unless_needed(item: pytest.Item, then: pytest.Item | None) -> None:
+    """After a test: let no broker run that the next one does not need; at rest, it works, too."""
+    process = item.session.stash.get(RUNNING, None)
+    near = then is not None and (then.path == item.path or then.path.parent == HERE)
+    if process is not None and not near:
+        process.kill()
 
 
 @pytest.fixture
-def own_broker(broker_process: Broker) -> Iterator[Broker]:
+def broker(request: pytest.FixtureRequest) -> Cluster:
+    """A cluster: the one KAFKA_BOOTSTRAP names, or else a broker of our own."""
+    bootstrap = os.environ.get("KAFKA_BOOTSTRAP")
+    return Cluster(bootstrap) if bootstrap else request.getfixturevalue("running")
+
+
+@pytest.fixture
+def own_broker(running: Broker) -> Iterator[Broker]:
     """A broker that the test may stop, kill and pause; it runs again afterwards."""
     try:
-        yield broker_process
+        yield running
     finally:
-        if broker_process.process is None:
-            broker_process.start()
-        broker_process.resume()
+        if running.process is None:
+            running.start()
+        running.resume()
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ def test_deleted_records_move_the_start_of_the_log(broker: Cluster, topic: str) 
     assert broker.end_offsets(topic) == {0: 5}
 
 
-@pytest.mark.parametrize("end", [Broker.stop, Broker.kill])
+@pytest.mark.parametrize("end", [pytest.param(Broker.stop, marks=pytest.mark.soak), Broker.kill])
 def test_records_outlive_the_process(own_broker: Broker, topic: str, end) -> None:
     own_broker.create_topic(topic)
     own_broker.produce(topic, [(None, b"before")])

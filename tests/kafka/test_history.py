@@ -7,8 +7,8 @@ from conftest import tiers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.stream.kafka.history import spans
-from onlinesrl.stream.shards import DEALT
+from onlinesrl.stream.kafka.history import reached, spans
+from onlinesrl.stream.shards import DEALT, START
 from tests.kafka.streams import add, fill, source
 
 DISTRIBUTED = {"shards": 3, "round": 4, "workers": 2}
@@ -46,6 +46,7 @@ def test_a_history_is_learned_once_whoever_dies(broker, topic, job, citations, k
     )
     [dead] = run.lines("deadletter.jsonl")
     assert (dead["file"], dead["line"]) == (f"{topic}[0]", 16)
+    assert run.lines("metrics.jsonl")[-1]["tombstones"] == 2
     assert run.run("--fresh", "--set", "distribute.workers=1") == 0, run.said
     assert run.results() == whole
 
@@ -53,12 +54,47 @@ def test_a_history_is_learned_once_whoever_dies(broker, topic, job, citations, k
 def test_a_run_ends_where_the_topic_ended_when_it_began(broker, topic, job, citations):
     fill(broker, topic, citations[:24], partitions=2)
     run = job([], **keys(broker, topic, round=3, workers=1))
-    assert run.run("--until", "9") == 0, run.said
+    group = ("--set", f"source.group={topic}-group")
+    assert run.run("--until", "9", *group) == 0, run.said
+    told = committed(broker, topic)
+    assert 0 < sum(told.values()) <= 9
     add(broker, topic, citations[24:30], partitions=2)
-    assert run.run() == 0, run.said
+    assert run.run(*group) == 0, run.said
     assert sorted(line["id"] for line in run.predictions()) == sorted(
         json.loads(line)["id"] for line in citations[:24]
     )
+    assert committed(broker, topic) == {0: 12, 1: 12}
+
+
+def committed(broker, topic):
+    """What the run's group was told, by partition."""
+    with broker.admin() as admin:
+        [offsets] = admin.list_group_offsets(f"{topic}-group").values()
+    return {place.partition: found.offset for place, found in offsets.items()}
+
+
+@given(PARTITIONS, st.integers(1, 4), st.data())
+def test_what_is_reached_is_where_the_first_offset_is_left(sizes, count, data) -> None:
+    ranges = {name: (start, start + size) for name, (start, size) in sizes.items()}
+    pieces, left, positions = spans(ranges, count), set[tuple[str, int]](), []
+    for shard in range(count):
+        own = [span for span in pieces if span.shard == shard]
+        offsets = [(n, s.partition, at) for n, s in enumerate(own) for at in range(s.start, s.end)]
+        done = data.draw(st.integers(0, len(offsets)))
+        left |= {(partition, at) for _, partition, at in offsets[done:]}
+        if done == len(offsets):
+            positions.append(None)
+        elif done == 0:
+            positions.append(START)
+        else:
+            piece, _, at = offsets[done - 1]
+            positions.append({"piece": piece, "offset": at + 1, "line": at})
+    expected = {
+        name: min([at for partition, at in left if partition == name], default=end)
+        for name, (start, end) in ranges.items()
+        if start < end
+    }
+    assert reached(pieces, positions) == expected
 
 
 @pytest.mark.parametrize(

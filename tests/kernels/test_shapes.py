@@ -8,11 +8,9 @@ from onlinesrl.core.background import Background
 from onlinesrl.core.example import Example, GroundAtom
 from onlinesrl.core.kernels.frames import Frame
 from onlinesrl.mln.ground.compile import compile_program
-from onlinesrl.mln.kernels.background import Facts
-from onlinesrl.mln.kernels.plans import Plans
 from onlinesrl.mln.lang import mln
 from tests.learn.learners import learn, online, state
-from tests.shapes import AS_SHIPPED
+from tests.shapes import AS_SHIPPED, SHAPED
 
 DECLARED = "E(t)\nR(t, t)\nQ(t)\n"
 PLAIN = "1 E(x) => Q(x)\n1 Q(x) ^ R(x, y) => Q(y)\n"
@@ -52,9 +50,9 @@ def learned(rules: str, facts: list[GroundAtom]) -> Any:
 def test_a_shape_makes_no_difference(
     rules: str, facts: list[GroundAtom], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Plans, "_without", Frame._without)
-    monkeypatch.setattr(Facts, "_without", Frame._without)
+    for frame in SHAPED:
+        monkeypatch.setattr(frame, "_without", Frame._without)
     whole = learned(rules, facts)
-    monkeypatch.setattr(Plans, "_without", AS_SHIPPED[0])
-    monkeypatch.setattr(Facts, "_without", AS_SHIPPED[1])
+    for frame, shipped in zip(SHAPED, AS_SHIPPED, strict=True):
+        monkeypatch.setattr(frame, "_without", shipped)
     assert learned(rules, facts) == whole

@@ -2,12 +2,14 @@
 
 import random
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, get_args
 
 from onlinesrl.core.example import Example
 from onlinesrl.core.learner import Prediction
 from onlinesrl.core.update import Update
 from onlinesrl.core.updates import UPDATES
+from onlinesrl.logic.ast import Program
 from onlinesrl.mln.engines.brute import Brute
 from onlinesrl.mln.engines.ilp import Ilp
 from onlinesrl.mln.engines.mpe import Mpe
@@ -57,10 +59,15 @@ def online(
     return OnlineLearner(plan, update, inference or exact(), **keys)
 
 
+@cache
+def parsed() -> Program:
+    return mln.parse(MODEL, "model.mln")
+
+
 def new_learner(
     update: str = "cda2", max_weights: int | None = None, inference: Inference | None = None
 ) -> OnlineLearner:
-    plan = compile_program(mln.parse(MODEL, "model.mln"), ["InField"])
+    plan = compile_program(parsed(), ["InField"])
     made = update_of(update, sigma=0.1, max_weights=max_weights)
     return online(plan, made, inference)
 

@@ -15,7 +15,7 @@ from onlinesrl.psl.weights import RuleWeights
 from tests.learn import learners, trust
 from tests.learn.learners import update_of
 
-SHARES = np.linspace(0.0, 1.0, 101)
+SHARES = np.linspace(0.0, 1.0, 41)
 DUAL = ("cda1", "cda2", "simple", "subgradient", "pa1", "adagrad")
 
 

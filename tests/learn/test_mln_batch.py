@@ -10,22 +10,26 @@ import pytest
 from conftest import command
 
 import onlinesrl as srl
-from onlinesrl.core.example import GroundAtom
+from onlinesrl.core.errors import ModelError
+from onlinesrl.core.example import GroundAtom, Number
 from onlinesrl.core.newton import Newton
 from onlinesrl.logic.database import load_db
 from onlinesrl.mln.count import Counters
 from onlinesrl.mln.counting.world import world_of
 from onlinesrl.mln.engines.gibbs import Gibbs
 from onlinesrl.mln.engines.mcsat import McSat
+from onlinesrl.mln.engines.walksat import WalkSat
 from onlinesrl.mln.lang import mln
 from onlinesrl.mln.learning.contrast import (
     Chain,
     ContrastiveDivergence,
+    Left,
     VotedPerceptron,
     started,
 )
 from onlinesrl.mln.learning.max_margin import MaxMargin
-from onlinesrl.mln.learning.problem import MlnProblem
+from onlinesrl.mln.learning.mple import Mple
+from onlinesrl.mln.learning.problem import MlnProblem, checked
 
 PROGRAM = """
 kind = {Tall, Old}
@@ -127,6 +131,51 @@ def test_the_simplified_model_has_the_same_scores_for_all_weights() -> None:
                 score = float(clauses.weight[clauses.hard :] @ true[clauses.hard :])
                 gaps.append(score - world.model.score(state, weight))
             np.testing.assert_allclose(gaps, gaps[0], atol=1e-9)
+
+
+def test_bonuses_of_atoms_that_hard_rules_make_opposite_are_kept() -> None:
+    of = MlnProblem(
+        mln.parse("P(t)\nQ(t)\nP(x) <=> !Q(x).\n1 P(A)"),
+        [[GroundAtom(p, (x,), True, 0) for p, x in ("PA", "QB")]],
+        ("P", "Q"),
+    )
+    (world,) = of.ground
+    simple, weight, bonus = (
+        world.searchable,
+        world.weigh(np.ones(1)),
+        np.array([0.5, 0.0, 4.0, 3.0]),
+    )
+    simple.weigh(np.append(weight, bonus))
+    found = WalkSat(tries=1).search(world.model, simple.problem)
+    best = max(states(world.model), key=lambda s: world.model.score(s, weight) + bonus @ s)
+    np.testing.assert_array_equal(found, best)
+
+
+def test_numbers_are_evidence() -> None:
+    score = [("A", 0.7), ("B", 2.5), ("C", -1.0)]
+    told = [GroundAtom("Score", (x,), Number(v), 0) for x, v in score]
+    told.append(GroundAtom("P", ("B",), True, 0))
+    program = mln.parse("Score(t): real\nP(t)\nScore(x) ^ P(x)\nP(x)")
+    (world,) = checked(MlnProblem(program, [told], ("P",))).ground
+    change = world.features(world.truth, 2) - world.features(0 * world.truth, 2)
+    np.testing.assert_allclose(change, [2.5, 1.0])
+    with pytest.raises(ModelError, match="Score has numbers") as error:
+        Mple().learn(MlnProblem(program, [told], ("P",)), lambda step: None)
+    assert "contrastive-divergence" in str(error.value)
+
+
+def test_what_has_no_truth_is_told_with_its_place(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "m.mln").write_text("P(t)\nP(x)\n")
+    (tmp_path / "c.yaml").write_text("model: m.mln\nquery: P\nsource: {path: w.jsonl}\n")
+    listed = '{"id": 1, "evidence": {}, "truth": {"P": [["A"]]}, "query": {"P": [["A"]]}}'
+    likely = '{"id": 1, "evidence": {}, "truth": {"P": [{"args": ["A"], "value": 0.7}]}}'
+    said = {listed: "`query` lists which atoms are open", likely: "P(A) has no truth"}
+    for line, message in said.items():
+        (tmp_path / "w.jsonl").write_text(line + "\n")
+        assert command("learn", str(tmp_path / "c.yaml")) == 65
+        assert f"w.jsonl:1: {message}" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("sampler", [Gibbs, McSat])
@@ -319,3 +368,24 @@ def test_sampled_moments_find_the_exact_maximum_of_the_likelihood() -> None:
     (row,) = (row.split() for row in rows if "prior_sd 2" in row)
     exact = np.array(row[row.index("w") + 1 :][:4], np.float64)
     np.testing.assert_allclose(learned.weights, exact, atol=0.1)
+
+
+def test_what_is_left_to_be_gained_is_told_without_the_noise() -> None:
+    rng, variance = np.random.default_rng(0), np.array([4.0, 25.0])
+    for mean, gain in (([0.0, 0.0], 0.0), ([8.0, -10.0], 10.0)):
+        left = Left()
+        for gradient in rng.normal(mean, 2.0, (400, 2)):
+            left.add(gradient, variance)
+        stats, warnings = left.told()
+        assert abs(stats["gain_left"] - gain) < 1.0
+        assert bool(warnings) == (gain > 0)
+
+
+def test_steps_of_few_samples_go_to_the_root_of_the_mean_gradient() -> None:
+    """Poisson counts, of which few samples vary less where their mean is small."""
+    rng, newton, weights, mean = np.random.default_rng(0), Newton(trust=1.0), np.zeros(1), 0.0
+    for t in range(4_000):
+        drawn = rng.poisson(3.0 * np.exp(weights), (5, 1)).astype(np.float64)
+        weights = weights + newton.of(6.0 - drawn.mean(axis=0), drawn, np.full(1, 1e-3))
+        mean += (weights[0] - mean) / (t - 1_999) if t >= 2_000 else 0.0
+    assert abs(mean - np.log(2.0)) < 0.01

@@ -5,15 +5,20 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import REPO, Job
 
 from onlinesrl.core.parts import PartError
 from onlinesrl.core.ray_pool import on_ray
+from onlinesrl.core.scores import Scored
+from onlinesrl.core.search import evaluations
+from onlinesrl.core.search.learners import RandomSearch
 from onlinesrl.core.version import __version__
 from onlinesrl.stream.shards import Piece, measured
 from tests.stream.test_kill import mixed
@@ -171,6 +176,31 @@ def test_a_comparison_gives_the_same_table(
         tables.append(rows)
     assert tables[0] == tables[1]
     assert len(tables[0]) == 12
+
+
+def test_a_search_of_weights_finds_the_same(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.add_node(num_cpus=2)
+    monkeypatch.setattr(evaluations, "WORTHWHILE", 0.0)
+
+    class Ratio:  # by its value, as a worker has no tests
+        """Weights that are best where the first is two thirds of all; says who tried the last."""
+
+        start, soft, signed, seed, folder = np.zeros(2), np.ones(2, np.bool_), False, 3, None
+        here = os.getpid()
+
+        def tried(self, weights: Any, share: float) -> Any:
+            if os.getpid() != self.here:
+                Path(told, str(os.getpid())).touch()
+            return {"P": Scored(np.array([2 / 3, 1 / 3]), weights / weights.sum(), np.arange(2))}
+
+    with tempfile.TemporaryDirectory() as told:
+        found = []
+        for where in ({"workers": 1}, {"engine": "ray", "address": cluster.address}):
+            search = RandomSearch(metric="mse", configurations=40, **where)
+            learned = search.learn(Ratio(), lambda _: None)  # type: ignore[arg-type]
+            found.append((learned.weights.tobytes(), learned.stats))
+        assert any(Path(told).iterdir())
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])

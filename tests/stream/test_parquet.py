@@ -91,6 +91,8 @@ def test_tables_teach_what_lines_teach(
     assert table.run() == 0, table.said
     assert "after 11 examples" in table.said
     assert table.results() == lines.results()
+    assert table.run("--fresh", "--threads", "2") == 0, table.said
+    assert table.results() == lines.results()
 
 
 @tiers("kills", 2, 100)
@@ -225,7 +227,9 @@ def test_what_tables_cannot_do_is_said(
 # in shards ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [1, 3, 7, 60])
+@pytest.mark.parametrize(
+    "count", [3, 60, *(pytest.param(n, marks=pytest.mark.soak) for n in (1, 7))]
+)
 def test_shards_have_the_examples_of_the_tables(
     tables: Callable[..., Job], tmp_path: Path, count: int
 ) -> None:
@@ -253,7 +257,7 @@ def test_shards_have_the_examples_of_the_tables(
 
 @tiers("kills", 2, 100)
 def test_tables_are_learned_in_shards(tables: Callable[..., Job], kills: int) -> None:
-    run = tables(distribute={"shards": 3, "round": 5, "workers": 1})
+    run = tables(distribute={"shards": 3, "round": 7, "workers": 1})
     assert run.run() == 0, run.said
     one = run.results()
     ids = [line["id"] for line in run.predictions()]

@@ -90,7 +90,9 @@ def test_a_shard_goes_on_behind_any_record(count: int, after: int) -> None:
         assert list(pieces.read(position)) == records[after + 1 :]
 
 
-@pytest.mark.parametrize("update", ["adagrad", "cda2", "mira"])
+@pytest.mark.parametrize(
+    "update", ["adagrad", pytest.param("cda2", marks=pytest.mark.soak), "mira"]
+)
 def test_the_same_bits_for_any_number_of_workers(
     job: Callable[..., Job], citations: list[bytes], update: str
 ) -> None:

@@ -32,6 +32,7 @@ EVERY_SECONDS = 1.0
 PING_SECONDS = 15.0
 REST = 10
 """After a checkpoint has been looked at, no other one is for so many times as long."""
+WORKER = "onlinesrl.commands.dashboard.worker"
 GONE = {"error": "no answer: it took too long, or there is too little memory"}
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:",
@@ -156,7 +157,7 @@ class Page:
 async def answer(**request: Any) -> dict[str, Any]:
     """Return what a worker process answers, ``GONE`` if nothing."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "onlinesrl.commands.dashboard.worker"),
+        *(sys.executable, "-P", "-m", WORKER),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

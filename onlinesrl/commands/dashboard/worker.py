@@ -28,6 +28,7 @@ from onlinesrl.runs.results import shown_row
 from onlinesrl.stream.checkpoint import load
 
 SECONDS = 60
+NICE = 19
 HEAVIEST, MOVED = 24, 12
 TRIES = 200
 """How many changes of evidence an explanation tries."""
@@ -116,8 +117,13 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         return {"error": str(error)}
 
 
-if __name__ == "__main__":
-    os.nice(19)
+def main() -> None:
+    """Answer one request."""
+    os.nice(NICE)
     signal.alarm(SECONDS)
     said = answer(json.load(sys.stdin))
     sys.stdout.buffer.write(msgspec.json.encode(said))
+
+
+if __name__ == "__main__":
+    main()

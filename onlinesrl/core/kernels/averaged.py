@@ -83,7 +83,7 @@ def move(weights: Averaged, n: int, c: float, s: float) -> bool:
 def measure_by_rates(
     weights: Averaged, how: How, n: int, rho: float
 ) -> tuple[float, float, float, float, float]:
-    """Measure a gap in the metric H = delta + sqrt(square) that it makes; see ``core.adagrad``.
+    """Measure a gap in the metric H that it makes; see ``core.adagrad``.
 
     Returns rho - <base, Delta>, <u, Delta>, ||Delta||^2 in H^-1, and <u, Delta> in the metric, whose
     ||u||^2 it makes greater by the last.
@@ -93,7 +93,7 @@ def measure_by_rates(
     for j in range(n):
         i = weights.touched[j]
         d, u = weights.delta[i], weights.value[i, 1]
-        old, new = delta + np.sqrt(square[i]), delta + np.sqrt(square[i] + d * d)
+        old, new = steps.divisor(delta, square[i]), steps.divisor(delta, square[i] + d * d)
         margin -= weights.value[i, 0] * d
         dot += u * d
         norm += d * d / new
@@ -114,7 +114,7 @@ def move_by_rates(weights: Averaged, how: How, n: int, c: float, s: float) -> bo
         i = weights.touched[j]
         d, u = weights.delta[i], value[i, 1]
         if fits and c != 0.0 and d != 0.0:
-            old, new = delta + np.sqrt(square[i]), delta + np.sqrt(square[i] + d * d)
+            old, new = steps.divisor(delta, square[i]), steps.divisor(delta, square[i] + d * d)
             change = u * old / new + c * d / new - u
             value[i, 1] += change
             value[i, 2] += change * s

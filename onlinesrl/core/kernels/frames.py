@@ -97,11 +97,6 @@ class Frame:
         given.update(_table=table, _address=table.buffer_info()[0], _numba_type_=known)
         self.__dict__.update(given)
 
-    @property
-    def address(self) -> int:
-        """The address that ``pick`` takes; it is valid as long as the frame exists."""
-        return self._address
-
     @classmethod
     def _without(cls, values: dict[str, Any]) -> tuple[str, ...]:
         """Return the features that a frame does not have, whose functions are then not compiled."""
@@ -132,6 +127,11 @@ class Frame:
 
 
 F = TypeVar("F", bound=Frame)
+
+
+def address_of(frame: Frame) -> int:
+    """Return the address that ``pick`` takes; it is valid as long as the frame exists."""
+    return frame._address
 
 
 def pick(addresses: Ints, n: int, like: F) -> F:

@@ -41,6 +41,12 @@ def required(rooted: bool, rho: float) -> float:
 
 
 @kernel
+def divisor(delta: float, square: float) -> float:
+    """Return H, what the steps of a weight are divided by, with rates; see ``core.adagrad``."""
+    return delta + np.sqrt(square)
+
+
+@kernel
 def step(how: How, t: int, margin: float, dot: float, norm: float) -> tuple[float, float]:
     """Return (c, alpha): the step on u, and the multiplier of the dual (0 where there is none).
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.engines.gates import Literals, definitions
 from onlinesrl.mln.ground.model import ClauseModel, State
+from onlinesrl.mln.kernels import distinct as kernel
 from onlinesrl.mln.kernels.clauses import Clauses
 
 Values = TypeVar("Values", State, Floats)
@@ -50,69 +50,113 @@ class Reduced:
         return np.concatenate((values, 1 - values, zero, 1 - zero))[self.stands_for]
 
 
+class Soft(NamedTuple):
+    """Soft clauses that differ, in compressed rows, and what each of those given became.
+
+    ``row`` is the clause, -1 where it is constant, and ``sign`` -1 where it is that clause's negation, up to
+    a constant, both int64[clauses given].
+    """
+
+    start: Ints
+    literal: Ints32
+    weight: Floats
+    row: Ints
+    sign: Ints
+
+    @classmethod
+    def of(cls, start: Ints, literal: Ints32, weight: Floats, name: Ints) -> Soft:
+        """Merge clauses that are equal by the names of their atoms, and add up their weights."""
+        merged = kernel.distinct(len(weight), len(literal))
+        n = kernel.distinguish(start, literal, name, merged)
+        start, row, sign = merged.start[: n + 1], merged.row, merged.sign
+        total = np.bincount(row[row >= 0], (sign * weight)[row >= 0], n).astype(np.float64)
+        return cls(start, merged.literal[: start[-1]], total, row, sign)
+
+    def renamed(self, name: Ints) -> Soft:
+        """Merge those that are equal by other names."""
+        to = Soft.of(self.start, self.literal, self.weight, name)
+        there = np.maximum(self.row, 0)
+        row = np.where(self.row < 0, -1, np.append(to.row, -1)[there])
+        return to._replace(row=row, sign=self.sign * np.append(to.sign, 1)[there])
+
+    def nonzero(self) -> Soft:
+        """Leave out those of weight zero."""
+        kept = self.weight != 0
+        length = np.diff(self.start)
+        number = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
+        start = np.cumsum(np.append(0, length[kept]))
+        literal = self.literal[np.repeat(kept, length)]
+        return Soft(start, literal, self.weight[kept], number[self.row], self.sign)
+
+
 def reduced(model: ClauseModel, weight: Floats, bonus: Floats | None = None) -> Reduced:
     """Simplify the model under weights and a bonus as in ``MapEngine.solve``.
 
     Raises Infeasible if propagation derives a contradiction, ValueError if a weight is not finite.
     """
-    names = _Names(model)
-    hard, soft = _split(model, weight, bonus)
-    names.propagate(hard)
-    left = {clause for clause in map(names.rewrite, hard) if clause is not None}
-    merged: dict[Literals, float] = {}
-    for clause, gain in soft.items():
-        if rewritten := names.rewrite(clause):
-            _add(merged, rewritten, gain)
-    _turn_negative_pairs(merged)
-    kept = {clause: gain for clause, gain in merged.items() if gain != 0}
-    return _assemble(model, names, sorted(left), kept)
+    return traced(model, weight, bonus)[0]
 
 
-def _split(
-    model: ClauseModel, weight: Floats, bonus: Floats | None
-) -> tuple[list[Literals], dict[Literals, float]]:
-    """Return the hard clauses, and the soft ones with their weights; the bonus becomes unit clauses."""
+def traced(model: ClauseModel, weight: Floats, bonus: Floats | None = None) -> tuple[Reduced, Soft]:
+    """Do as ``reduced``, and return what became of the soft clauses, then of the bonus of each atom."""
     bonus = np.zeros(0) if bonus is None else bonus
     if not (np.all(np.isfinite(weight)) and np.all(np.isfinite(bonus))):
         raise ValueError("the weights and the bonus must be finite")
-    literals = model.literals.tolist()
-    clauses = [tuple(sorted(literals[i:j])) for i, j in pairwise(model.start.tolist())]
-    hard, soft = [], dict[Literals, float]()
-    for clause, is_hard, gain in zip(clauses, model.hard.tolist(), weight.tolist(), strict=True):
-        if is_hard:
-            hard.append(clause)
-        else:
-            _add(soft, clause, gain)
-    for atom, gain in enumerate(bonus.tolist(), start=1):
-        _add(soft, (atom,), gain)
-    return list(dict.fromkeys(hard)), soft
+    names = _Names(model)
+    hard = _hard(model)
+    names.propagate(hard)
+    left = {clause for clause in map(names.rewrite, hard) if clause is not None}
+    own, name = np.arange(model.n_atoms + 2), np.array(names.name, np.int64)
+    soft = _soft(model, weight, bonus, own)
+    if np.any(name != own):
+        soft = soft.renamed(name)
+    soft = _turn_negative_pairs(soft).nonzero()
+    return _assemble(model, names, sorted(left), soft), soft
 
 
-def _add(merged: dict[Literals, float], clause: Literals, weight: float) -> None:
-    """Add a soft clause; ``!a`` of weight w is ``a`` of weight -w, up to a constant."""
-    if len(clause) == 1 and clause[0] < 0:
-        clause, weight = (-clause[0],), -weight
-    merged[clause] = merged.get(clause, 0.0) + weight
+def _hard(model: ClauseModel) -> list[Literals]:
+    """Return the hard clauses that differ, in their order."""
+    rows = ((model.start[c], model.start[c + 1]) for c in np.flatnonzero(model.hard))
+    return list(dict.fromkeys(tuple(sorted(model.literals[i:j].tolist())) for i, j in rows))
 
 
-def _turn_negative_pairs(merged: dict[Literals, float]) -> None:
+def _soft(model: ClauseModel, weight: Floats, bonus: Floats, name: Ints) -> Soft:
+    """Return the soft clauses; those of the bonus are unit clauses."""
+    length = np.diff(model.start)[~model.hard]
+    literal = model.literals[np.repeat(~model.hard, np.diff(model.start))]
+    units = np.arange(1, len(bonus) + 1, dtype=np.int32)
+    start = np.cumsum(np.concatenate(([0], length, np.ones_like(units))))
+    given = np.concatenate((weight[~model.hard], bonus))
+    return Soft.of(start, np.concatenate((literal, units)), given, name)
+
+
+def _turn_negative_pairs(soft: Soft) -> Soft:
     """Replace ``x v y`` and ``!x v !y`` of negative weight by ``x v !y`` and ``!x v y`` of positive weight.
 
     In every state exactly three of the four are true. A sampler that keeps a clause of negative weight
     false fixes both atoms; one that keeps ``x v !y`` and ``!x v y`` true can flip them together.
     """
-    for clause in [clause for clause in merged if len(clause) == 2]:
-        x, y = clause
+    two = np.flatnonzero(np.diff(soft.start) == 2)
+    if not np.any(soft.weight[two] < 0):
+        return soft
+    places, weight = two.tolist(), soft.weight.tolist()
+    pairs = [*map(tuple, soft.literal[soft.start[two][:, None] + (0, 1)].tolist())]
+    row, old = dict(zip(pairs, places, strict=True)), len(pairs)
+    for place, (x, y) in zip(places, pairs[:old], strict=True):
         opposite = tuple(sorted((-x, -y)))
-        excess = max(merged[clause], merged.get(opposite, 0.0))
-        if excess < 0:
-            for pair, change in (
-                (clause, -excess),
-                (opposite, -excess),
-                ((x, -y), -excess),
-                ((-x, y), -excess),
-            ):
-                _add(merged, tuple(sorted(pair)), change)
+        excess = max(weight[place], weight[row[opposite]] if opposite in row else 0.0)
+        if excess >= 0:
+            continue
+        for pair in ((x, y), opposite, tuple(sorted((x, -y))), tuple(sorted((-x, y)))):
+            if pair not in row:
+                row[pair] = len(weight)
+                pairs.append(pair)
+                weight.append(0.0)
+            weight[row[pair]] -= excess
+    added = np.array(pairs[old:], np.int32).ravel()
+    start = np.append(soft.start, soft.start[-1] + 2 * np.arange(1, len(pairs) - old + 1))
+    literal = np.concatenate((soft.literal, added))
+    return soft._replace(start=start, literal=literal, weight=np.array(weight))
 
 
 class _Names:
@@ -206,9 +250,7 @@ class _Names:
             self._unite(open_[0], self.true, queue, occurrences)
 
 
-def _assemble(
-    model: ClauseModel, names: _Names, hard: list[Literals], soft: dict[Literals, float]
-) -> Reduced:
+def _assemble(model: ClauseModel, names: _Names, hard: list[Literals], soft: Soft) -> Reduced:
     """Renumber the remaining atoms, those of a group in sequence, and build the clauses."""
     atom = np.arange(1, model.n_atoms + 1)
     name = np.array(names.name[1:-1], np.int64).reshape(-1)
@@ -230,17 +272,17 @@ def _assemble(
     known = {tuple(sorted(row)) for row in first_rows}
     hard = [*first_rows, *(clause for clause in hard if clause not in known)]
 
-    def code(x: int) -> int:
-        return 2 * int(number[abs(x)]) + (x < 0)
-
-    soft_weight = np.array(list(soft.values()), np.float64)
-    heavy = HARD_MARGIN + 4 * float(np.abs(soft_weight).sum())
+    literals = [x for clause in hard for x in clause]
+    x: Ints = np.concatenate((np.array(literals, np.int64), soft.literal))
+    hard_start = np.cumsum([0, *map(len, hard)])
+    heavy = HARD_MARGIN + 4 * float(np.abs(soft.weight).sum())
     clauses = Clauses.of(
         first=first,
-        exactly=np.array([g >= 0 and bool(model.exactly[g]) for g in group[first]], np.bool_),
-        rows=[[code(x) for x in clause] for clause in [*hard, *soft]],
+        exactly=np.append(model.exactly, False)[group[first]],
+        start=np.concatenate((hard_start, hard_start[-1] + soft.start[1:])).astype(np.int32),
+        literal=(2 * number[np.abs(x)] + (x < 0)).astype(np.int32),
         gates=len(gates),
-        weight=np.concatenate((np.full(len(hard), heavy), soft_weight)),
+        weight=np.concatenate((np.full(len(hard), heavy), soft.weight)),
         hard=len(hard),
     )
     return Reduced(clauses, stands_for, own)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import Any
+
 import numpy as np
 
 from onlinesrl.core.arrays import Bools, Floats, Ints, Ints32
 from onlinesrl.mln.ground.model import ClauseModel
 from onlinesrl.mln.kernels import network as n
+
+LITERALS = 1 << 18
+"""About how many literals are converted at once, in some hundred bytes each."""
 
 
 def clause_model(net: n.Network, folded: bool = True) -> tuple[ClauseModel, Ints]:
@@ -18,14 +24,44 @@ def clause_model(net: n.Network, folded: bool = True) -> tuple[ClauseModel, Ints
     and soft ones that they make false.
     """
     atoms, rows = int(net.size[n.ATOMS]), int(net.size[n.ROWS])
-    clause, code = _literals(net, rows)
+    stops = _blocks(net, rows)
+    parts = [_clauses(net, first, stop, folded) for first, stop in pairwise(stops)]
+    units = np.flatnonzero((net.fixed[:atoms] == n.TRUE) | (net.fixed[:atoms] == n.FALSE))
+    positive = net.fixed[units] == n.TRUE
+    one = (np.ones(len(units), np.int32), _signed(units, positive), np.ones(len(units), np.bool_))
+    kept, length, literals, hard = zip(*parts, (np.full(len(units), -1), *one), strict=True)
+    group, exactly = _groups(net)
+    model = ClauseModel(
+        n_atoms=atoms,
+        start=np.cumsum(np.concatenate([[0], *length]), dtype=np.int64),
+        literals=np.concatenate(literals),
+        hard=np.concatenate(hard),
+        group=group,
+        exactly=exactly,
+    )
+    return model, np.concatenate(kept)
+
+
+def _blocks(net: n.Network, rows: int) -> list[int]:
+    """Return where blocks of rows of about so many literals start, and where the last one ends."""
+    length = np.diff(net.lit_start[: rows + 1]).astype(np.int64) * net.row_len[:rows]
+    block = np.cumsum(length) // LITERALS
+    return [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), rows]
+
+
+def _clauses(
+    net: n.Network, first: int, stop: int, folded: bool
+) -> tuple[Ints, Ints32, Ints32, Bools]:
+    """Return the clauses of some rows that stay: their numbers, lengths, literals, and which are hard."""
+    atoms, before = int(net.size[n.ATOMS]), int(net.clause_start[first])
+    clause, code = _literals(net, first, stop)
     order = np.sort(clause * (2 * atoms) + code, kind="stable")  # quick: they are nearly in order
     order = order[np.diff(order, prepend=-1) != 0]
     clause, code = order // (2 * atoms or 1), order % (2 * atoms or 1)
     same = (clause[1:] == clause[:-1]) & (code[1:] >> 1 == code[:-1] >> 1)
-    true = np.zeros(int(net.clause_start[rows]), np.bool_)
+    true = np.zeros(int(net.clause_start[stop]) - before, np.bool_)
     true[clause[1:][same]] = True
-    hard = np.repeat(net.row_weight[:rows] < 0, net.row_len[:rows])
+    hard = np.repeat(net.row_weight[first:stop] < 0, net.row_len[first:stop])
     if folded:
         fixed = net.fixed[code >> 1]
         value = np.where(code & 1, n.TRUE, n.FALSE)
@@ -34,20 +70,14 @@ def clause_model(net: n.Network, folded: bool = True) -> tuple[ClauseModel, Ints
         clause, code = clause[open_], code[open_]
         true |= ~hard & (np.bincount(clause, minlength=len(true)) == 0)
     kept = np.flatnonzero(~true)
-    length = np.bincount(clause, minlength=len(true))[kept]
+    length = np.bincount(clause, minlength=len(true))[kept].astype(np.int32)
     code = code[~true[clause]]
-    units = np.flatnonzero((net.fixed[:atoms] == n.TRUE) | (net.fixed[:atoms] == n.FALSE))
-    code = np.concatenate([code, 2 * units + (net.fixed[units] == n.TRUE)])
-    group, exactly = _groups(net)
-    model = ClauseModel(
-        n_atoms=atoms,
-        start=np.cumsum([0, *length, *np.ones_like(units)], dtype=np.int64),
-        literals=(((code >> 1) + 1) * np.where(code & 1, 1, -1)).astype(np.int32),
-        hard=np.concatenate([hard[kept], np.ones(len(units), np.bool_)]),
-        group=group,
-        exactly=exactly,
-    )
-    return model, np.concatenate([kept, np.full(len(units), -1)])
+    return before + kept, length, _signed(code >> 1, code & 1), hard[kept]
+
+
+def _signed(atom: Ints, positive: Any) -> Ints32:
+    """Return literals: 1 more than the atom, negated where it is not ``positive``."""
+    return ((atom + 1) * np.where(positive, 1, -1)).astype(np.int32)
 
 
 def clause_weights(model: ClauseModel, place: Ints, weight: Floats) -> Floats:
@@ -55,12 +85,12 @@ def clause_weights(model: ClauseModel, place: Ints, weight: Floats) -> Floats:
     return np.where(model.hard, 0.0, weight[np.maximum(place, 0)] if len(weight) else 0.0)
 
 
-def _literals(net: n.Network, rows: int) -> tuple[Ints, Ints]:
-    """Return of every literal its ground clause, and 2 * atom, 1 more where it is positive."""
-    length = np.diff(net.lit_start[: rows + 1]).astype(np.int64)
-    row = np.repeat(np.arange(rows), net.row_len[:rows])
-    k = np.arange(len(row)) - net.clause_start[row]
-    count = length[row]
+def _literals(net: n.Network, first: int, stop: int) -> tuple[Ints, Ints]:
+    """Return of every literal of some rows its clause among theirs, and 2 * atom, 1 more where positive."""
+    length = np.diff(net.lit_start[first : stop + 1]).astype(np.int64)
+    row = np.repeat(np.arange(first, stop), net.row_len[first:stop])
+    k = np.arange(len(row)) - (net.clause_start[row] - net.clause_start[first])
+    count = length[row - first]
     clause = np.repeat(np.arange(len(row)), count)
     within = np.arange(len(clause)) - np.repeat(np.cumsum(count) - count, count)
     p = net.lit_start[row[clause]] + within

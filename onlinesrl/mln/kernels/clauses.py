@@ -13,7 +13,7 @@ in their order, inputs before outputs and ``d`` or ``!d`` first; then ``!d v li`
 
 from __future__ import annotations
 
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
 
 import numpy as np
 
@@ -52,16 +52,19 @@ class Clauses(Frame):
         cls,
         first: np.ndarray[tuple[int], np.dtype[np.bool_]],
         exactly: np.ndarray[tuple[int], np.dtype[np.bool_]],
-        rows: list[list[int]],
+        start: Ints32,
+        literal: Ints32,
         weight: Floats,
         hard: int,
         gates: int = 0,
     ) -> Clauses:
-        """Lay out clauses given as rows of literal codes; ``first[atom]``: it begins a variable."""
-        start, literal = _rows(rows)
+        """Lay out clauses given in compressed rows of codes; ``first[atom]``: it begins a variable."""
         count = np.bincount(literal, minlength=2 * len(first))
-        clause = np.repeat(np.arange(len(rows)), np.diff(start))
-        aim_start, aim = _rows(_aims(rows, gates)) if gates else (start, literal)
+        clause = np.repeat(np.arange(len(weight), dtype=np.int32), np.diff(start))
+        aim_start, aim = start, literal
+        if gates:
+            every = literal.tolist()
+            aim_start, aim = _rows(_aims([every[i:j] for i, j in pairwise(start.tolist())], gates))
         return cls(
             var_of=(np.cumsum(first) - 1).astype(np.int32),
             var_start=np.append(np.flatnonzero(first), len(first)).astype(np.int32),
@@ -71,7 +74,7 @@ class Clauses(Frame):
             weight=weight,
             hard=hard,
             occ_start=np.concatenate(([0], np.cumsum(count))).astype(np.int32),
-            occ=clause[np.argsort(literal, kind="stable")].astype(np.int32),
+            occ=clause[np.argsort(literal, kind="stable")],
             aim_start=aim_start,
             aim=aim,
             gates=gates,

@@ -20,7 +20,7 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.batch import Learned, Trace, Watch
 from onlinesrl.core.kernels.random import generator
 from onlinesrl.core.newton import Newton
-from onlinesrl.core.values import Count, Positive
+from onlinesrl.core.values import Count, Natural, Positive
 from onlinesrl.mln.engines.chains import Chains
 from onlinesrl.mln.engines.gibbs import Gibbs
 from onlinesrl.mln.engines.mcsat import McSat
@@ -29,6 +29,13 @@ from onlinesrl.mln.ground.model import State
 from onlinesrl.mln.learning.estimates import CountingLearner, EstimatedWorld
 from onlinesrl.mln.learning.ground_world import GroundWorld
 from onlinesrl.mln.learning.problem import MlnProblem
+
+BATCHES = 10
+"""Of steps, whose means tell the standard error of the mean gradient."""
+UNSETTLED = (
+    "the weights have not settled: more `steps` might gain {:.3g} of log-likelihood (standard error "
+    "{:.2g}), over one half per weight"
+)
 
 Drawer: TypeAlias = Callable[[Floats], Floats]
 Features: TypeAlias = Callable[[State, int], Floats]
@@ -62,25 +69,26 @@ class Contrast(CountingLearner):
 
     def learn(self, problem: MlnProblem, watch: Watch) -> Learned:
         """Return the mean of the weights after each step of the last half."""
-        trace, n = Trace(watch), len(problem.start)
+        trace, n, left = Trace(watch), len(problem.start), Left()
         weights, draws = started(problem), self.draws(problem)
         step = Newton(self.rate) if self.newton else None
-        mean, kept = np.zeros(n), 0
+        mean = np.zeros(n)
         for t in range(self.steps):
             interrupt.check()
             drawn = draws(weights)
             gradient = -self.expected(drawn) - weights / self.prior_sd**2
+            precision = self.prior_sd**-2 + self.least(problem)
             trace.add(float(np.linalg.norm(gradient)))
             if step is None:
                 weights = weights + self.rate * gradient
             else:
-                weights = weights + step.of(
-                    gradient, drawn, self.prior_sd**-2 + self.least(problem)
-                )
+                weights = weights + step.of(gradient, drawn, precision)
             if 2 * t >= self.steps:
-                kept += 1
-                mean += (weights - mean) / kept
-        return Learned(mean, trace.steps, {"worlds": len(problem.ground), "newton": self.newton})
+                left.add(gradient, drawn.var(axis=0) + precision)
+                mean += (weights - mean) / len(left.gradients)
+        gain, warnings = left.told()
+        stats = {"worlds": len(problem.ground), "newton": self.newton, **gain}
+        return Learned(mean, trace.steps, stats, warnings)
 
     def expected(self, drawn: Floats) -> Floats:
         """Return the mean of the samples."""
@@ -90,6 +98,45 @@ class Contrast(CountingLearner):
     def least(self, problem: MlnProblem) -> Floats:
         """Return what the variances are larger by than those of the samples, float64[weights]."""
         return np.zeros(len(problem.start))
+
+
+class Left:
+    """What the last steps tell of how far their mean is from the optimum.
+
+    By diagonal Newton steps, 1/2 sum_i g_i^2 / Var n_i is the log-likelihood still to be gained. Noise adds
+    its own variance to the square of a mean gradient; it is taken off. It comes from the means of
+    ``BATCHES`` of consecutive steps, since chains go on and gradients depend on those before.
+    """
+
+    def __init__(self) -> None:
+        self.gradients: list[Floats] = []
+        self.variances: list[Floats] = []
+
+    def add(self, gradient: Floats, variance: Floats) -> None:
+        """Take the gradient of a step, and the variances of the counts and the prior, float64[weights]."""
+        self.gradients.append(gradient)
+        self.variances.append(variance)
+
+    def gain(self) -> tuple[float, float]:
+        """Return the gain, and its standard error where there is none, (0, inf) of too few steps."""
+        if len(self.gradients) < 2 * BATCHES:
+            return 0.0, np.inf
+        variance = np.mean(self.variances, axis=0)
+        batches = [each.mean(axis=0) for each in np.array_split(np.array(self.gradients), BATCHES)]
+        scale = np.divide(0.5, variance, where=variance > 0, out=np.zeros_like(variance))
+        noise = np.var(batches, axis=0, ddof=1) / BATCHES * scale
+        gain = float(scale @ np.mean(batches, axis=0) ** 2 - noise.sum())
+        return gain, float(np.sqrt(2.0 * noise @ noise))
+
+    def told(self) -> tuple[dict[str, float], list[str]]:
+        """Return the gain as statistics, and a warning where weights are further off than data tell them."""
+        gain, error = self.gain()
+        if np.isinf(error):
+            return {}, []
+        stats = {"gain_left": gain, "gain_left_error": error}
+        if gain - 3.0 * error <= 0.5 * len(self.variances[0]):
+            return stats, []
+        return stats, [UNSETTLED.format(gain, error)]
 
 
 def started(problem: MlnProblem) -> Floats:
@@ -116,13 +163,26 @@ class Chain:
         self.rng = generator(engine.seed, engine.record, number)
         self.truth = features(world.truth, size)
 
+    def begin(self, state: State) -> None:
+        """Go on from a state of the model."""
+        self.state = state[self.of.problem.kept]
+
     def step(self, weights: Floats, samples: int) -> Iterator[Floats]:
         """Yield f(state) - f(truth) after each of some samples."""
         self.of.weigh(self.world.weigh(weights))
         for _ in range(samples):
-            self.draw(self.state, 1, self.rng, *np.zeros((2, len(self.state))))
-            state = self.of.problem.expand(self.state)
-            yield self.features(state, len(weights)) - self.truth
+            yield self._after(weights, 1)
+
+    def go(self, weights: Floats, samples: int) -> Floats:
+        """Return f(state) - f(truth) after some samples, none of which is looked at."""
+        self.of.weigh(self.world.weigh(weights))
+        return self._after(weights, samples)
+
+    def _after(self, weights: Floats, samples: int) -> Floats:
+        if samples:
+            self.draw(self.state, samples, self.rng, *np.zeros((2, len(self.state))))
+        state = self.of.problem.expand(self.state)
+        return self.features(state, len(weights)) - self.truth
 
 
 class ContrastiveDivergence(Contrast):
@@ -155,6 +215,8 @@ class VotedPerceptron(Contrast):
     kind: Literal["voted-perceptron"] = "voted-perceptron"
     perturbed: bool = True
     """search with random noise at each atom, so that states are nearly draws; else the most probable one."""
+    sweeps: Natural = 10
+    """of Gibbs sampling after a search with noise: each brings the state nearer to a draw."""
     flips: Count = 10_000
     """the most moves of a search."""
     states: Count = 10
@@ -164,17 +226,18 @@ class VotedPerceptron(Contrast):
         """See ``Contrast.draws``."""
         engine, n = WalkSat(flips=self.flips, tries=1, seed=problem.seed), len(problem.start)
         rng = np.random.default_rng(problem.seed)
-        features = self.features(problem)
-        truth = [f(world.truth, n) for f, world in zip(features, problem.ground, strict=True)]
+        worlds = enumerate(zip(problem.ground, self.features(problem), strict=True))
+        chains = [Chain(w, f, Gibbs(seed=problem.seed), k, n) for k, (w, f) in worlds]
         last: list[Floats] = []
 
         def found(weights: Floats) -> Floats:
             total = np.zeros(n)
-            for world, of, true in zip(problem.ground, features, truth, strict=True):
-                bonus = noise(world, rng) if self.perturbed else np.zeros(world.model.n_atoms)
-                simple = world.searchable
-                simple.weigh(np.append(world.weigh(weights), bonus))
-                total += of(engine.search(world.model, simple.problem), n) - true
+            for chain in chains:
+                model, simple = chain.world.model, chain.world.searchable
+                bonus = noise(chain.world, rng) if self.perturbed else np.zeros(model.n_atoms)
+                simple.weigh(np.append(chain.world.weigh(weights), bonus))
+                chain.begin(engine.search(model, simple.problem))
+                total += chain.go(weights, self.sweeps if self.perturbed else 0)
             return total
 
         def drawn(weights: Floats) -> Floats:

@@ -6,17 +6,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bools, Floats, Ints, Ints32
+from onlinesrl.core.arrays import Bools, Floats, Ints
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Atoms, Constant, Example, GroundAtom, ValuedAtom
 from onlinesrl.core.updates import Cda2
 from onlinesrl.logic.ast import Program
-from onlinesrl.mln.engines.reduce import HARD_MARGIN, Reduced, reduced
+from onlinesrl.mln.engines.reduce import HARD_MARGIN, Reduced, traced
 from onlinesrl.mln.ground.compile import compile_program
 from onlinesrl.mln.ground.convert import clause_model
 from onlinesrl.mln.ground.model import ClauseModel, State
@@ -106,32 +105,13 @@ class Reweighable:
 
         This is done as for random weights, of which no sum is zero.
         """
-        random = np.random.default_rng(0).uniform(1.0, 2.0, model.n_clauses)
-        problem = reduced(model, np.where(model.hard, 0.0, random), bonus)
-        soft = problem.clauses
-        rows = {
-            (*sorted(soft.literal[i:j].tolist()),): k
-            for k, (i, j) in enumerate(
-                zip(soft.start[soft.hard :], soft.start[soft.hard + 1 :], strict=False)
-            )
-        }
-        found = []
-        atoms = np.flatnonzero(bonus)
-        units = ((model.n_clauses + a, np.array([a + 1], np.int32)) for a in atoms.tolist())
-        each = (
-            (c, model.literals[model.start[c] : model.start[c + 1]])
-            for c in np.flatnonzero(~model.hard).tolist()
-        )
-        for c, literals in chain(each, units):
-            codes = _codes(problem, literals)
-            if codes is None or not codes:
-                continue
-            if len(codes) == 1 and codes[0] % 2:
-                found.append((rows[codes[0] - 1,], c, -1))
-            else:
-                found.append((rows[codes], c, 1))
-        row, clause, sign = np.array(found, np.int64).reshape(-1, 3).T
-        return cls(problem, row, clause, sign)
+        rng, n = np.random.default_rng(0), model.n_clauses
+        weight = np.where(model.hard, 0.0, rng.uniform(1.0, 2.0, n))
+        bonus = np.where(bonus != 0, rng.uniform(1.0, 2.0, len(bonus)), 0.0)
+        problem, soft = traced(model, weight, bonus)
+        clause = np.append(np.flatnonzero(~model.hard), np.arange(n, n + len(bonus)))
+        kept = (np.append(weight[~model.hard], bonus) != 0) & (soft.row >= 0)
+        return cls(problem, soft.row[kept], clause[kept], soft.sign[kept])
 
     def weigh(self, weight: Floats) -> None:
         """Give the simplified model its weights, of those of the model's clauses."""
@@ -141,19 +121,6 @@ class Reweighable:
         )
         clauses.weight[clauses.hard :] = soft
         clauses.weight[: clauses.hard] = HARD_MARGIN + 4 * float(np.abs(soft).sum())
-
-
-def _codes(problem: Reduced, literals: Ints32) -> tuple[int, ...] | None:
-    """Return a clause over the remaining atoms, as sorted codes; None if it is always true."""
-    m, codes = problem.n_atoms, set()
-    for literal in literals.tolist():
-        place = int(problem.stands_for[abs(literal) - 1])
-        if place >= 2 * m:
-            if (place == 2 * m + 1) == (literal > 0):
-                return None
-            continue
-        codes.add(2 * (place % m) + ((place >= m) == (literal > 0)))
-    return None if any(code ^ 1 in codes for code in codes) else (*sorted(codes),)
 
 
 def ground_worlds(problem: MlnProblem, worlds: Sequence[Sequence[GroundAtom]]) -> list[GroundWorld]:
@@ -200,7 +167,7 @@ def _example(
     missing: dict[str, list[str]] = {}
     for atom in atoms:
         row: list[Constant] = list(atom.arguments)
-        given = row if atom.value is True else ValuedAtom(row, 0.0)
+        given = row if atom.value is True else ValuedAtom(row, float(atom.value or 0.0))
         if atom.predicate in truth:
             truth[atom.predicate].append(given)
         else:

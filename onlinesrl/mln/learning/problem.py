@@ -20,6 +20,7 @@ from onlinesrl.core.example import (
     UNSAID,
     Example,
     GroundAtom,
+    Number,
     ValuedAtom,
     arguments,
     show_ground_atom,
@@ -202,13 +203,8 @@ def checked(problem: MlnProblem, place: str = "evidence") -> MlnProblem:
     if all(rule.hard for rule in program.rules):
         raise LearningError(f"{program.file}: every rule is hard, so there is no weight to learn")
     for atom in (atom for world in problem.worlds for atom in world):
-        if not isinstance(atom.value, bool):
-            name = show_ground_atom(atom.predicate, atom.arguments)
-            place = f"line {atom.line}: " if atom.line else ""
-            raise LearningError(
-                f"{place}{name} has no truth; weights are learned from worlds in which every atom is "
-                "true, or false (`!`, or left out)"
-            )
+        if complaint := _no_truth(atom):
+            raise LearningError(f"line {atom.line}: {complaint}" if atom.line else complaint)
     for name in problem.query:
         if not any(atom.predicate == name for world in problem.worlds for atom in world):
             raise LearningError(
@@ -224,7 +220,8 @@ def atoms_of(example: Example, program: Program) -> list[GroundAtom]:
         raise ExampleError("there is no truth to learn from")
     if example.query is not None:
         raise ExampleError(
-            "`query` lists atoms; batch learners take all atoms of the query as open"
+            "`query` lists which atoms are open, but to batch learners all atoms of the predicates asked "
+            "for are: leave it out, and what `truth` does not have is false; or learn by `onlinesrl run`"
         )
     found: dict[tuple[str, tuple[str, ...]], GroundAtom] = {}
     for name, rows in chain(example.evidence.items(), example.truth.items()):
@@ -234,9 +231,21 @@ def atoms_of(example: Example, program: Program) -> list[GroundAtom]:
                 atom = valued_atom(name, arguments(row), value, 0, program)
             except ValueError as error:
                 raise ExampleError(str(error)) from None
+            if complaint := _no_truth(atom):
+                raise ExampleError(complaint)
             if found.setdefault(atom[:2], atom).value != atom.value:
                 raise ExampleError(f"{show_ground_atom(*atom[:2])} has two values")
     return [*found.values()]
+
+
+def _no_truth(atom: GroundAtom) -> str | None:
+    """Return what is wrong with an atom that is neither true nor false, nor has a number."""
+    if isinstance(atom.value, bool | Number):
+        return None
+    return (
+        f"{show_ground_atom(atom.predicate, atom.arguments)} has no truth; weights are learned from worlds "
+        "in which every atom is true, or false (`!`, or left out)"
+    )
 
 
 def _scored(rows: Sequence[tuple[float, float, int]]) -> Scored:

@@ -18,11 +18,13 @@ import numpy as np
 from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.held import Held
 from onlinesrl.core.pool import Pool
+from onlinesrl.psl.engines.kept import Kept, digest
 from onlinesrl.psl.engines.paged import (
     Begun,
     Certificate,
     Consensus,
     Limits,
+    Looked,
     PagedSolution,
     PageRows,
     Rounded,
@@ -109,20 +111,22 @@ class PartRows:
         """See ``Rows.round``."""
         return self._rows.round(ahead, eta, y, mark)
 
-    def save(self) -> tuple[Floats, list[Floats]]:
-        """Return what is not known from the part, after a round with ``mark``."""
+    def save(self) -> tuple[Floats, Floats]:
+        """Return what is not known from the part, after a round with ``mark``: the duals of its rows."""
         duals = [self._pages.read(k).dual.copy() for k in range(len(self._pages))]
-        return self._weight_sums, duals
+        return self._weight_sums, np.concatenate([np.empty(0), *duals])
 
-    def restore(self, saved: tuple[Floats, list[Floats]]) -> None:
+    def restore(self, saved: tuple[Floats, Floats]) -> None:
         """See ``State.restore``."""
         weight_sums, duals = saved
         self._weight_sums = np.array(weight_sums)
         self._rows = PageRows(self._pages, self._weight_sums)
-        for k, dual in enumerate(duals):
+        first = 0
+        for k in range(len(self._pages)):
             page = self._pages.read(k)
-            page.dual[:] = page.mark[:] = dual
+            page.dual[:] = page.mark[:] = duals[first : first + len(page.dual)]
             self._pages.keep(k, page, with_mark=True)
+            first += len(page.dual)
 
     def close(self) -> None:
         """Delete the pages."""
@@ -234,6 +238,37 @@ def _total(parts: Iterable[Certificate]) -> Certificate:
     return total
 
 
+@dataclass
+class _Keeping:
+    """Keeps where ADMM is, from time to time: the consensus, and the duals of every part."""
+
+    kept: Kept
+    ground: Ground
+    consensus: Consensus
+
+    def begun(self, key: str) -> Looked | None:
+        """Bring parts and consensus to where they were kept; None where nothing of ``key`` was."""
+        saved = self.kept.open(key)
+        if saved is None:
+            return None
+        ground, arrays = self.ground, saved.arrays
+        ground.held.restore(
+            [(ground.weight_sums[p.variables], arrays[f"duals.{n}"]) for n, p in enumerate(ground.parts)]
+        )
+        self.consensus.restore(saved.header, arrays)
+        found, lowest = (Certificate(*arrays[name].tolist()) for name in ("found", "lowest"))
+        return Looked(found, lowest, arrays["best"])
+
+    def keep(self, looked: Looked) -> None:
+        """Write it, if it is time."""
+        if self.kept.due:
+            header, arrays = self.consensus.save()
+            arrays |= {name: np.array(each) for name, each in looked._asdict().items()}
+            duals = [dual for _, dual in self.ground.held.save()]
+            arrays |= {f"duals.{n}": dual for n, dual in enumerate(duals)}
+            self.kept.write(self.consensus.count, header, arrays)
+
+
 @dataclass(frozen=True)
 class DistributedAdmm:
     """ADMM in so many parts, held by the workers of a pool; it ends as ``Admm`` does."""
@@ -249,8 +284,9 @@ class DistributedAdmm:
         task: Task,
         report: Callable[[int, Certificate], object],
         grounded: Callable[[int], object],
+        kept: Kept | None = None,
     ) -> tuple[PagedSolution, Ground]:
-        """Ground and solve; ``grounded`` is told the number of rows.
+        """Ground and solve; ``grounded`` is told the number of rows. ``kept`` is where this goes on.
 
         Raises Infeasible, ValueError and what ``Grounder.models`` and ``Pages`` raise, or PartError in
         its place.
@@ -262,8 +298,15 @@ class DistributedAdmm:
             grounded(ground.rows)
             consensus = Consensus(ground, np.full(n, 0.5), ground.ridge)
             limits = Limits(self.tolerance, self.violation, self.rounds, ground.highest)
-            found, y, certified = polish(consensus, limits, report)
+            keeping = None if kept is None else _Keeping(kept, ground, consensus)
+            begun = None if keeping is None else keeping.begun(self._digest(task))
+            keep = None if keeping is None else keeping.keep
+            found, y, certified = polish(consensus, limits, report, begun, keep)
         constraints = sum(each.constraints for each in ground.parts)
         size = sum(each.bytes_on_disk for each in ground.parts)
         of = found.energy, found.bound, found.violation, ground.rows - constraints, constraints
         return PagedSolution(y, *of, consensus.count, size, certified), ground
+
+    def _digest(self, task: Task) -> str:
+        settings = (self.parts, self.tolerance, self.violation, self.rounds, task.grounder.key)
+        return digest(settings, task.weights, task.database)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -197,6 +197,18 @@ class Consensus:
         )
         self._marked = y.copy()
 
+    def save(self) -> tuple[dict[str, Any], dict[str, Floats]]:
+        """Return header and arrays, after a round with a mark; the rows save theirs."""
+        arrays = {"y": self.now.y, "gradient": self.now.gradient, "looked_at": self.looked_at}
+        arrays |= {"marked": self._marked, "degree": self._variables.degree}
+        return {"rounds": self.count, "eta": self.eta, "next": self._next}, arrays
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, Floats]) -> None:
+        """Restore what ``save`` returned, in place of ``start``."""
+        self.count, self.eta, self._next = header["rounds"], header["eta"], header["next"]
+        for name, own in self.save()[1].items():
+            own[:] = arrays[name]
+
     def start(self) -> Certificate:
         """Set the duals to the slopes at the values; return the certificate of both."""
         begun = self._rows.begin(self.now.y)
@@ -257,15 +269,30 @@ class Limits(NamedTuple):
         return excess, found.energy
 
 
+class Looked(NamedTuple):
+    """The last certificate, the best one, and its values."""
+
+    found: Certificate
+    lowest: Certificate
+    best: Floats
+
+
 def polish(
-    rounds: Consensus, limits: Limits, report: Callable[[int, Certificate], object]
+    rounds: Consensus,
+    limits: Limits,
+    report: Callable[[int, Certificate], object],
+    begun: Looked | None = None,
+    keep: Callable[[Looked], object] | None = None,
 ) -> tuple[Certificate, Floats, bool]:
     """Do rounds; return the best values' certificate, the values, whether certified. Raises Infeasible.
 
-    ``report`` is told the number of every round, and the last certificate.
+    ``report`` is told the number of every round, and the last certificate; ``keep`` what ``begun`` has
+    to be for restored rounds to go on.
     """
-    found, best = rounds.start(), np.clip(rounds.now.y, 0.0, 1.0)
-    lowest = found
+    if begun is None:
+        found = rounds.start()
+        begun = Looked(found, found, np.clip(rounds.now.y, 0.0, 1.0))
+    found, lowest, best = begun
     while True:
         proven = verdict(*found, limits.highest, limits.tolerance, limits.violation)
         if proven == INFEASIBLE:
@@ -275,6 +302,8 @@ def polish(
             lowest, best = found, np.clip(rounds.looked_at, 0.0, 1.0)
         if certified or rounds.count >= limits.rounds:
             return lowest, best, certified
+        if keep is not None:
+            keep(Looked(found, lowest, best))
         for _ in range(min(PERIOD, limits.rounds - rounds.count) - 1):
             rounds.step()
             report(rounds.count, found)

@@ -102,6 +102,11 @@ class Grounder:
         self._advice = advice
         self._skip = skip
 
+    @property
+    def key(self) -> str:
+        """What ground rules depend on beside the data and the weights, in words."""
+        return repr((self._program, sorted(self._functions), self._skip))
+
     @cached_property
     def _compiled(self) -> list[CompiledPlan]:
         """The plans for many worlds, made without knowing the sizes of relations."""

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from onlinesrl.core.errors import DataError, OnlinesrlError, UsageError
 from onlinesrl.core.example import Example
 from onlinesrl.core.interrupt import whole
-from onlinesrl.core.pools import PoolSection, opened
+from onlinesrl.core.pool import Pool
+from onlinesrl.core.pools import PoolSection, opening
 from onlinesrl.runs import messages
 from onlinesrl.runs.comparison.candidates import Candidate, Configured, Overrides
 from onlinesrl.runs.comparison.folds import Divide, Fold, last_tenth
@@ -81,14 +82,17 @@ def cross_validated(  # noqa: PLR0913, PLR0917 - what a comparison is made of
     Candidates that fail say why. What the journal knows is not done again. Raises UsageError where
     candidates are not about the same examples.
     """
-    loaded = _loaded(candidates, alternatives, divide, metric)
-    good = [each for each in loaded if isinstance(each, _Loaded)]
-    runnable = [c for c, of in zip(candidates, loaded, strict=True) if isinstance(of, _Loaded)]
-    work = _Work(runnable, alternatives, [of.folds for of in good], metric)
-    parts = [
-        _Part(n, m, of.key(fold)) for n, of in enumerate(good) for m, fold in enumerate(of.folds)
-    ]
-    left = _all_tested(work, parts, pool, say, journal)
+    with opening(pool, inline=False) as ready:
+        loaded = _loaded(candidates, alternatives, divide, metric)
+        good = [each for each in loaded if isinstance(each, _Loaded)]
+        runnable = [c for c, of in zip(candidates, loaded, strict=True) if isinstance(of, _Loaded)]
+        work = _Work(runnable, alternatives, [of.folds for of in good], metric)
+        parts = [
+            _Part(n, m, of.key(fold))
+            for n, of in enumerate(good)
+            for m, fold in enumerate(of.folds)
+        ]
+        left = _all_tested(work, parts, ready, say, journal)
     return [
         Compared(c, [next(left) for _ in of.folds])
         if isinstance(of, _Loaded)
@@ -100,7 +104,7 @@ def cross_validated(  # noqa: PLR0913, PLR0917 - what a comparison is made of
 def _all_tested(
     work: _Work,
     parts: Sequence[_Part],
-    pool: PoolSection,
+    ready: Callable[[], Pool],
     say: Callable[[str], object],
     journal: Journal,
 ) -> Iterator[Tested]:
@@ -109,8 +113,8 @@ def _all_tested(
     done: dict[_Part, Tested] = {}
     if len(todo) < len(parts):
         messages.say(f"going on: {len(parts) - len(todo)} of {len(parts)} folds are known")
-    with whole(), opened(pool, inline=False) as workers:  # else Ctrl-C would be lost in a fork
-        for part, found in zip(todo, workers.map(_tested, work, todo), strict=True):
+    with whole():  # else Ctrl-C would be lost in a fork
+        for part, found in zip(todo, ready().map(_tested, work, todo), strict=True):
             done[part] = found
             if found.score is not None:
                 journal.add(Kept(part.key, found.score, found.chosen))

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from onlinesrl.core import interrupt
-from onlinesrl.core.errors import DataError
+from onlinesrl.core.errors import DataError, UnavailableError
 from onlinesrl.core.pool import Pool
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.kafka.broker import place_of
 from onlinesrl.stream.kafka.source import KafkaSource
+from onlinesrl.stream.protocols import Sink, SourcePosition
 from onlinesrl.stream.shards import DEALT, Cut, Pieces, Stamp
+from onlinesrl.stream.stopper import Stopped
 
 
 class Span(NamedTuple):
@@ -71,8 +75,33 @@ class History(Cut):
         return [[*piece, identity] for piece in self.pieces]
 
 
+    def acknowledge(self, position: Any, number: int, sink: Sink) -> None:
+        """Commit to the group up to where each partition has been learned, for monitoring."""
+        if position is None:
+            return
+        with closing(self._source()) as source, suppress(UnavailableError, Stopped):
+            if source.options.group is not None:
+                source.open(None)
+                offsets = reached(self.pieces, position["shards"])
+                source.acknowledge({"offsets": offsets}, number, sink)
+
+
+def reached(spans: Sequence[Span], positions: Sequence[SourcePosition]) -> dict[str, int]:
+    """Return of each partition the first offset that is still to be learned, or where the last span ends."""
+    found = {span.partition: span.end for span in spans}
+    for shard, at in enumerate(positions):
+        if at is None:
+            continue
+        left = [span for span in spans if span.shard == shard][at["piece"] :]
+        for n, span in enumerate(left):
+            first = span.start if n or at["offset"] is None else at["offset"]
+            if first < span.end:
+                found[span.partition] = min(found[span.partition], first)
+    return found
+
+
 class Spans(Pieces):
-    """The records of some spans; tombstones are passed over. Raises what ``KafkaSource`` raises."""
+    """The records of some spans. Raises what ``KafkaSource`` raises."""
 
     def __init__(
         self, source: Callable[[], KafkaSource], pieces: Sequence[Span], max_bytes: int
@@ -89,12 +118,5 @@ class Spans(Pieces):
             source.open_span(piece.partition, start, piece.end)
             for record in source.read():
                 interrupt.check()
-                if record is not None and record.kind != "tombstone":
-                    yield Record(
-                        record.value,
-                        record.file,
-                        record.line,
-                        number,
-                        record.offset,
-                        too_long=record.too_long,
-                    )
+                if record is not None:
+                    yield replace(record, index=number)
