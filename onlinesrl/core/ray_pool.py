@@ -23,7 +23,9 @@ C = TypeVar("C")
 P = TypeVar("P")
 
 ANSWER_SECONDS = 5.0
-"""How long the head of a cluster may take to accept a connection."""
+"""How long the head of a cluster may take to accept a connection, and to say that it speaks HTTP/2."""
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""A client's first words in HTTP/2: the preface, and a frame of settings without any (RFC 9113, 3.4)."""
 
 
 class OnRay(Workers):
@@ -176,16 +178,26 @@ def on_ray(address: str | None, workers: int | None) -> Iterator[OnRay]:
 
 
 def _check_answers(address: str | None) -> None:
-    """Raise UnavailableError where nothing listens at host:port; Ray would wait for a minute."""
+    """Raise UnavailableError where no head of a cluster listens at host:port; Ray would wait for minutes."""
     host, _, port = (address or "").rpartition(":")
     if host and "/" not in host and port.isdecimal():
         try:
-            socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
+            with socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS) as head:
+                _greet(head)
         except (OSError, OverflowError) as error:
             raise UnavailableError(
                 f"distribute.address: nothing answers at {address} ({error}); expected the head of a "
                 "cluster, started by ray start --head --port PORT"
             ) from None
+
+
+def _greet(head: socket.socket) -> None:
+    """Raise OSError where who listens does not speak HTTP/2, as the head of a cluster does."""
+    if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
+        return  # it speaks it under TLS
+    head.sendall(GREETING)
+    if head.recv(9)[3:4] != b"\x04":  # the type of a frame of settings
+        raise OSError("what listens there is not Ray")
 
 
 def _connect(ray: Any, address: str | None, workers: int | None) -> None:

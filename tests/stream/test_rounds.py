@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -21,6 +22,7 @@ from conftest import REPO, Job, command, tiers, wait
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onlinesrl.core import ray_pool
 from onlinesrl.stream.files import FileSource, Record
 from onlinesrl.stream.shards import FilePieces, Shards, measured
 from tests.stream.test_crash import deadly, ids
@@ -307,6 +309,31 @@ def test_an_address_that_does_not_answer_is_said(
         assert lost.run(*ray) == 69
     assert f"nothing answers at {address}" in lost.said
     assert "Traceback" not in lost.said
+
+
+@pytest.mark.parametrize("says", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])
+def test_an_address_of_something_else_is_said(
+    job: Callable[..., Job], citations: list[bytes], monkeypatch: pytest.MonkeyPatch, says: bytes
+) -> None:
+    monkeypatch.setattr(ray_pool, "ANSWER_SECONDS", 1.0)
+    lost = job(citations[:5], distribute=DISTRIBUTED)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+
+        def answer() -> None:
+            with other.accept()[0] as client:
+                client.recv(64)
+                client.sendall(says)
+
+        server = threading.Thread(target=answer)
+        if says:
+            server.start()
+        ray = ("--set", "distribute.engine=ray", "--set", f"distribute.address={address}")
+        assert lost.run(*ray) == 69
+    if says:
+        server.join()
+    why = "what listens there is not Ray" if says else "timed out"
+    assert f"nothing answers at {address} ({why})" in lost.said
 
 
 def test_without_ray_it_says_what_to_install(
