@@ -48,7 +48,7 @@ class WeightTable(AveragedWeights):
         keys = max((len(c.template) for c in self.clauses), default=0)
         self.arrays = self._empty(keys)
         self.kept = {name: np.zeros(len(self.arrays.uses)) for name in update.columns}
-        self.weight = np.zeros(1024)
+        self.weight, self.more = np.zeros((2, 1024))
         self._set_reserved()
         for number, clause in enumerate(self.clauses):
             for key, weight in clause.table or ():
@@ -136,7 +136,7 @@ class WeightTable(AveragedWeights):
         """Return a reused buffer for the weights of a network's ground clauses, float64[>= clauses]."""
         clauses = int(net.clause_start[net.size[ROWS]])
         if clauses > len(self.weight):
-            self.weight = np.zeros(2 * clauses)
+            self.weight, self.more = np.zeros((2, 2 * clauses))
         return self.weight
 
     def of(self, net: Network, averaged: bool) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -37,6 +38,9 @@ GROWING = {
     narrow.GROW_OUTPUT,
     narrow.GROW_CLAUSES,
 }
+
+TOGETHER = 1 << 16
+"""Up to so many cells, the tables of a prediction and of its rival are filled together."""
 
 
 class Worlds:
@@ -87,6 +91,8 @@ class Worlds:
             interrupt.flag(),
             self.inference.growth,
         )
+        unary, table = np.zeros(2 * room["atoms"]), np.zeros(min(4 * tables, TOGETHER))
+        self.rival = replace(self.tables, unary=unary, table=table)
 
     def begin(self, batch: plans.Batch, ahead: narrow.Ahead = NONE) -> outcome.Output:
         """Return room for the results of a batch, which is processed next; worlds may be ground ``ahead``."""
@@ -132,6 +138,8 @@ class Worlds:
             weights.scalar,
             self.begun,
             weights.weight,
+            self.rival,
+            weights.more,
             self.state,
             self.by,
             self.out,

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onlinesrl.core.kernels import averaged
 from onlinesrl.mln.kernels import narrow, outcome, structure
 from onlinesrl.mln.kernels.network import ATOMS, OPEN, ROWS
 from onlinesrl.mln.kernels.plans import INFEASIBLE, OK
@@ -29,8 +30,8 @@ def learner() -> Any:
     return made
 
 
-def prepared(net, rows):
-    """Tables, weights, room for those of ground clauses, and states of a network."""
+def prepared(net, rows, cells=1 << 12):
+    """Tables, the rival's of so many ``cells``, weights, their room, and states of a network."""
     tables = structure.structure_memory(len(net.var_of), len(net.row_len), 1 << 12, 1 << 16)
     assert structure.structure(net, tables) == structure.SOLVED
     room, states = (
@@ -44,8 +45,10 @@ def prepared(net, rows):
         learner().worlds.memory,
         net=net,
         structure=tables,
+        rival=replace(tables, unary=tables.unary.copy(), table=tables.table[:cells].copy()),
         weights=of_values(rows),
         weight=room,
+        more=room.copy(),
         state=state,
     )
 
@@ -71,7 +74,7 @@ def test_a_prediction_is_the_best_state_and_its_score(case, rows, scale):
     mixed = rows @ [1.0, cu, cv]
     possible = ranked(net, mixed, np.zeros(int(net.size[ATOMS])))
 
-    status, score = narrow.solve(memory, net, memory.state, cu, cv)
+    status, score = narrow.solve(memory, net, memory.state, cu, cv, False)
 
     if not possible:
         assert status == INFEASIBLE
@@ -83,12 +86,12 @@ def test_a_prediction_is_the_best_state_and_its_score(case, rows, scale):
     assert score == pytest.approx(possible[0][0], abs=1e-6)
 
 
-@given(networks(), values, number, st.booleans(), st.data())
-def test_a_rival_is_the_best_state_and_its_gap_that_to_the_truth(case, rows, cu, augmented, data):
+@given(networks(), values, st.integers(1, 9), st.tuples(*3 * [st.booleans()]), st.data())
+def test_a_rival_is_the_best_state_and_its_gap_that_to_the_truth(case, rows, t, how, data):
     """Augmented: of most score and label loss, which is that of open atoms."""
-    net = case[0]
-    atoms = int(net.size[ATOMS])
-    memory = prepared(net, rows)
+    net, (augmented, shrinks, filled) = case[0], how
+    atoms, cu = int(net.size[ATOMS]), 1 / t if shrinks else 1.0
+    memory = prepared(net, rows, data.draw(st.sampled_from([0, 1 << 12])))
     weights, state = memory.weights, memory.state
     truth = np.array(data.draw(st.lists(st.integers(0, 1), min_size=atoms, max_size=atoms)))
     state.truth[:atoms] = truth
@@ -99,8 +102,12 @@ def test_a_rival_is_the_best_state_and_its_gap_that_to_the_truth(case, rows, cu,
 
     if not possible:
         return
-    memory = replace(memory, augmented=augmented)
-    n, rho = narrow.find_gap(memory, net, state, cu)
+    memory = replace(memory, augmented=augmented, how=replace(memory.how, shrinks=shrinks))
+    memory.scalar[averaged.T] = t
+    if filled:
+        narrow.solve(memory, net, state, 0.5, -0.25, True)
+        is_best(state.predicted[:atoms], ranked(net, rows @ [1.0, 0.5, -0.25], np.zeros(atoms)))
+    n, rho = narrow.find_gap(memory, net, state, filled)
 
     rival = state.rival[:atoms]
     is_best(rival, possible)

@@ -75,56 +75,98 @@ def _fill_unary(net: Network, st: Structure, row: int, weight: Floats) -> None:
 
 
 @kernel
-def _fill_pairs(net: Network, st: Structure, row: int, weight: Floats) -> None:
+def _cell(
+    net: Network, st: Structure, edge: int, a: int, b: int, step_a: int, step_b: int
+) -> tuple[int, int]:
+    """Return an edge's cell for two atoms, and how far on it is for those a step further."""
+    u, v = net.var_of[a], net.var_of[b]
+    x, y = a - net.var_start[u] + 1, b - net.var_start[v] + 1
+    cell = st.edge_table[edge]
+    if u < v:
+        n = values(net, v)
+        return cell + x * n + y, step_a * n + step_b
+    n = values(net, u)
+    return cell + y * n + x, step_b * n + step_a
+
+
+@kernel
+def _fill_pairs(
+    net: Network,
+    st: Structure,
+    row: int,
+    weight: Floats,
+    other: Structure,
+    more: Floats,
+    both: bool,
+) -> None:
     """Add the clauses of a row on two variables, 1 - [a false][b false] multiplied out."""
-    p, i, edge = net.lit_start[row], net.clause_start[row], st.row_kind[row]
+    p, first, edge = net.lit_start[row], net.clause_start[row], st.row_kind[row]
     a, b = net.lit_atom[p], net.lit_atom[p + 1]
     step_a, step_b = net.lit_step[p], net.lit_step[p + 1]
     positive_a, positive_b = net.lit_positive[p], net.lit_positive[p + 1]
-    u, v, cell, step = 0, 0, 0, 0
-    for k in range(net.row_len[row]):
-        if k == 0 or edge < 0:
+    u, v, stop = net.var_of[a], net.var_of[b], first + net.row_len[row]
+    cell, step = _cell(net, st, edge if edge >= 0 else find_edge(st, u, v), a, b, step_a, step_b)
+    if edge >= 0 and not positive_a and not positive_b:  # most rows, without a look at the rest
+        for g in range(first, stop):
+            st.table[cell] -= weight[g]
+            if both:
+                other.table[cell] -= more[g]
+            cell += step
+        return
+    for g in range(first, stop):
+        if g > first and edge < 0:
             u, v = net.var_of[a], net.var_of[b]
-            x, y = a - net.var_start[u] + 1, b - net.var_start[v] + 1
-            cell = st.edge_table[edge if edge >= 0 else find_edge(st, u, v)]
-            if u < v:
-                cell += x * values(net, v) + y
-                step = step_a * values(net, v) + step_b
-            else:
-                cell += y * values(net, u) + x
-                step = step_b * values(net, u) + step_a
-        w = weight[i + k]
-        if positive_a:
-            if positive_b:
-                st.unary[a + u + 1] += w
-                st.unary[b + v + 1] += w
-                st.table[cell] -= w
-            else:
-                st.unary[b + v + 1] -= w
-                st.table[cell] += w
-        elif positive_b:
-            st.unary[a + u + 1] -= w
-            st.table[cell] += w
-        else:
-            st.table[cell] -= w
+            cell, step = _cell(net, st, find_edge(st, u, v), a, b, step_a, step_b)
+        _add_pair(st, a + u + 1, b + v + 1, cell, positive_a, positive_b, weight[g])
+        if both:
+            _add_pair(other, a + u + 1, b + v + 1, cell, positive_a, positive_b, more[g])
         a += step_a
         b += step_b
         cell += step
 
 
 @kernel
-def fill(net: Network, st: Structure, weight: Floats) -> None:
-    """Add weight * [clause true] of the clauses on one or two variables, up to constants."""
+def _add_pair(
+    st: Structure, a: int, b: int, cell: int, positive_a: int, positive_b: int, w: float
+) -> None:
+    """Add a clause's weight to the value slots of its atoms and their cell."""
+    if positive_a:
+        if positive_b:
+            st.unary[a] += w
+            st.unary[b] += w
+            st.table[cell] -= w
+        else:
+            st.unary[b] -= w
+            st.table[cell] += w
+    elif positive_b:
+        st.unary[a] -= w
+        st.table[cell] += w
+    else:
+        st.table[cell] -= w
+
+
+@kernel
+def fill(
+    net: Network, st: Structure, weight: Floats, other: Structure, more: Floats, both: bool
+) -> None:
+    """Add weight * [clause true] of the clauses on one or two variables, up to constants.
+
+    With ``both`` also ``more`` * [clause true] to the tables of ``other``, a copy of the structure.
+    """
     for r in range(net.size[ROWS]):
         kind = st.row_kind[r]
         if kind == GENERIC:
             continue
         if net.row_weight[r] < 0:
             _hard_row(net, st, r)
+            if both:
+                _hard_row(net, other, r)
         elif kind == UNARY:
             _fill_unary(net, st, r, weight)
+            if both:
+                _fill_unary(net, other, r, more)
         else:
-            _fill_pairs(net, st, r, weight)
+            _fill_pairs(net, st, r, weight, other, more, both)
 
 
 @kernel
@@ -230,26 +272,20 @@ def _pass_clique(net: Network, st: Structure, v: int, weight: Floats) -> float:
 
 
 @kernel
-def eliminate(
-    net: Network,
-    st: Structure,
-    weight: Floats,
-    bonus: Floats,
-    state: Bytes,
-) -> float:
-    """Write the state of maximal soft score plus ``bonus`` . state; -inf: the hard part is infeasible.
-
-    ``structure`` has run on the same network. ``weight`` is [ground clause], ``bonus`` [atom]. The value
-    returned is the maximum up to the constants of satisfied clauses.
-    """
-    n, atoms = net.size[VARIABLES], net.size[ATOMS]
-    st.unary[: atoms + n] = 0.0
+def clear(net: Network, st: Structure, bonus: Floats) -> None:
+    """Set tables that have nothing but ``bonus`` [atom], and what groups and evidence forbid."""
+    atoms = net.size[ATOMS]
+    st.unary[: atoms + net.size[VARIABLES]] = 0.0
     st.table[: st.size[CELLS]] = 0.0
     for a in range(atoms):
         st.unary[a + net.var_of[a] + 1] += bonus[a]
     forbid(net, st)
-    fill(net, st, weight)
-    total = 0.0
+
+
+@kernel
+def sweep(net: Network, st: Structure, weight: Floats, state: Bytes) -> float:
+    """Eliminate all variables of tables that are filled; see ``eliminate``."""
+    n, total = net.size[VARIABLES], 0.0
     for place in range(n):
         if st.stop[0]:
             return total
@@ -261,13 +297,25 @@ def eliminate(
         best = _pass_clique(net, st, v, weight)
         if members == 0:
             total += best
-    state[:atoms] = 0
+    state[: net.size[ATOMS]] = 0
     for place in range(n - 1, -1, -1):
         v = st.order[place]
         st.value[v] = st.choice[message_cell(net, st, v)]
         if st.value[v] > 0:
             state[net.var_start[v] + st.value[v] - 1] = 1
     return total
+
+
+@kernel
+def eliminate(net: Network, st: Structure, weight: Floats, bonus: Floats, state: Bytes) -> float:
+    """Write the state of maximal soft score plus ``bonus`` . state; -inf: the hard part is infeasible.
+
+    ``structure`` has run on the same network. ``weight`` is [ground clause], ``bonus`` [atom]. The value
+    returned is the maximum up to the constants of satisfied clauses.
+    """
+    clear(net, st, bonus)
+    fill(net, st, weight, st, weight, False)
+    return sweep(net, st, weight, state)
 
 
 @kernel

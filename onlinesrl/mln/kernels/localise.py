@@ -2,7 +2,7 @@
 
 from onlinesrl.core.arrays import Bytes, Ints, Ints32
 from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.kernels.jit import kernel, threaded
 from onlinesrl.mln.kernels.background import number_beside
 from onlinesrl.mln.kernels.network import sort
 from onlinesrl.mln.kernels.plans import Batch
@@ -97,7 +97,7 @@ def _localise_world(
     return at, n
 
 
-@kernel
+@threaded
 def localise(
     batch: Batch,
     slots: Slots,
@@ -209,7 +209,7 @@ def _rewrite(
                     batch.data[i] = -2 - c
 
 
-@kernel
+@threaded
 def localise_beside(
     batch: Batch,
     slots: Slots,

@@ -7,11 +7,12 @@ from onlinesrl.core.kernels import averaged, steps
 from onlinesrl.core.kernels.averaged import S, T
 from onlinesrl.core.kernels.frames import Frame, pick
 from onlinesrl.core.kernels.jit import kernel, threaded
-from onlinesrl.mln.kernels.elimination import eliminate, set_bonus
+from onlinesrl.mln.kernels.elimination import clear, eliminate, fill, set_bonus, sweep
 from onlinesrl.mln.kernels.network import ROWS, Network, soft_score
 from onlinesrl.mln.kernels.outcome import By, Output, State, record
 from onlinesrl.mln.kernels.plans import INFEASIBLE, OK, TOO_MANY_ATOMS, Batch, Plans, Scratch
 from onlinesrl.mln.kernels.structure import (
+    CELLS,
     CONTRADICTION,
     SOLVED,
     TABLES_FULL,
@@ -19,7 +20,7 @@ from onlinesrl.mln.kernels.structure import (
     structure,
 )
 from onlinesrl.mln.kernels.truth import ground_labelled
-from onlinesrl.mln.kernels.weights import Weights, effective, gap, number
+from onlinesrl.mln.kernels.weights import Weights, effective, effective_both, gap, number
 
 GROW_WEIGHTS, GROW_TABLES, GROW_OUTPUT, GROW_CLAUSES = 4, 5, 6, 8
 TOO_WIDE, STOPPED = 9, 10
@@ -55,6 +56,8 @@ class Pass(Frame):
     scalar: Floats  # kernels.averaged.T .. LOSS
     begun: Ints  # the weights and blocks before the world at hand
     weight: Floats  # [ground clause]
+    rival: Structure  # ``structure`` with tables of its own, or of less room, and
+    more: Floats  # [ground clause] their weights
     state: State
     by: By
     out: Output
@@ -65,10 +68,25 @@ class Pass(Frame):
 
 
 @kernel
-def solve(p: Pass, net: Network, state: State, cu: float, cv: float) -> tuple[int, float]:
+def both(p: Pass, rival: bool) -> bool:
+    """Tell whether tables are filled for a prediction and for its ``rival`` together."""
+    return rival and p.structure.size[CELLS] <= len(p.rival.table)
+
+
+@kernel
+def next_scale(p: Pass) -> float:
+    """Return s_t of the next update: its weights are base + s_t u."""
+    return steps.scale(p.how.shrinks, int(p.scalar[T]) + 1)
+
+
+@kernel
+def solve(
+    p: Pass, net: Network, state: State, cu: float, cv: float, rival: bool
+) -> tuple[int, float]:
     """Write the best state of a network by the weights base + cu u + cv v; a status, and its score.
 
-    Their values for ground clauses are written to ``weight``.
+    Their values for ground clauses are written to ``weight``. ``rival``: if there is room, the tables are
+    filled for ``find_gap`` as well.
     """
     if net.clause_start[net.size[ROWS]] > len(p.weight):
         return GROW_CLAUSES, 0.0
@@ -78,15 +96,24 @@ def solve(p: Pass, net: Network, state: State, cu: float, cv: float) -> tuple[in
     if found != SOLVED:
         return GROW_TABLES if found == TABLES_FULL else TOO_WIDE, 0.0
     set_bonus(net, state.truth, False, state.cost, state.bonus)
-    effective(net, p.weights.value, cu, cv, p.weight)
-    if eliminate(net, p.structure, p.weight, state.bonus, state.predicted) == -np.inf:
+    clear(net, p.structure, state.bonus)
+    if both(p, rival):
+        effective_both(net, p.weights.value, cu, cv, next_scale(p), p.weight, p.more)
+        set_bonus(net, state.truth, p.augmented, state.cost, state.bonus)
+        clear(net, p.rival, state.bonus)
+    else:
+        effective(net, p.weights.value, cu, cv, p.weight)
+    fill(net, p.structure, p.weight, p.rival, p.more, both(p, rival))
+    if sweep(net, p.structure, p.weight, state.predicted) == -np.inf:
         return INFEASIBLE, 0.0
     return OK, soft_score(net, state.predicted, p.weight)
 
 
 @kernel
-def predict(p: Pass, net: Network, state: State, w: int, learning: bool) -> tuple[int, int]:
-    """Predict a world that is ground, by the averaged weights, and write its results.
+def predict(
+    p: Pass, net: Network, state: State, w: int, learning: bool, rival: bool
+) -> tuple[int, int]:
+    """Predict a world that is ground, by the averaged weights, and write its results; see ``solve``.
 
     Returns a status and its detail: GROW_*, more room is needed; TOO_WIDE, its weights have their numbers,
     and another engine is to predict it.
@@ -95,7 +122,7 @@ def predict(p: Pass, net: Network, state: State, w: int, learning: bool) -> tupl
         return GROW_WEIGHTS, -1
     t, sum_s = p.scalar[T], p.scalar[S]
     cu, cv = (sum_s / t, -1.0 / t) if t != 0.0 else (0.0, 0.0)
-    status, score = solve(p, net, state, cu, cv)
+    status, score = solve(p, net, state, cu, cv, rival)
     if status != OK:
         return status, -1
     if not record(p.plans, p.batch, w, net, state, p.by, ELIMINATION, score, p.out):
@@ -104,22 +131,25 @@ def predict(p: Pass, net: Network, state: State, w: int, learning: bool) -> tupl
 
 
 @kernel
-def find_gap(p: Pass, net: Network, state: State, cu: float) -> tuple[int, float]:
-    """Find the rival of the world just predicted, by base + cu u and, if augmented, the label loss.
+def find_gap(p: Pass, net: Network, state: State, filled: bool) -> tuple[int, float]:
+    """Find the rival of the world just predicted: the best state by the next update's weights.
 
-    Returns what ``weights.gap`` does.
+    If augmented, with the label loss. ``filled``: ``solve`` was asked for it. Returns what ``weights.gap``
+    does.
     """
-    set_bonus(net, state.truth, p.augmented, state.cost, state.bonus)
-    effective(net, p.weights.value, cu, 0.0, p.weight)
-    eliminate(net, p.structure, p.weight, state.bonus, state.rival)
+    if both(p, filled):
+        sweep(net, p.rival, p.more, state.rival)
+    else:
+        set_bonus(net, state.truth, p.augmented, state.cost, state.bonus)
+        effective(net, p.weights.value, next_scale(p), 0.0, p.weight)
+        eliminate(net, p.structure, p.weight, state.bonus, state.rival)
     return gap(net, p.weights, state.truth, state.rival, state.cost)
 
 
 @kernel
-def learn(p: Pass, net: Network, state: State, w: int) -> int:
+def learn(p: Pass, net: Network, state: State, w: int, filled: bool) -> int:
     """Learn from the world just predicted; returns OK, or STOPPED, with nothing learned."""
-    t = int(p.scalar[T]) + 1
-    n, rho = find_gap(p, net, state, steps.scale(p.how.shrinks, t))
+    n, rho = find_gap(p, net, state, filled)
     if p.structure.stop[0]:
         averaged.move(p.weights, n, 0.0, 0.0)  # forgets the gap
         return STOPPED
@@ -133,6 +163,7 @@ def learn(p: Pass, net: Network, state: State, w: int) -> int:
 def take(p: Pass, net: Network, state: State, w: int, what: int, learning: bool) -> int:
     """Do with a world what ``run`` is asked to; returns OK, or why it needs more."""
     status, detail = OK, -1
+    learns = what & LEARN != 0 and p.batch.labelled[w] == 1
     if what & GROUND:
         status, detail = ground_labelled(
             p.plans, p.batch, w, net, p.scratch, state.truth, p.max_atoms, p.max_groundings
@@ -144,7 +175,7 @@ def take(p: Pass, net: Network, state: State, w: int, what: int, learning: bool)
         return OK
     if what & PREDICT:
         if status == OK:
-            status, detail = predict(p, net, state, w, learning)
+            status, detail = predict(p, net, state, w, learning, learns)
         if p.structure.stop[0]:
             return STOPPED
         if status != OK and status < FINAL:
@@ -152,8 +183,8 @@ def take(p: Pass, net: Network, state: State, w: int, what: int, learning: bool)
         p.out.status[w], p.out.detail[w] = status, detail
         if status != OK:
             return OK
-    if what & LEARN and p.batch.labelled[w]:
-        return learn(p, net, state, w)
+    if learns:
+        return learn(p, net, state, w, what & PREDICT != 0)
     return OK
 
 

@@ -17,9 +17,23 @@ def _same_tuple(batch: Batch, start: int, arity: int, i: int, j: int) -> bool:
 
 
 @kernel
+def _increases(batch: Batch, start: int, n: int, arity: int) -> bool:
+    """Tell whether some argument increases from tuple to tuple: then no tuple is repeated."""
+    for k in range(arity):
+        i = 1
+        while i < n and batch.data[start + i * arity + k] > batch.data[start + (i - 1) * arity + k]:
+            i += 1
+        if i >= n:
+            return True
+    return False
+
+
+@kernel
 def deduplicate(batch: Batch, w: int, slot: int, arity: int, table: Ints32) -> None:
     """Make a relation a set: repeated tuples are dropped, first places kept."""
     n, start = batch.count[w, slot], batch.start[w, slot]
+    if _increases(batch, start, n, arity):
+        return
     mask = 1
     while mask < 2 * n:
         mask *= 2

@@ -2,7 +2,7 @@
 
 from onlinesrl.core.arrays import Bytes, Ints, Ints32
 from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.kernels.jit import kernel, threaded
 from onlinesrl.mln.kernels.outcome import By, Output
 from onlinesrl.mln.kernels.plans import OK, Batch, Plans
 
@@ -26,7 +26,7 @@ def _outcome(mark: int) -> int:
     return 0 if mark == PREDICTED | TRUE else 1 if mark == PREDICTED else 2
 
 
-@kernel
+@threaded
 def count(plans: Plans, batch: Batch, by: By, out: Output, c: Counts) -> bool:
     """Count over a batch whose worlds have no listed atoms, and as classes all the same constants.
 
@@ -119,7 +119,7 @@ def _spell_atom(s: Spelling, at: int, arity: int) -> int:
     return _write(s, at, CLOSE_LIST)
 
 
-@kernel
+@threaded
 def spell(plans: Plans, batch: Batch, out: Output, s: Spelling) -> bool:
     """Write the predicted atoms of each good world as JSON; False: there is not enough room for text."""
     at, spare = 0, len(s.key) + 8 * len(plans.query_group) + 8

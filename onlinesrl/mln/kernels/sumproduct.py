@@ -139,7 +139,7 @@ def sum_product(
     st.unary[:slots] = 0.0
     st.table[: len(table)] = 0.0
     forbid(net, st)
-    fill(net, st, weight)
+    fill(net, st, weight, st, weight, False)
     log_z = 0.0
     for place in range(n):
         if st.stop[0]:

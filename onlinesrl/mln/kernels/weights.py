@@ -89,6 +89,19 @@ def rehash(weights: Weights) -> None:
 
 
 @kernel
+def _repeats(net: Network, r: int) -> bool:
+    """Tell whether a row has the key of the row before, as copies do that ``ground`` makes."""
+    if r == 0 or net.row_clause[r] != net.row_clause[r - 1] or net.row_weight[r - 1] < 0:
+        return False
+    if net.row_known[r] != net.row_known[r - 1]:
+        return False
+    for j in range(net.row_key.shape[1]):
+        if net.row_key[r, j] != net.row_key[r - 1, j]:
+            return False
+    return True
+
+
+@kernel
 def number(plans: Plans, net: Network, weights: Weights, learning: bool) -> bool:
     """Give every soft row its first weight; new keys grow the table while learning. False: no room."""
     for r in range(net.size[ROWS]):
@@ -97,6 +110,9 @@ def number(plans: Plans, net: Network, weights: Weights, learning: bool) -> bool
         c = net.row_clause[r]
         if net.row_known[r] == BARE:
             net.row_weight[r] = plans.first_weight[c] + net.row_offset[r]
+            continue
+        if _repeats(net, r):
+            net.row_weight[r] = net.row_weight[r - 1] - net.row_offset[r - 1] + net.row_offset[r]
             continue
         first = plans.unseen_weight[c]
         if net.row_known[r] != UNSEEN:
@@ -121,6 +137,22 @@ def effective(net: Network, value: Floats, cu: float, cv: float, weight: Floats)
             continue
         for g in range(net.clause_start[r], net.clause_start[r + 1]):
             weight[g] = factor * (value[i, 0] + cu * value[i, 1] + cv * value[i, 2])
+            i += step
+
+
+@kernel
+def effective_both(
+    net: Network, value: Floats, cu: float, cv: float, scale: float, weight: Floats, more: Floats
+) -> None:
+    """Write what ``effective`` does for (cu, cv) to ``weight``, and for (scale, 0) to ``more``."""
+    for r in range(net.size[ROWS]):
+        i, step, factor = net.row_weight[r], net.row_step[r], net.row_factor[r]
+        if i < 0:
+            continue
+        for g in range(net.clause_start[r], net.clause_start[r + 1]):
+            base, u, v = value[i, 0], value[i, 1], value[i, 2]
+            weight[g] = factor * (base + cu * u + cv * v)
+            more[g] = factor * (base + scale * u + 0.0 * v)
             i += step
 
 
