@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests import compiling
 from tests.kafka.broker import (  # noqa: F401 - fixtures
@@ -70,8 +70,14 @@ TRIED: Counter[str] = Counter()
 KEYS = {"model": str(MODEL), "query": "InField", "metrics": {"by": "field"}}
 
 
-settings.register_profile("few", derandomize=True, deadline=None, max_examples=12)
-settings.register_profile("soak", derandomize=True, deadline=None, max_examples=2_000)
+for name, most in (("few", 12), ("soak", 2_000)):
+    settings.register_profile(
+        name,
+        derandomize=True,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],  # of a busy machine
+        max_examples=most,
+    )
 
 
 class Job:

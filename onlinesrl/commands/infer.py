@@ -21,12 +21,11 @@ from onlinesrl.commands.common import (
     warn,
     write_lines,
 )
-from onlinesrl.commands.memory import bounded, fitting
+from onlinesrl.commands.memory import bounded
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.language import language_of
 
 if TYPE_CHECKING:
-    from onlinesrl.core.arrays import Floats
     from onlinesrl.mln.query import GroundWorld, WorldOptions
     from onlinesrl.psl.methods import Parts
 
@@ -172,15 +171,9 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
         )
     else:
         options = _world_options(closed, open_, dialect)
-        from onlinesrl.core.kernels.jit import told_of_compiling
-        from onlinesrl.mln import answers
-
-        method = method or "mpe"
-        with bounded(MLN_ADVICE), told_of_compiling(say):
+        with bounded(MLN_ADVICE):
             world = _world(model, evidence, query, options, max_atoms, max_groundings)
-            values, found = fitting(lambda: answers.solve(world, method, seed, error), say)
-            _write_mln(world, values, method, output, tables, to_stdout)
-        _warn_all(found)
+            found = _infer_mln(world, method or "mpe", output, tables, seed, error, to_stdout)
     if stats:
         print(json.dumps(found, indent=2))
 
@@ -207,7 +200,7 @@ def ground(  # noqa: PLR0913, PLR0917 - the options of the command
     options = _world_options(closed, open_, dialect)
     with bounded(MLN_ADVICE), told_of_compiling(say):
         world = _world(model, evidence, query, options, max_atoms, max_groundings)
-        write_lines(output, fitting(lambda: answers.network_lines(world), say))
+        write_lines(output, answers.network_lines(world))
 
 
 def _is_psl(model: Path) -> bool:
@@ -239,8 +232,7 @@ def _world(  # noqa: PLR0913, PLR0917 - the options of two commands
     from onlinesrl.mln import query as inference
 
     limits = replace(inference.LIMITS, atoms=max_atoms, groundings=max_groundings or 1_000_000)
-    asked = query.split(",")
-    world = fitting(lambda: inference.load_world(model, evidence, asked, options, limits), say)
+    world = inference.load_world(model, evidence, query.split(","), options, limits)
     if world.assumed:
         names = ",".join(world.assumed)
         warn(
@@ -250,20 +242,26 @@ def _world(  # noqa: PLR0913, PLR0917 - the options of two commands
     return world
 
 
-def _write_mln(  # noqa: PLR0913, PLR0917 - the options of the command
+def _infer_mln(  # noqa: PLR0913, PLR0917 - the options of the command
     world: GroundWorld,
-    values: Floats,
     method: str,
     output: Path | None,
     tables: Path | None,
+    seed: int,
+    error: float | None,
     to_stdout: bool,
-) -> None:
+) -> dict[str, Any]:
+    from onlinesrl.core.kernels.jit import told_of_compiling
     from onlinesrl.mln import answers
 
+    with told_of_compiling(say):
+        values, found = answers.solve(world, method, seed, error)
     if tables is not None:
         _write_tables(tables, answers.columns(world, values))
     if output is not None or (to_stdout and tables is None):
         write_lines(output, answers.lines(world, values, method))
+    _warn_all(found)
+    return found
 
 
 def _warn_all(stats: dict[str, Any]) -> None:

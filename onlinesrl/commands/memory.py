@@ -6,17 +6,14 @@ Systems promise more memory than they have, and kill whoever takes it. With a bo
 from __future__ import annotations
 
 import re
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 from onlinesrl.core.errors import OnlinesrlError
 
 GROUPS = Path("/sys/fs/cgroup")
 KIB, GIB = 2**10, 2**30
-T = TypeVar("T")
 
 
 class OutOfMemory(OnlinesrlError):
@@ -52,20 +49,6 @@ def bounded(advice: str) -> Iterator[None]:
         raise OutOfMemory(f"this takes more memory than {has}: {advice}") from None
     finally:
         resource.setrlimit(kind, (soft, hard))
-
-
-def fitting(work: Callable[[], T], say: Callable[[str], object]) -> T:
-    """Return what ``work`` returns, which is done again in pages on disk where memory does not suffice.
-
-    Raises MemoryError where it does not suffice for the rest either.
-    """
-    with suppress(MemoryError):
-        return work()
-    from onlinesrl.core.paging import paged
-
-    say(f"this does not fit in memory: it is done in pages on disk, in {tempfile.gettempdir()} ...")
-    with paged():
-        return work()
 
 
 def _of_machine() -> Iterator[int]:

@@ -10,15 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bools, Floats, Ints
+from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import UNPROVEN
 from onlinesrl.logic.tables import with_names
 from onlinesrl.logic.text import spell_atom
-from onlinesrl.mln.engines.branch_and_bound import searching
 from onlinesrl.mln.engines.diagnostics import DISAGREE, Diagnostics
 from onlinesrl.mln.engines.engine import MapEngine, Marginals
-from onlinesrl.mln.engines.ilp import Ilp
-from onlinesrl.mln.engines.lp import Lp
 from onlinesrl.mln.engines.marginals import marginals
 from onlinesrl.mln.engines.walksat import WalkSat
 from onlinesrl.mln.ground.model import ClauseModel, State
@@ -49,15 +46,9 @@ def _names(world: GroundWorld) -> list[str]:
 
 
 def network_lines(world: GroundWorld) -> Iterator[str]:
-    """Return the ground network: ``weight literal v literal``, hard clauses with a final period."""
-    return _lines_of(world, _names(world), distinct(world.model, world.weight))
-
-
-def _lines_of(
-    world: GroundWorld, names: Sequence[str], clauses: tuple[Ints, Floats, Bools]
-) -> Iterator[str]:
-    model = world.model
-    for c, weight, hard in zip(*clauses, strict=True):
+    """Yield the ground network: ``weight literal v literal``, hard clauses with a final period."""
+    names, model = _names(world), world.model
+    for c, weight, hard in zip(*distinct(model, world.weight), strict=True):
         if not hard and weight == 0.0:
             continue
         literals = sorted(model.literals[model.start[c] : model.start[c + 1]].tolist(), key=abs)
@@ -154,12 +145,14 @@ def values_of(
 
 
 def _engine(method: str, seed: int) -> MapEngine:
-    engines: dict[str, MapEngine] = {
-        "mpe": searching(Ilp()),
-        "lp": Lp(),
-        "walksat": WalkSat(seed=seed),
-    }
-    return engines[method]
+    """Return the engine of a method; only those of integer programs import what solves them."""
+    if method == "walksat":
+        return WalkSat(seed=seed)
+    from onlinesrl.mln.engines.branch_and_bound import searching
+    from onlinesrl.mln.engines.ilp import Ilp
+    from onlinesrl.mln.engines.lp import Lp
+
+    return searching(Ilp()) if method == "mpe" else Lp()
 
 
 def _map(world: GroundWorld, method: str, seed: int) -> tuple[Floats, dict[str, Any]]:

@@ -21,7 +21,7 @@ from onlinesrl.stream.table_rows import Relation, Rows, lines, quoted, rows, typ
 
 PARTS = ("evidence", "truth", "query")
 CHUNK_ROWS = 4096
-_SETTINGS = {"threads": 1, "memory_limit": "1GiB"}
+_SETTINGS = {"threads": 1, "memory_limit": "512MiB"}
 _ORDERED = "read_parquet(?, filename=true, file_row_number=true)"
 _PLACE = "filename, file_row_number"
 

@@ -4,7 +4,8 @@ usage: python streams/batch/compare.py CONFIG FOLD FOLD... [--learner KEY=VALUE,
 
 CONFIG is one of configs/; a FOLD is a .db file. A learner is a kind and other keys, such as
 kind=contrastive-divergence,steps=50; by default several are compared, and the model of the unit clauses.
-Prints the conditional log-likelihood of the query's atoms with its standard error, CPU seconds and memory.
+Prints the conditional log-likelihood of the query's atoms with its standard error, CPU seconds of learning
+and in all, and memory.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -32,7 +34,9 @@ LEARNERS = (
 WIDE = 84
 """Of the column of learners."""
 UNIT = "unit clauses"
-HEAD = f"{'test':14}{'learner':{WIDE}}{'CLL':>10}{'se':>8}{'AUROC':>8}{'CPU s':>8}{'all s':>8}{'MB':>7}"
+HEAD = (
+    f"{'test':14}{'learner':{WIDE}}{'CLL':>10}{'se':>8}{'AUROC':>8}{'CPU s':>8}{'all':>8}{'MB':>7}"
+)
 
 
 def main() -> None:
@@ -53,7 +57,7 @@ def main() -> None:
 
 
 class Row(NamedTuple):
-    """What came of a learner on a fold: means over predicates, CPU seconds of learning, wall seconds, MB."""
+    """What came of a learner on a fold: means over predicates, CPU seconds of learning and in all, MB."""
 
     test: str
     learner: str
@@ -61,14 +65,14 @@ class Row(NamedTuple):
     error: float
     auroc: float
     cpu: float
-    wall: float
+    cpu_of_all: float
     megabytes: float
     weights: list[float]
 
     def __str__(self) -> str:
         """Return a line of the table."""
         scores = f"{self.cll:10.4f}{self.error:8.4f}{self.auroc:8.3f}"
-        used = f"{self.cpu:8.1f}{self.wall:8.1f}{self.megabytes:7.0f}"
+        used = f"{self.cpu:8.1f}{self.cpu_of_all:8.1f}{self.megabytes:7.0f}"
         return f"{self.test:14}{self.learner:{WIDE}}{scores}{used}"
 
 
@@ -77,10 +81,14 @@ def tested(path: Path, folds: list[Path], test: Path, learner: str) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "config.yaml"
         config.write_text(json.dumps(settings(path, folds, test, learner, Path(folder))))
-        result, megabytes = run(config)
+        result, usage = run(config)
     scores = result["scores"].values()  # of each predicate
     cll, error, auroc = (fmean(of[key] for of in scores) for key in ("cll", "cll_se", "auroc"))
-    used = result["seconds"]["learn_cpu"], result["seconds"]["all"], megabytes
+    used = (
+        result["seconds"]["learn_cpu"],
+        usage.ru_utime + usage.ru_stime,
+        usage.ru_maxrss / 1024,
+    )
     weights = [each["weight"] for each in result["weights"]]
     return Row(test.stem, learner, cll, error, auroc, *used, weights)
 
@@ -112,8 +120,8 @@ def units(model: srl.Model) -> Iterator[str]:
             yield each
 
 
-def run(config: Path) -> tuple[dict[str, Any], float]:
-    """Learn in a process of its own; return the result and the peak memory in MB."""
+def run(config: Path) -> tuple[dict[str, Any], resource.struct_rusage]:
+    """Learn in a process of its own; return the result and what it used."""
     command = [Path(sys.executable).with_name("onlinesrl"), "learn", config]
     with (config.parent / "said").open("w+") as said:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
@@ -123,7 +131,7 @@ def run(config: Path) -> tuple[dict[str, Any], float]:
         if process.returncode:
             sys.exit(said.read().strip().splitlines()[-1])
     result: dict[str, Any] = json.loads((config.parent / "out" / "learned.json").read_text())
-    return result, usage.ru_maxrss / 1024
+    return result, usage
 
 
 if __name__ == "__main__":

@@ -45,9 +45,12 @@ def main() -> None:
     for people in map(int, given.people.split(",")):
         for counts in COUNTS:
             each = learners(given.kind, counts, given.steps.split(","), given.samples)
-            for row in grown(people, each):
-                print(row, flush=True)
-                rows.setdefault((people, counts), []).append(row)
+            try:
+                for row in grown(people, each):
+                    print(row, flush=True)
+                    rows.setdefault((people, counts), []).append(row)
+            except SystemExit as refused:
+                print(f"{people}: {counts}: {refused}", flush=True)
     if given.figure:
         figure(rows, given.figure)
 
@@ -77,12 +80,14 @@ def learners(kind: str, counts: str, steps: list[str], samples: str = "10") -> l
 def figure(rows: Mapping[tuple[int, str], Sequence[Row]], path: Path) -> None:
     """Draw time and CLL against people; of the largest size, CLL and weights against time."""
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     _, axes = plt.subplots(2, 2, figsize=(10, 8))
     most = max(people for people, _ in rows)
-    for counts in dict.fromkeys(counts for _, counts in rows):
+    for k, counts in enumerate(dict.fromkeys(counts for _, counts in rows)):
+        plt.rc("lines", linewidth=7 - 2 * k, markersize=12 - 3 * k)  # equal curves are seen
         last = {people: row[-1] for (people, each), row in rows.items() if each == counts}
-        way = rows[most, counts]
+        way = rows.get((most, counts), [])  # none if it was refused
         seconds = [row.cpu for row in way]
         axes[0, 0].loglog([*last], [row.cpu for row in last.values()], "o-", label=counts)
         axes[0, 1].semilogx([*last], [row.cll for row in last.values()], "o-", label=counts)
@@ -94,6 +99,9 @@ def figure(rows: Mapping[tuple[int, str], Sequence[Row]], path: Path) -> None:
     titles = (("people", "CPU seconds"), ("people", "CLL"), (of_size, "CLL"), (of_size, "weights"))
     for axis, (x, y) in zip(axes.flat, titles, strict=True):
         axis.set(xlabel=x, ylabel=y)
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.xaxis.set_minor_formatter(NullFormatter())
     axes[0, 0].legend()
     plt.tight_layout()
     plt.savefig(path)

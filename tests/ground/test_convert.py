@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from onlinesrl.mln.ground import convert
 from onlinesrl.mln.ground.convert import clause_model, clause_weights, network_of
 from onlinesrl.mln.ground.model import validate
 from onlinesrl.mln.kernels.network import ATOMS, FALSE, ROWS, TRUE
@@ -45,6 +46,20 @@ def test_folded_clauses_have_open_atoms_only_and_places_say_whose_they_are(case)
     for found, numbers in ((model, place), (whole, own)):
         expected = [0.0 if h else weight[g] for h, g in zip(found.hard, numbers, strict=True)]
         assert clause_weights(found, numbers, weight).tolist() == expected
+
+
+@pytest.mark.parametrize("folded", [True, False])
+@given(networks())
+def test_blocks_of_rows_change_nothing(folded, case):
+    net = case[0]
+    expected, places = clause_model(net, folded)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(convert, "LITERALS", 3)
+        found, place = clause_model(net, folded)
+    assert place.tolist() == places.tolist()
+    for name in ("start", "literals", "hard", "group", "exactly"):
+        array, other = getattr(found, name), getattr(expected, name)
+        assert array.dtype == other.dtype and array.tolist() == other.tolist()
 
 
 @given(problems())

@@ -235,7 +235,9 @@ def test_what_was_kept_of_something_else_is_left(files, tmp_path, capfd):
     assert ended(files, output, 2, 1) == -signal.SIGKILL
     options = ("--distribute", "workers=1", "--distribute", "parts=2")
     assert infer(files, "--output", str(output), *options) == 0
-    assert "infer.ckpt is of another model, data or options; beginning anew" in capfd.readouterr().err
+    assert (
+        "infer.ckpt is of another model, data or options; beginning anew" in capfd.readouterr().err
+    )
     assert ended(files, output, 2, 1) == -signal.SIGKILL
     (output / "infer.ckpt").write_bytes(b"torn")
     assert ended(files, output, 0, 1) == 0

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
+from onlinesrl.runs.config import load
 from tests.waiting import PATIENCE
 
 DOCKER = Path(__file__).parents[2] / "docker"
@@ -71,11 +72,26 @@ def test_the_broker_is_of_the_version_that_is_tested() -> None:
         assert SERVICES[name]["image"] == f"apache/kafka:{version}"
 
 
+def test_the_machines_of_a_cluster_find_its_head() -> None:
+    services = yaml.safe_load((DOCKER / "ray-compose.yaml").read_text())["services"]
+    assert set(services) == {"head", "worker", "learner"}
+    assert {"--head", "--port=6379", "--num-cpus=0"} <= {*services["head"]["entrypoint"]}
+    assert services["worker"]["entrypoint"][:3] == ["ray", "start", "--address=head:6379"]
+    start, _, run = services["learner"]["entrypoint"][-1].partition(" && exec onlinesrl run ")
+    assert "--address=head:6379" in start.split()
+    path, *settings = run.split()
+    config = load(DOCKER.parent / path, settings[1::2])
+    assert settings[::2] == ["--set"] * len(settings[1::2])
+    assert config.distribute is not None
+    assert (config.distribute.engine, config.distribute.address) == ("ray", "auto")
+
+
+@pytest.mark.parametrize("file", ["compose.yaml", "ray-compose.yaml"])
 @pytest.mark.parametrize("command", [["docker-compose"], ["docker", "compose"]])
-def test_the_file_is_understood_where_there_is_a_compose(command: list[str]) -> None:
+def test_the_file_is_understood_where_there_is_a_compose(command: list[str], file: str) -> None:
     if shutil.which(command[0]) is None or _fails([*command, "version"]):
         return
-    assert _fails([*command, "-f", str(DOCKER / "compose.yaml"), "config"]) == ""
+    assert _fails([*command, "-f", str(DOCKER / file), "config"]) == ""
 
 
 def _fails(command: list[str]) -> str:

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +53,32 @@ def numbered(citations: list[bytes]) -> list[bytes]:
     return [json.dumps(line).encode() + b"\n" for line in lines]
 
 
+@pytest.fixture(scope="module")
+def written(
+    numbered: list[bytes], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[int], Path]:
+    """The citations as tables in so many files each, written once."""
+
+    @cache
+    def folder(parts: int) -> Path:
+        made = tmp_path_factory.mktemp("written")
+        write_tables(made, numbered, parts)
+        return made
+
+    return folder
+
+
 @pytest.fixture
-def tables(job: Callable[..., Job], numbered: list[bytes]) -> Callable[..., Job]:
+def tables(
+    job: Callable[..., Job], numbered: list[bytes], written: Callable[[int], Path]
+) -> Callable[..., Job]:
     def make(name: str = "tables", lines: Sequence[bytes] = numbered, **keys: Any) -> Job:
         found = job([], name, **{"source": PARQUET, "checkpoint": {"every": 7}, **keys})
-        write_tables(found.folder / "tables", lines, 1 if name == "tables" else 3)
+        parts = 1 if name == "tables" else 3
+        if lines is numbered:
+            shutil.copytree(written(parts), found.folder / "tables")
+        else:
+            write_tables(found.folder / "tables", lines, parts)
         return found
 
     return make

@@ -72,7 +72,7 @@ def check_polynomial(counter: Counter, predicate: str) -> None:
     if any(predicate in _predicates(each) for each in counter.existentials.values()):
         raise Uncountable(
             f"{predicate} stands in an existential, which is no polynomial in its atoms",
-            "count before and after a flip",
+            "learn with contrastive-divergence, voted-perceptron or max-margin, which ground it",
         )
 
 

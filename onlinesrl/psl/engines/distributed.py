@@ -253,7 +253,10 @@ class _Keeping:
             return None
         ground, arrays = self.ground, saved.arrays
         ground.held.restore(
-            [(ground.weight_sums[p.variables], arrays[f"duals.{n}"]) for n, p in enumerate(ground.parts)]
+            [
+                (ground.weight_sums[p.variables], arrays[f"duals.{n}"])
+                for n, p in enumerate(ground.parts)
+            ]
         )
         self.consensus.restore(saved.header, arrays)
         found, lowest = (Certificate(*arrays[name].tolist()) for name in ("found", "lowest"))

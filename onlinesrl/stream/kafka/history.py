@@ -74,7 +74,6 @@ class History(Cut):
             self.pieces = spans(ranges, self._count)
         return [[*piece, identity] for piece in self.pieces]
 
-
     def acknowledge(self, position: Any, number: int, sink: Sink) -> None:
         """Commit to the group up to where each partition has been learned, for monitoring."""
         if position is None:
