@@ -515,7 +515,8 @@ def test_a_search_that_ended_at_its_limit_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(branch_and_bound, "LONG", 1)
     found = CliRunner().invoke(app, ["infer", "--model", str(path), "--query", "S"])
     assert found.exit_code == 0
-    assert found.stderr == "warning: this answer is not proven to be the best\n"
+    *_, said = found.stderr.splitlines()  # after that kernels are compiled, where they are
+    assert said == "warning: this answer is not proven to be the best"
 
 
 # how far sampled marginals are to be trusted
