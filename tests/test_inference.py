@@ -16,7 +16,7 @@ from onlinesrl.core.errors import DatabaseError, ExampleError, LocatedError, Onl
 from onlinesrl.logic.text import spell_atom
 from onlinesrl.mln import answers
 from onlinesrl.mln import query as inference
-from onlinesrl.mln.engines import branch_and_bound, chains
+from onlinesrl.mln.engines import branch_and_bound, chains, ilp
 from onlinesrl.mln.engines.ilp import Ilp
 from onlinesrl.mln.engines.starts import NO_BLOCKS
 
@@ -510,12 +510,13 @@ def test_a_search_that_ended_at_its_limit_is_said(tmp_path, monkeypatch):
     )
     rules = [f"{1 + rng.random()} {' v '.join(f'{s}S({a})' for a, s in row)}" for row in clauses]
     path = write(tmp_path, "m.mln", "\n".join(["t = {0,...,39}", "S(t)", *rules]))
-    monkeypatch.setattr(answers, "Ilp", partial(Ilp, max_nodes=1))
+    monkeypatch.setattr(ilp, "Ilp", partial(Ilp, max_nodes=1))
     monkeypatch.setattr(branch_and_bound, "SHORT", 1)
     monkeypatch.setattr(branch_and_bound, "LONG", 1)
     found = CliRunner().invoke(app, ["infer", "--model", str(path), "--query", "S"])
     assert found.exit_code == 0
-    assert found.stderr == "warning: this answer is not proven to be the best\n"
+    *_, said = found.stderr.splitlines()  # after that kernels are compiled, where they are
+    assert said == "warning: this answer is not proven to be the best"
 
 
 # how far sampled marginals are to be trusted
