@@ -226,7 +226,11 @@ def test_all_of_it_while_a_run_is_going(job: Callable[..., Job], citations: list
         os.write(back, b"".join([*citations[20 * n : 20 * n + 20], b"{\n"]))
         for command in ("dlq list", "dlq replay", "checkpoint list", "checkpoint verify"):
             code = call(asking, *command.split(), run.output)
-            early = ("No such file", "Is a directory", "no checkpoint in this folder")  # it just came
+            early = (
+                "No such file",
+                "Is a directory",
+                "no checkpoint in this folder",
+            )  # it just came
             assert code == 0 or any(words in asking.said for words in early), asking.said
     os.kill(process, signal.SIGTERM)
     assert wait(process) == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -71,11 +71,14 @@ def opened(section: PoolSection, inline: bool = True) -> Iterator[Pool]:
 @contextmanager
 def opening(section: PoolSection, inline: bool = True) -> Iterator[Callable[[], Pool]]:
     """As ``opened``, but Ray, which takes seconds to start, does so beside what is done until the call."""
-    with ExitStack() as stack:
-        if section.engine == "local":
-            pool = stack.enter_context(opened(section, inline))
+    if section.engine == "local":
+        with opened(section, inline) as pool:
             yield lambda: pool
-            return
-        with ThreadPoolExecutor(1) as aside:
-            begun = aside.submit(stack.enter_context, opened(section, inline))
+        return
+    # the thread outlives the connection: Ray waits for seconds where who connected has ended
+    with ThreadPoolExecutor(1) as aside, ExitStack() as stack:
+        begun = aside.submit(stack.enter_context, opened(section, inline))
+        try:
             yield begun.result
+        finally:
+            wait([begun])

@@ -27,6 +27,9 @@ ANSWER_SECONDS = 5.0
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 """A client's first words in HTTP/2: the preface, and a frame of settings without any (RFC 9113, 3.4)."""
 
+_KEPT: dict[str, Any] = {}
+"""What is common to the parts that this worker was given last, by its reference's name."""
+
 
 class OnRay(Workers):
     """Tasks on Ray's workers; ``common`` goes once to the object store of each machine."""
@@ -117,8 +120,18 @@ def _on_worker(version: str, sent: Sequence[Any]) -> Done:
     """Work on a part on a machine of the cluster; ``sent`` refers to ``common``, and function and part."""
     if (other := _other(version)) is not None:
         return Done(failed=other, exit_code=69)
-    common, (function, part) = _ray().get(list(sent))
-    return _told(tried(function, common, part))
+    common, mine = sent
+    function, part = _ray().get(mine)
+    return _told(tried(function, _common(common), part))
+
+
+def _common(reference: Any) -> Any:
+    """Return what is common to parts; the last is kept, so that a worker reads it once."""
+    name = reference.hex()
+    if name not in _KEPT:
+        _KEPT.clear()
+        _KEPT[name] = _ray().get(reference)
+    return _KEPT[name]
 
 
 class _OnWorker:
