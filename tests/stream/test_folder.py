@@ -187,9 +187,8 @@ import os, sys, time
 from pathlib import Path
 from onlinesrl.stream.folder import RunFolder
 folder = RunFolder(Path(sys.argv[1]))
-fork = os.fork()
-if fork:
-    print(fork, flush=True)
+if not os.fork():
+    print(os.getpid(), flush=True)  # it has let go of the folder
 time.sleep(60)
 """
 
