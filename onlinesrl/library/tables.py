@@ -83,8 +83,13 @@ def columns_of(frame: Any, name: str) -> dict[str, list[Any]]:
     whole numbers or, the column ``value``, numbers.
     """
     with connect() as connection, _read_errors(name):
-        connection.register("frame", frame if _is_pandas(frame) else _Stream(frame))
+        _register(connection, frame)
         return _columns(connection, "frame", name)
+
+
+def _register(connection: Any, frame: Any) -> None:
+    """Let DuckDB read a table, by the name of frame."""
+    connection.register("frame", frame if _is_pandas(frame) else _Stream(frame))
 
 
 def _columns(connection: Any, table: str, name: str) -> dict[str, list[Any]]:
@@ -130,7 +135,7 @@ def rows_by(cursor: Any, frame: Any, name: str, by: str, copy: str) -> Rows:
     """
     of = Relation(copy, [], "rowid")
     with _read_errors(name):
-        cursor.register("frame", frame if _is_pandas(frame) else _Stream(frame))
+        _register(cursor, frame)
         cursor.execute(f"CREATE TABLE {copy} AS SELECT * FROM frame")
         for column, kind, *_ in cursor.execute(f"DESCRIBE {copy}").fetchall():
             if kind.startswith("ENUM"):
