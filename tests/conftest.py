@@ -40,17 +40,14 @@ CITATIONS = REPO / "streams" / "citations" / "citations.jsonl"
 RESULTS = ("weights.*", "predictions.jsonl", "metrics.jsonl", "deadletter.jsonl")
 LONG = (
     "kafka/test_shared.py",
+    "kafka/",
     "stream/test_rounds.py",
-    "kafka/test_source.py",
     "stream/test_parquet.py",
-    "kafka/test_sink.py",
-    "kafka/test_kills.py",
     "dashboard/",
     "stream/test_faults.py",
     "stream/test_interrupted.py",
     "test_citeseer.py",
     "learn/test_weight_search.py",
-    "kafka/",
     "test_readme.py",
     "stream/test_serve.py",
     "learn/test_updates.py",
@@ -63,14 +60,20 @@ LONG = (
     "infer/",
 )
 """What takes long, and is therefore run first; what waits beside what works."""
-BROKERS = {"kafka/test_shared.py": "one", "kafka/test_source.py": "two", "kafka/": "three"}
+BROKERS = {
+    **dict.fromkeys(
+        map("kafka/test_{}.py".format, ("shared", "labels", "history", "journal", "replayed")),
+        "one",
+    ),
+    "kafka/": "two",
+}
 """Which tests of Kafka follow each other in one process, since each process starts a broker."""
 RUNNING: set[int] = set()
 TRIED: Counter[str] = Counter()
 KEYS = {"model": str(MODEL), "query": "InField", "metrics": {"by": "field"}}
 
 
-for name, most in (("few", 12), ("soak", 2_000)):
+for name, most in (("few", 8), ("soak", 2_000)):
     settings.register_profile(
         name,
         derandomize=True,
@@ -212,7 +215,12 @@ class Job:
 
 def tiers(name: str, few: int, many: int) -> pytest.MarkDecorator:
     """A test that is run with a few of its cases, and with many in soak."""
-    return pytest.mark.parametrize(name, [few, pytest.param(many, marks=pytest.mark.soak)])
+    return pytest.mark.parametrize(name, [few, soaked(many)])
+
+
+def soaked(*values: Any, name: str | None = None) -> Any:
+    """A case of a test that is tried in soak alone."""
+    return pytest.param(*values, marks=pytest.mark.soak, id=name)
 
 
 def brief() -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 from conftest import command as call
+from conftest import soaked
 
 from onlinesrl.core.example import Example, decode
 from onlinesrl.core.learner import Prediction
@@ -108,7 +109,7 @@ def predicted(
 
 @pytest.mark.parametrize(
     ("solver", "count"),
-    [("highs", 60), pytest.param("highs", 200, marks=pytest.mark.soak), ("cbc", 20)],
+    [("highs", 30), soaked("highs", 200), ("cbc", 10), soaked("cbc", 20)],
 )
 def test_the_reductions_change_no_answer(trained, citeseer, examples, solver, count):
     chosen = examples[:: len(examples) // count][:count]

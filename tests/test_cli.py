@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import MODEL, REPO, Job, command, wait
+from conftest import MODEL, REPO, Job, command, soaked, wait
 
 from onlinesrl import __version__
 from onlinesrl.commands.cli import app
@@ -92,8 +92,8 @@ SCHEMA, INFER, GROUND = ["schema"], ["infer", "--query", "Q"], ["ground", "--que
         (SCHEMA, "<&- >&- 2>&-", 74),
         (INFER, "<&- 2>&-", 0),
         (INFER, ">&-", 74),
-        pytest.param(GROUND, "<&- 2>&-", 0, marks=pytest.mark.soak),
-        pytest.param(GROUND, ">&-", 74, marks=pytest.mark.soak),
+        soaked(GROUND, "<&- 2>&-", 0),
+        soaked(GROUND, ">&-", 74),
     ],
 )
 def test_closed_standard_streams(

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from conftest import soaked
 from hypothesis import given
 
 from onlinesrl.core.errors import Infeasible
@@ -72,7 +73,7 @@ def test_cbc_agrees_with_brute_force(problem):
 @pytest.mark.parametrize(
     ("solver", "name"),
     [("highs", name) for name in (*SMALL, *WEAK, *STRONG, *LARGE)]
-    + [pytest.param("highs", LARGEST, marks=pytest.mark.soak)]
+    + [soaked("highs", LARGEST)]
     + [("cbc", name) for name in (*SMALL, *WEAK)],
 )
 def test_recorded_optima_are_found(solver, name):

@@ -265,7 +265,8 @@ def _fetch(say: Callable[[str], None]) -> None:
     say(f"Maven fetches a Kafka broker into {JARS}, once")
     shutil.rmtree(JARS, ignore_errors=True)
     fetch = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
-    done = subprocess.run(fetch, capture_output=True, text=True, check=False)
+    quick = {"MAVEN_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", **os.environ}
+    done = subprocess.run(fetch, capture_output=True, text=True, check=False, env=quick)
     if done.returncode != 0:
         pytest.skip(f"Maven could not fetch the Kafka broker: {done.stdout[-1000:]}")
     shutil.copy(POM, JARS)

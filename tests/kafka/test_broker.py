@@ -1,6 +1,7 @@
 import time
 
 import pytest
+from conftest import soaked
 from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
@@ -46,7 +47,7 @@ def test_deleted_records_move_the_start_of_the_log(broker: Cluster, topic: str) 
     assert broker.end_offsets(topic) == {0: 5}
 
 
-@pytest.mark.parametrize("end", [pytest.param(Broker.stop, marks=pytest.mark.soak), Broker.kill])
+@pytest.mark.parametrize("end", [soaked(Broker.stop), Broker.kill])
 def test_records_outlive_the_process(own_broker: Broker, topic: str, end) -> None:
     own_broker.create_topic(topic)
     own_broker.produce(topic, [(None, b"before")])

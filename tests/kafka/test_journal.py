@@ -32,7 +32,7 @@ def in_order(run: Job, broker: Cluster, topic: str) -> list[bytes]:
     return [values[place] + b"\n" for place in order]
 
 
-@tiers("most", 4, 20)
+@tiers("most", 2, 20)
 def test_after_kills_the_state_is_that_of_the_noted_order(  # noqa: PLR0917
     broker, topic, job, citations, tally, most
 ):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import tiers, wait
+from conftest import soaked, tiers, wait
 from kafka import KafkaProducer
 
 from tests.kafka.streams import UNTIL_END, add, fill, from_file, keys, learned, predicted
@@ -26,7 +26,7 @@ def small_flushes() -> None:
     kafka_sink.FLUSH_SECONDS = 0.0
 
 
-@tiers("most", 3, 40)
+@tiers("most", 1, 40)
 def test_kills_at_random_moments_leave_no_trace(broker, topic, job, citations, tally, most):  # noqa: PLR0917
     """A process is killed at any moment between its start and when an unbroken one would end."""
     file = job(citations[:80], "file")
@@ -52,7 +52,11 @@ def test_kills_at_random_moments_leave_no_trace(broker, topic, job, citations, t
     tally["kills"] += kills
 
 
-STEPS = ("begin_transaction", "send", "commit_transaction", "committed", "save", "saved")
+STEPS = (
+    "commit_transaction",
+    "committed",
+    *map(soaked, ("begin_transaction", "send", "save", "saved")),
+)
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -157,7 +161,7 @@ def slow_sends() -> None:
     KafkaProducer.send = send
 
 
-@pytest.mark.parametrize("begin", [None, slow_sends], ids=["at once", "by and by"])
+@pytest.mark.parametrize("begin", [soaked(None, name="at once"), slow_sends])
 def test_a_second_process_shuts_the_first_out(  # noqa: PLR0917
     broker, topic, job, citations, tally, begin
 ):

@@ -53,7 +53,7 @@ def once(values: list[bytes]) -> list[bytes]:
     return list({json.loads(value)["id"]: value for value in reversed(values)}.values())[::-1]
 
 
-@tiers("most", 4, 20)
+@tiers("most", 2, 20)
 def test_labels_further_down_the_stream_with_kills(broker, topic, job, citations, tally, most):  # noqa: PLR0917
     stream, lines = delayed(citations[:50])
     file, same = job(lines, "file"), job(stream, "same", labels={})

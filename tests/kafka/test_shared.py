@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from conftest import Job, wait
+from conftest import Job, soaked, wait
 
 from onlinesrl.core.errors import DataError, UnavailableError
 from onlinesrl.mln.learner import OnlineLearner
@@ -31,9 +31,7 @@ from tests.waiting import until
 PARTITIONS = 4
 RECORDS = 20
 """In each partition."""
-SEEDS = pytest.mark.parametrize(
-    ("seed", "kills"), [(0, 2), *(pytest.param(n, 5, marks=pytest.mark.soak) for n in range(8))]
-)
+SEEDS = pytest.mark.parametrize(("seed", "kills"), [(0, 2), *(soaked(n, 5) for n in range(8))])
 SLOW = 0.02
 """Seconds that a member takes for an example, so that there is time to disturb it."""
 SLOWER = 0.25
@@ -201,8 +199,15 @@ def test_kills_lose_nothing_and_repeat_nothing(
     assert_each_once(jobs, ids)
 
 
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize(
+    ("number", "after"),
+    [
+        (signal.SIGKILL, True),
+        (signal.SIGSTOP, False),
+        soaked(signal.SIGKILL, False),
+        soaked(signal.SIGSTOP, True),
+    ],
+)
 def test_a_checkpoint_counts_when_the_group_has_taken_it(
     member: Callable[..., Job], ids: set[str], tally: Counter[str], number: int, after: bool
 ) -> None:
@@ -294,12 +299,11 @@ WITHIN, WHOLE = (kafka_sink, "_limited"), (kafka_sink.KafkaSink, "_transact")
 @pytest.mark.parametrize(
     ("moment", "number", "after"),
     [
-        (WHOLE, signal.SIGSTOP, False),
-        (WITHIN, signal.SIGSTOP, False),
-        (WITHIN, signal.SIGKILL, False),
-        (WHOLE, signal.SIGKILL, True),
+        soaked(WHOLE, signal.SIGSTOP, False, name="asleep before it"),
+        soaked(WITHIN, signal.SIGSTOP, False, name="asleep in it"),
+        pytest.param(WITHIN, signal.SIGKILL, False, id="killed in it"),
+        soaked(WHOLE, signal.SIGKILL, True, name="killed after it"),
     ],
-    ids=["asleep before it", "asleep in it", "killed in it", "killed after it"],
 )
 def test_predictions_count_with_their_checkpoint(
     sinking: Sinking, tally: Counter[str], moment: tuple[Any, str], number: int, after: bool

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from conftest import Job, wait
+from conftest import Job, soaked, wait
 
 from tests.kafka.broker import Cluster
 from tests.kafka.streams import (
@@ -156,7 +156,7 @@ def each_once(broker: Cluster, out: str, lines: Iterable[bytes]) -> None:
     assert len(set(numbers)) == len(numbers)
 
 
-@pytest.mark.parametrize("gaps", ["stop", "skip"])
+@pytest.mark.parametrize("gaps", ["stop", soaked("skip")])
 def test_records_that_are_gone_take_no_other_prediction_with_them(  # noqa: PLR0917
     broker, topic, job, citations, tally, gaps
 ):

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from conftest import Job, wait
+from conftest import Job, soaked, wait
 from kafka import KafkaConsumer, TopicPartition
 
 from onlinesrl.stream import checkpoint
@@ -216,7 +216,7 @@ def test_new_partitions_during_a_run_are_read_in_an_order_that_is_kept(
 # brokers -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", ["kill", "pause"])
+@pytest.mark.parametrize("fault", [soaked("kill"), "pause"])
 def test_a_broker_that_is_away_for_a_while(own_broker, topic, job, citations, tally, fault):  # noqa: PLR0917
     fill(own_broker, topic, citations[:30])
     run = job([], **keys(own_broker, topic))
@@ -268,7 +268,7 @@ def test_a_broker_that_comes_after_the_start(own_broker, topic, job, citations, 
     tally["broker faults"] += 2
 
 
-@pytest.mark.parametrize("fault", ["kill", "pause"])
+@pytest.mark.parametrize("fault", [soaked("kill"), "pause"])
 def test_a_run_that_waits_for_brokers_stops_when_asked_to(  # noqa: PLR0917
     own_broker, topic, job, citations, tally, fault
 ):
@@ -395,7 +395,7 @@ def test_a_topic_created_anew_is_noticed_by_a_run(broker, topic, job, citations,
 # a partition that goes silent --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("partitions", [1, 2])
+@pytest.mark.parametrize("partitions", [soaked(1), 2])
 def test_a_silent_partition_is_noticed(broker, topic, job, citations, tally, partitions):  # noqa: PLR0917
     """Partition 0 of a consumer goes silent after some records, while another may give more."""
     fill(broker, topic, citations[:60], partitions)

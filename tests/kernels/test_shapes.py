@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from conftest import soaked
 
 from onlinesrl.core.background import Background
 from onlinesrl.core.example import Example, GroundAtom
@@ -43,8 +44,8 @@ def learned(rules: str, facts: list[GroundAtom]) -> Any:
     ("rules", "facts"),
     [
         pytest.param(PLAIN, [], id="plain"),
-        pytest.param(RICH, [], id="rich", marks=pytest.mark.soak),
-        pytest.param(PLAIN, SHARED, id="plain with facts", marks=pytest.mark.soak),
+        soaked(RICH, [], name="rich"),
+        soaked(PLAIN, SHARED, name="plain with facts"),
     ],
 )
 def test_a_shape_makes_no_difference(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Job, tiers, wait
+from conftest import Job, soaked, tiers, wait
 
 EVERY = {"every": 7}
 
@@ -31,7 +31,10 @@ def unbroken(
 
 
 @tiers("signals", 4, 50)
-@pytest.mark.parametrize("inference", [{}, {"presolve": "none"}], ids=["elimination", "ilp"])
+@pytest.mark.parametrize(
+    "inference",
+    [pytest.param({}, id="elimination"), soaked({"presolve": "none"}, name="ilp")],
+)
 def test_signals_at_random_moments_end_a_run_in_order(
     job: Callable[..., Job],
     citations: list[bytes],

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import REPO, Job, tiers, wait
+from conftest import REPO, Job, soaked, tiers, wait
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.errors import Infeasible
@@ -103,8 +103,15 @@ def searching(mark: Path) -> Callable[[], None]:
     return install
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("solver", ["highs", "cbc"])
+@pytest.mark.parametrize(
+    ("solver", "number"),
+    [
+        ("highs", signal.SIGTERM),
+        ("cbc", signal.SIGINT),
+        soaked("highs", signal.SIGINT),
+        soaked("cbc", signal.SIGTERM),
+    ],
+)
 def test_a_signal_ends_a_search_that_takes_minutes(
     stream: Callable[..., Job], tmp_path: Path, number: signal.Signals, solver: str
 ) -> None:
@@ -176,9 +183,9 @@ STREAMS = {
     ("kind", "batch", "search"),
     [
         ("with a bad one", 1, 1),
-        ("with a bad one", 64, 2),
+        soaked("with a bad one", 64, 2),
         ("labelled later", 64, 2),
-        ("new constants", 64, 2),
+        soaked("new constants", 64, 2),
     ],
 )
 def test_whatever_search_is_left_the_run_ends_with_the_same_bits(  # noqa: PLR0917

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from conftest import REPO, Job, tiers
+from conftest import REPO, Job, soaked, tiers
 
 from tests.waiting import PATIENCE
 
@@ -99,7 +99,7 @@ def test_a_kill_at_every_system_call_of_a_run_leaves_no_trace(
 
 @pytest.mark.parametrize(
     ("learner", "kills"),
-    [("cda2", 2), *(pytest.param(each, 20, marks=pytest.mark.soak) for each in LEARNERS)],
+    [("cda2", 2), *(soaked(each, 20) for each in LEARNERS)],
 )
 def test_kills_of_cold_processes_leave_no_trace(
     job: Callable[..., Job], citations: list[bytes], tally: Counter[str], learner: str, kills: int

@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import KEYS, Job, command, tiers
+from conftest import KEYS, Job, command, soaked, tiers
 
 import onlinesrl as srl
 from onlinesrl.core.pool import Inline
@@ -103,7 +103,7 @@ def read(path: Path) -> dict[str, list[Any]]:
     )
 
 
-@pytest.mark.parametrize("name", ["tables", "in parts"])
+@pytest.mark.parametrize("name", [soaked("tables"), "in parts"])
 def test_tables_teach_what_lines_teach(
     job: Callable[..., Job], tables: Callable[..., Job], numbered: list[bytes], name: str
 ) -> None:
@@ -249,9 +249,7 @@ def test_what_tables_cannot_do_is_said(
 # in shards ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "count", [3, 60, *(pytest.param(n, marks=pytest.mark.soak) for n in (1, 7))]
-)
+@pytest.mark.parametrize("count", [3, *map(soaked, (1, 7, 60))])
 def test_shards_have_the_examples_of_the_tables(
     tables: Callable[..., Job], tmp_path: Path, count: int
 ) -> None:
@@ -277,7 +275,7 @@ def test_shards_have_the_examples_of_the_tables(
     assert max(sizes) <= COUNT // count + 6
 
 
-@tiers("kills", 2, 100)
+@tiers("kills", 1, 100)
 def test_tables_are_learned_in_shards(tables: Callable[..., Job], kills: int) -> None:
     run = tables(distribute={"shards": 3, "round": 7, "workers": 1})
     assert run.run() == 0, run.said

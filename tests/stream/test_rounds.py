@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import REPO, Job, command, tiers, wait
+from conftest import REPO, Job, command, soaked, tiers, wait
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -92,9 +92,7 @@ def test_a_shard_goes_on_behind_any_record(count: int, after: int) -> None:
         assert list(pieces.read(position)) == records[after + 1 :]
 
 
-@pytest.mark.parametrize(
-    "update", ["adagrad", pytest.param("cda2", marks=pytest.mark.soak), "mira"]
-)
+@pytest.mark.parametrize("update", [soaked("cda2"), soaked("mira"), "adagrad"])
 def test_the_same_bits_for_any_number_of_workers(
     job: Callable[..., Job], citations: list[bytes], update: str
 ) -> None:
@@ -125,7 +123,7 @@ def test_it_learns_about_as_well_as_without_shards(
 
 
 @tiers("kills", 2, 100)
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [soaked(1), 2])
 def test_kills_of_the_run_leave_no_trace(
     job: Callable[..., Job], citations: list[bytes], workers: int, kills: int
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from conftest import Job, wait
+from conftest import Job, soaked, wait
 
 from onlinesrl.core.errors import Unsolved
 from onlinesrl.core.example import decode
@@ -125,7 +125,7 @@ def test_the_run_stops_before_the_example_and_goes_on_with_a_higher_limit(
     assert run.results() == solved.results()
 
 
-@pytest.mark.parametrize("unsolved", ["fallback", "skip"])
+@pytest.mark.parametrize("unsolved", ["fallback", soaked("skip")])
 def test_a_replay_repeats_it(stream: Callable[..., Job], unsolved: str) -> None:
     run = stream(MIXED, unsolved=unsolved)
     assert run.run() == 0, run.said

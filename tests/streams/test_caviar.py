@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import soaked
 
 import onlinesrl as srl
 from onlinesrl.core.example import Example, decode
@@ -161,9 +162,7 @@ def mean(f1: Iterable[float]) -> float:
     return sum(f1) / 6
 
 
-@pytest.mark.parametrize(
-    "order", [pytest.param(list, marks=pytest.mark.soak), experiment.side_by_side]
-)
+@pytest.mark.parametrize("order", [soaked(list), experiment.side_by_side])
 def test_every_learner_beats_the_majority_and_the_untrained_rules_in_the_mean(
     data: Path, order: Callable[[list[Example]], list[Example]]
 ) -> None:

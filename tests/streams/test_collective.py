@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import soaked
 
 import onlinesrl as srl
 from onlinesrl.core.example import decode
@@ -17,9 +18,7 @@ FEW = ("AdaGrad", "CDA1, ML, words alone", "AdaGrad, words alone")
 ALL = tuple(compare.LEARNERS)
 
 
-@pytest.fixture(
-    scope="module", params=[FEW, pytest.param(ALL, marks=pytest.mark.soak)], ids=["few", "all"]
-)
+@pytest.fixture(scope="module", params=[FEW, soaked(ALL)], ids=["few", "all"])
 def metrics(request: pytest.FixtureRequest) -> dict[str, dict[str, Any]]:
     """By learner the metrics of its pass."""
     chosen = {name: compare.LEARNERS[name] for name in request.param}
