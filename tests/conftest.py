@@ -274,7 +274,8 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.dont_write_bytecode = False  # many processes are started
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(REPO / "onlinesrl", quiet=2)
-        os.environ.setdefault("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")  # of the workers: cheap forks
+        # large pages for workers: forks are cheaper
+        os.environ.setdefault("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
     soak = config.option.markexpr == "soak"
     settings.load_profile("soak" if soak else "few")
     compiling.once(REPO / "tests" / "__pycache__" / "kernels.lock")

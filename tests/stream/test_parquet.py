@@ -14,6 +14,7 @@ from conftest import KEYS, Job, command, soaked, tiers
 import onlinesrl as srl
 from onlinesrl.core.pool import Inline
 from onlinesrl.logic.tables import read_parquet, write_parquet
+from onlinesrl.stream import table_shards
 from onlinesrl.stream.table_shards import TablePieces, TableShards
 from onlinesrl.stream.tables import TableSource
 
@@ -249,6 +250,13 @@ def test_what_tables_cannot_do_is_said(
 # in shards ---------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def few_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each piece is looked for in the tables anew."""
+    monkeypatch.setattr(table_shards, "DEALT", 3)
+
+
+@pytest.mark.usefixtures("few_pieces")
 @pytest.mark.parametrize("count", [3, *map(soaked, (1, 7, 60))])
 def test_shards_have_the_examples_of_the_tables(
     tables: Callable[..., Job], tmp_path: Path, count: int
@@ -275,6 +283,7 @@ def test_shards_have_the_examples_of_the_tables(
     assert max(sizes) <= COUNT // count + 6
 
 
+@pytest.mark.usefixtures("few_pieces")
 @tiers("kills", 1, 100)
 def test_tables_are_learned_in_shards(tables: Callable[..., Job], kills: int) -> None:
     run = tables(distribute={"shards": 3, "round": 7, "workers": 1})
