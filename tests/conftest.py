@@ -73,7 +73,7 @@ TRIED: Counter[str] = Counter()
 KEYS = {"model": str(MODEL), "query": "InField", "metrics": {"by": "field"}}
 
 
-for name, most in (("few", 8), ("soak", 2_000)):
+for name, most in (("few", 12), ("soak", 2_000)):
     settings.register_profile(
         name,
         derandomize=True,
