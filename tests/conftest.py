@@ -31,7 +31,7 @@ from tests.kafka.broker import (  # noqa: F401 - fixtures
     running,
     topic,
 )
-from tests.paging import enlarge
+from tests.paging import allocate_large, enlarge
 from tests.waiting import until
 
 REPO = Path(__file__).parents[1]
@@ -61,10 +61,11 @@ LONG = (
 )
 """What takes long, and is therefore run first; what waits beside what works."""
 BROKERS = {
-    **dict.fromkeys(
-        map("kafka/test_{}.py".format, ("shared", "labels", "history", "journal", "replayed")),
-        "one",
-    ),
+    "kafka/test_shared.py": "one",
+    "kafka/test_labels.py": "one",
+    "kafka/test_history.py": "one",
+    "kafka/test_journal.py": "one",
+    "kafka/test_replayed.py": "one",
     "kafka/": "two",
 }
 """Which tests of Kafka follow each other in one process, since each process starts a broker."""
@@ -138,8 +139,12 @@ class Job:
         """Start `run` in a fork."""
         return self.fork("run", str(self.config), *options, first=first)
 
+    def call(self, *arguments: object, first: Callable[[], object] | None = None) -> int:
+        """Run the command line in a fork; return the exit code, or minus the signal that ended it."""
+        return wait(self.fork(*map(str, arguments), first=first))
+
     def run(self, *options: str, first: Callable[[], object] | None = None) -> int:
-        """Run to the end in a fork; return the exit code, or minus the signal that ended it."""
+        """Run `run` to the end in a fork, as ``call``."""
         return wait(self.start(*options, first=first))
 
     @property
@@ -274,8 +279,7 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.dont_write_bytecode = False  # many processes are started
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(REPO / "onlinesrl", quiet=2)
-        # large pages for workers: forks are cheaper
-        os.environ.setdefault("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
+        allocate_large()
     soak = config.option.markexpr == "soak"
     settings.load_profile("soak" if soak else "few")
     compiling.once(REPO / "tests" / "__pycache__" / "kernels.lock")

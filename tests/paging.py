@@ -2,11 +2,17 @@
 
 import ctypes
 import gc
+import os
 from pathlib import Path
 
 LARGE = 2 << 20
 HUGEPAGE, COLLAPSE = 14, 25
 """Linux's numbers of these pieces of advice; the second is known from 6.1 on."""
+
+
+def allocate_large() -> None:
+    """Let processes that are started from now on have large pages from the C library."""
+    os.environ.setdefault("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
 
 
 def enlarge() -> None:

@@ -29,10 +29,6 @@ def trained(warm: None, tmp_path_factory: pytest.TempPathFactory, citations: lis
     return job
 
 
-def call(job: Job, *arguments: object) -> int:
-    return wait(job.fork(*map(str, arguments)))
-
-
 def cold(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own."""
     environment = os.environ | {"PYTHONPATH": str(REPO), "TERM": "dumb", "NO_COLOR": "1"}
@@ -144,7 +140,7 @@ def test_names_that_are_not_utf8(warm: None, tmp_path: Path) -> None:
             (["run", folder / os.fsdecode(b"n\xfe")], 78),
             (["infer", "--model", folder / os.fsdecode(b"n\xfe.mln"), "--query", "Q"], 74),
         ):
-            assert call(made, *arguments) == code, made.said
+            assert made.call(*arguments) == code, made.said
             assert "Traceback" not in made.said
             assert "\udcfe" not in made.said
         predicted = (output / "predictions.jsonl").read_text()
@@ -163,12 +159,12 @@ def test_weights_and_complaints_show_escapes(warm: None, tmp_path: Path) -> None
     job = Job(tmp_path, [json.dumps(line).encode() + b"\n"], metrics={}, model="m.mln", query="Q")
     (tmp_path / "m.mln").write_text("P(t)\nQ(t)\n1 P(+x) => Q(x)\n")
     assert job.run() == 0, job.said
-    assert call(job, "weights", job.output) == 0
+    assert job.call("weights", job.output) == 0
     assert "\\x1b[31mred" in job.printed and "\x1b" not in job.printed
-    assert call(job, "weights", job.output, job.output) == 0
+    assert job.call("weights", job.output, job.output) == 0
     assert "\\x1b[31mred" in job.printed and "\x1b" not in job.printed
     (tmp_path / "m.mln").write_text('P(t)\nQ(t)\n1 P("\x1b[31mred") => Z(x)\n')
-    assert call(job, "infer", "--model", tmp_path / "m.mln", "--query", "Q") == 78
+    assert job.call("infer", "--model", tmp_path / "m.mln", "--query", "Q") == 78
     assert "\\x1b[31mred" in job.said and "\x1b" not in job.said
 
 
@@ -185,7 +181,7 @@ def test_weights_and_complaints_show_escapes(warm: None, tmp_path: Path) -> None
     ],
 )
 def test_wrong_usage_is_64(trained: Job, arguments: list[str], said: str) -> None:
-    assert call(trained, *arguments) == 64
+    assert trained.call(*arguments) == 64
     assert trained.said.startswith("onlinesrl: ")
     assert said in trained.said
 
@@ -214,7 +210,7 @@ def test_run_prints_a_summary(trained: Job, job: Callable[..., Job], citations) 
 )
 def test_a_wrong_configuration_is_78(trained: Job, override: str, said: str) -> None:
     for name in ("run", "check"):
-        assert call(trained, name, trained.config, "--set", override) == 78
+        assert trained.call(name, trained.config, "--set", override) == 78
         assert trained.said.startswith(f"--set {override}: ")
         assert said in trained.said
 
@@ -222,13 +218,13 @@ def test_a_wrong_configuration_is_78(trained: Job, override: str, said: str) -> 
 def test_a_wrong_model_is_78(trained: Job, tmp_path: Path) -> None:
     model = tmp_path / "wrong.mln"
     model.write_text("P(x)\nP(x) ^\n")
-    assert call(trained, "check", trained.config, "--set", f"model={model}") == 78
+    assert trained.call("check", trained.config, "--set", f"model={model}") == 78
     assert trained.said.startswith(f"{model}:2:")
     assert "  P(x) ^\n" in trained.said
 
 
 def predicted(job: Job, *arguments: object) -> list[Any]:
-    assert call(job, "predict", *arguments) == 0, job.said
+    assert job.call("predict", *arguments) == 0, job.said
     return [json.loads(line) for line in job.printed.splitlines()]
 
 
@@ -259,12 +255,12 @@ def test_predict_gives_labels_scores_and_margins(
 
 def test_predict_cannot_write(trained: Job, tmp_path: Path) -> None:
     target = tmp_path / "no" / "file"
-    assert call(trained, "predict", trained.output, trained.config, "--output", target) == 74
+    assert trained.call("predict", trained.output, trained.config, "--output", target) == 74
     assert f"{target}: cannot write: No such file or directory" in trained.said
 
 
 def evaluated(job: Job, *arguments: object) -> Any:
-    assert call(job, "evaluate", *arguments) == 0, job.said
+    assert job.call("evaluate", *arguments) == 0, job.said
     return json.loads(job.printed)
 
 
@@ -280,24 +276,24 @@ def test_evaluate_prints_the_same_metrics_for_every_form_of_weights(
 
 @pytest.mark.parametrize("name", ["nothing", "nothing.mln", "nothing.ckpt"])
 def test_trained_weights_that_are_not_there_are_74(trained: Job, name: str) -> None:
-    assert call(trained, "evaluate", trained.folder / name, trained.config) == 74
+    assert trained.call("evaluate", trained.folder / name, trained.config) == 74
     assert "No such file or directory" in trained.said
 
 
 def test_a_folder_without_checkpoints_is_74(trained: Job, tmp_path: Path) -> None:
-    assert call(trained, "evaluate", tmp_path, trained.config) == 74
+    assert trained.call("evaluate", tmp_path, trained.config) == 74
     assert f"{tmp_path}: no checkpoint in this folder" in trained.said
 
 
 def test_a_damaged_checkpoint_is_74(trained: Job, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.ckpt"
     damaged.write_bytes(trained.checkpoints()[-1].read_bytes()[:-1])
-    assert call(trained, "evaluate", damaged, trained.config) == 74
+    assert trained.call("evaluate", damaged, trained.config) == 74
     assert "cut off" in trained.said
 
 
 def test_weights_of_one_checkpoint(trained: Job) -> None:
-    assert call(trained, "weights", trained.output, "--top", "7") == 0
+    assert trained.call("weights", trained.output, "--top", "7") == 0
     order, *lines = trained.printed.splitlines()
     assert order.startswith("# by |averaged weight| times the updates")
     assert len(lines) == 7
@@ -309,7 +305,7 @@ def test_weights_of_one_checkpoint(trained: Job) -> None:
 
 def test_weights_of_two_checkpoints(trained: Job) -> None:
     old, *_, new = trained.checkpoints()
-    assert call(trained, "weights", old, new, "--top", "5") == 0
+    assert trained.call("weights", old, new, "--top", "5") == 0
     order, *lines = [line.split() for line in trained.printed.splitlines()]
     assert order[:3] == ["#", "by", "|difference|,"]
     assert len(lines) == 5
@@ -319,18 +315,18 @@ def test_weights_of_two_checkpoints(trained: Job) -> None:
     changes = [abs(float(line[0])) for line in lines]
     assert changes == sorted(changes, reverse=True)
     assert changes[-1] > 0
-    assert call(trained, "weights", new, new) == 0
+    assert trained.call("weights", new, new) == 0
     assert {line.split()[0] for line in trained.printed.splitlines()[1:]} == {"+0.000000"}
 
 
 def weights_json(job: Job, *arguments: object) -> Any:
-    assert call(job, "weights", *arguments, "--json", "--top", "9999") == 0, job.said
+    assert job.call("weights", *arguments, "--json", "--top", "9999") == 0, job.said
     return json.loads(job.printed)
 
 
 def test_weights_of_a_file_are_those_of_its_run(trained: Job) -> None:
     file = trained.output / "weights.mln"
-    assert call(trained, "weights", file, "--top", "9999") == 0
+    assert trained.call("weights", file, "--top", "9999") == 0
     order, *lines = trained.printed.splitlines()
     assert order == "# by |weight|, largest first; equal ones as in the model"
     sizes = [abs(float(line.split()[0])) for line in lines]
@@ -355,36 +351,36 @@ def test_weights_of_a_rule_and_about_a_constant(trained: Job) -> None:
     of_file = weights_json(trained, file, "--rule", "Token", "--about", "title")["weights"]
     assert {w["weight"] for w in about} <= {w["weight"] for w in of_file}
     for wrong in (["--rule", "99"], ["--about", "nobody"]):
-        assert call(trained, "weights", trained.output, *wrong) == 64
+        assert trained.call("weights", trained.output, *wrong) == 64
         assert f"no weight matches {' '.join(wrong)}; its rules are\n  2: Token" in trained.said
 
 
 def test_models_that_have_no_rule_in_common_are_not_compared(trained: Job, tmp_path: Path) -> None:
     other = tmp_path / "other.mln"
     other.write_text("P(t)\nQ(t)\n1 P(x) => Q(x)\n")
-    assert call(trained, "weights", trained.output, other) == 64
+    assert trained.call("weights", trained.output, other) == 64
     assert "have no rule in common" in trained.said
     assert f"only in {other}: P(x) => Q(x)" in trained.said
     declarations = MODEL.read_text().partition("// Words")[0]
     other.write_text(f'{declarations}\n9 Token("the", i) => InField(i, "title")\n1 InField(3, f)\n')
-    assert call(trained, "weights", trained.output, other, "--top", "1") == 0, trained.said
+    assert trained.call("weights", trained.output, other, "--top", "1") == 0, trained.said
     _, first, *apart = trained.printed.splitlines()
     assert 'Token("the", i) => InField(i, "title")' in first and "-> +9.000000" in first
     assert f"# only in {other}: InField(_, f)" in apart
     other.write_text(declarations)
-    assert call(trained, "weights", other) == 64
+    assert trained.call("weights", other) == 64
     assert "no rule here has a weight" in trained.said
 
 
 def test_check_looks_at_the_first_examples(job: Callable[..., Job], citations) -> None:
     run = job([*citations[:5], b"{\n", *citations[5:9]])
-    assert call(run, "check", run.config, "--examples", "5") == 0
+    assert run.call("check", run.config, "--examples", "5") == 0
     assert run.printed.splitlines()[1] == "examples: 5 of the first 5 are good"
-    assert call(run, "check", run.config) == 65
+    assert run.call("check", run.config) == 65
     found = run.printed.splitlines()
     assert found[1] == "examples: 9 of the first 10 are good"
     assert found[2].startswith(f"{run.source}:6: not an example: ")
-    assert call(run, "check", run.config, "--examples", "0") == 0
+    assert run.call("check", run.config, "--examples", "0") == 0
     assert run.printed.splitlines()[1] == "examples: 0 of the first 0 are good"
     assert not run.output.exists()
 
@@ -476,7 +472,7 @@ def test_check_tells_equal_complaints_once(job: Callable[..., Job], citations: l
         example = {"id": n, "evidence": evidence, "query": query, "truth": truth}
         lines.append(json.dumps(example).encode() + b"\n")
     run = job(lines)
-    assert call(run, "check", run.config) == 65
+    assert run.call("check", run.config) == 65
     source = run.source
     _, count, *found, sizes = run.printed.splitlines()
     assert count == "examples: 2 of the first 49 are good"
@@ -489,7 +485,7 @@ def test_check_tells_equal_complaints_once(job: Callable[..., Job], citations: l
 
 
 def test_schema(trained: Job) -> None:
-    assert call(trained, "schema") == 0
+    assert trained.call("schema") == 0
     assert json.loads(trained.printed) == json_schema()
 
 
@@ -497,7 +493,7 @@ def test_commands_of_the_example_configuration_work_where_it_is(
     trained: Job, tmp_path: Path
 ) -> None:
     config = REPO / "configs" / "citations.yaml"
-    assert call(trained, "check", config) == 0
+    assert trained.call("check", config) == 0
     assert "examples: 100 of the first 100 are good" in trained.printed
     assert str(MODEL) == str(REPO / "streams" / "citations" / "segmentation.mln")
     assert not (tmp_path / "runs").exists()

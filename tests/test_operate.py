@@ -37,10 +37,6 @@ def done(warm: None, tmp_path_factory: pytest.TempPathFactory, citations: list[b
     return run
 
 
-def call(job: Job, *arguments: object, first: Callable[[], object] | None = None) -> int:
-    return wait(job.fork(*map(str, arguments), first=first))
-
-
 def raw(job: Job) -> bytes:
     return (job.folder / "stdout").read_bytes()
 
@@ -49,7 +45,7 @@ def raw(job: Job) -> bytes:
 
 
 def test_dead_letters_are_listed_and_counted(done: Job) -> None:
-    assert call(done, "dlq", "list", done.output) == 0, done.said
+    assert done.call("dlq", "list", done.output) == 0, done.said
     listed, counts = done.printed.split("6 dead letters\n")
     letters = [line.strip().split("  ") for line in listed.replace("\\x", "x").splitlines()]
     assert [letter[1] for letter in letters] == [f"{done.source}:{n}" for n in range(31, 37)]
@@ -57,14 +53,14 @@ def test_dead_letters_are_listed_and_counted(done: Job) -> None:
     assert counts.splitlines()[0].split()[:4] == ["2", "not", "an", "example:"]
     assert sum(int(line.split()[0]) for line in counts.splitlines()) == 6
     assert all(c.isprintable() or c == "\n" for c in done.printed)
-    assert call(done, "dlq", "list", done.output / "deadletter.jsonl") == 0
+    assert done.call("dlq", "list", done.output / "deadletter.jsonl") == 0
 
 
 @pytest.mark.parametrize(
     ("number", "shown"), [(2, "\\\\u001b[31m"), (3, "\\xff\\x1b]0;x\\x07"), (4, "\\x9b{\\t\\x00")]
 )
 def test_a_dead_letter_is_shown_harmlessly(done: Job, number: int, shown: str) -> None:
-    assert call(done, "dlq", "show", done.output, number) == 0, done.said
+    assert done.call("dlq", "show", done.output, number) == 0, done.said
     assert all(c.isprintable() or c == "\n" for c in done.printed)
     assert shown.replace("\\\\", "\\") in done.printed
     assert done.printed.startswith(f"place   {done.source}:{30 + number}\n")
@@ -73,23 +69,23 @@ def test_a_dead_letter_is_shown_harmlessly(done: Job, number: int, shown: str) -
 
 
 def test_a_dead_letter_that_is_not_there(done: Job) -> None:
-    assert call(done, "dlq", "show", done.output, 7) == 64
+    assert done.call("dlq", "show", done.output, 7) == 64
     assert done.said == f"{done.output}: there is no dead letter 7\n"
-    assert call(done, "dlq", "list", done.folder / "nowhere") == 74
-    assert call(done, "dlq", "list", done.source) == 74
+    assert done.call("dlq", "list", done.folder / "nowhere") == 74
+    assert done.call("dlq", "list", done.source) == 74
     assert f"{done.source}:1: not a dead letter" in done.said
 
 
 def test_dead_letters_are_replayed_byte_for_byte(done: Job) -> None:
-    assert call(done, "dlq", "replay", done.output) == 0, done.said
+    assert done.call("dlq", "replay", done.output) == 0, done.said
     assert raw(done) == b"".join(line.rstrip(b"\r\n") + b"\n" for line in BAD)
     assert done.said.startswith("6 sent in ")
     target = done.folder / "again.jsonl"
     replayed = raw(done)
-    assert call(done, "dlq", "replay", done.output, "--output", target) == 0
+    assert done.call("dlq", "replay", done.output, "--output", target) == 0
     assert (target.read_bytes(), raw(done)) == (replayed, b"")
-    assert call(done, "dlq", "replay", done.output, "--output", done.folder / "no" / "file") == 74
-    assert call(done, "dlq", "replay", done.output, "--to", "kafka") == 64
+    assert done.call("dlq", "replay", done.output, "--output", done.folder / "no" / "file") == 74
+    assert done.call("dlq", "replay", done.output, "--to", "kafka") == 64
     assert done.said == "--to kafka needs --topic\n"
 
 
@@ -100,7 +96,7 @@ def test_what_was_bad_is_learned_after_the_model_is_put_right(
     run = job([*citations[:10], *strange], limits={"bad_share": 1.0})
     assert run.run() == 0
     assert len(run.lines("deadletter.jsonl")) == 10
-    assert call(run, "dlq", "replay", run.output, "--output", run.folder / "dead") == 0
+    assert run.call("dlq", "replay", run.output, "--output", run.folder / "dead") == 0
     model = run.folder / "new.mln"
     text = (REPO / "streams" / "citations" / "segmentation.mln").read_text()
     model.write_text(text.replace("Token(", "Word("))
@@ -127,16 +123,16 @@ def test_what_cannot_be_replayed_whole_is_told(done: Job, tmp_path: Path) -> Non
         dead.append(Record(b"{}\r\n", "a", 4, 0, 9), "bad")
     with path.open("ab") as stream:
         stream.write(b'{"file": "a", "li')  # what a run is about to write
-    assert call(done, "dlq", "replay", tmp_path) == 65
+    assert done.call("dlq", "replay", tmp_path) == 65
     assert raw(done) == b"{}\r\n\n"
     told = [line.partition(": dead letter ")[2] for line in done.said.splitlines()]
     assert [line.split(": ")[1].split()[0] for line in told[:3]] == ["it", "only", "it"]
     assert told[3:] == [""]
-    assert call(done, "dlq", "list", tmp_path) == 0
+    assert done.call("dlq", "list", tmp_path) == 0
     assert "4 dead letters" in done.printed
-    assert call(done, "dlq", "show", tmp_path, 2) == 0
+    assert done.call("dlq", "show", tmp_path, 2) == 0
     assert "bytes   the first 3\n" in done.printed
-    assert call(done, "dlq", "show", tmp_path, 1) == 0
+    assert done.call("dlq", "show", tmp_path, 1) == 0
     assert done.printed.endswith("\n{\n}\n")
 
 
@@ -171,24 +167,24 @@ def damaged(done: Job, tmp_path: Path) -> Path:
 
 
 def test_checkpoints_are_listed(done: Job, damaged: Path) -> None:
-    assert call(done, "checkpoint", "list", done.output) == 0, done.said
+    assert done.call("checkpoint", "list", done.output) == 0, done.said
     lines = [line.split() for line in done.printed.splitlines()]
     assert [line[0] for line in lines] == [path.name for path in done.checkpoints()]
     assert [line[-3:] for line in lines] == [["intact", n, "examples"] for n in ("20", "40", "46")]
     sizes = [int(line[3].replace(",", "")) for line in lines]
     assert sizes == [path.stat().st_size for path in done.checkpoints()]
-    assert call(done, "checkpoint", "list", damaged.parent) == 0
+    assert done.call("checkpoint", "list", damaged.parent) == 0
     assert [line.split()[5] for line in done.printed.splitlines()] == [
         "intact",
         "intact",
         "damaged",
     ]
-    assert call(done, "checkpoint", "list", done.folder) == 74
+    assert done.call("checkpoint", "list", done.folder) == 74
     assert done.said == f"{done.folder}: no checkpoint in this folder\n"
 
 
 def test_a_checkpoint_is_shown(done: Job, damaged: Path) -> None:
-    assert call(done, "checkpoint", "show", done.output) == 0, done.said
+    assert done.call("checkpoint", "show", done.output) == 0, done.said
     shown = json.loads(done.printed)
     saved = checkpoint.load(done.checkpoints()[-1])
     assert shown["number"] == saved.number == 3
@@ -197,23 +193,23 @@ def test_a_checkpoint_is_shown(done: Job, damaged: Path) -> None:
         assert shown[key] == saved.header[key]
     assert len(done.printed) < 10_000
     assert shown["arrays"] == {n: f"{a.dtype} {[*a.shape]}" for n, a in saved.arrays.items()}
-    assert call(done, "checkpoint", "show", damaged.parent) == 0
+    assert done.call("checkpoint", "show", damaged.parent) == 0
     assert json.loads(done.printed)["number"] == 2
-    assert call(done, "checkpoint", "show", damaged) == 74
+    assert done.call("checkpoint", "show", damaged) == 74
     assert done.said == f"{damaged}: no intact checkpoint\n"
-    assert call(done, "checkpoint", "show", done.checkpoints()[0]) == 0
+    assert done.call("checkpoint", "show", done.checkpoints()[0]) == 0
     assert json.loads(done.printed)["number"] == 1
 
 
 def test_checkpoints_are_verified(done: Job, damaged: Path) -> None:
-    assert call(done, "checkpoint", "verify", done.output) == 0
+    assert done.call("checkpoint", "verify", done.output) == 0
     assert done.printed == "3 intact, 0 damaged\n"
-    assert call(done, "checkpoint", "verify", damaged.parent) == 74
+    assert done.call("checkpoint", "verify", damaged.parent) == 74
     assert done.printed == "2 intact, 1 damaged\n"
     assert done.said.startswith(f"damaged: {damaged}: ")
-    assert call(done, "checkpoint", "verify", damaged) == 74
-    assert call(done, "checkpoint", "verify", done.checkpoints()[0]) == 0
-    assert call(done, "checkpoint", "verify", done.folder / "nothing") == 74
+    assert done.call("checkpoint", "verify", damaged) == 74
+    assert done.call("checkpoint", "verify", done.checkpoints()[0]) == 0
+    assert done.call("checkpoint", "verify", done.folder / "nothing") == 74
     assert "No such file" in done.said
 
 
@@ -225,7 +221,7 @@ def test_all_of_it_while_a_run_is_going(job: Callable[..., Job], citations: list
     for n in range(5):
         os.write(back, b"".join([*citations[20 * n : 20 * n + 20], b"{\n"]))
         for command in ("dlq list", "dlq replay", "checkpoint list", "checkpoint verify"):
-            code = call(asking, *command.split(), run.output)
+            code = asking.call(*command.split(), run.output)
             early = (
                 "No such file",
                 "Is a directory",

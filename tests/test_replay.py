@@ -18,10 +18,6 @@ from onlinesrl.runs.replay import Message, message_of, messages
 from tests.waiting import until
 
 
-def call(job: Job, *arguments: object, first: Callable[[], object] | None = None) -> int:
-    return wait(job.fork("replay", *map(str, arguments), first=first))
-
-
 def test_lines_come_as_they_are(job: Callable[..., Job], citations: list[bytes]) -> None:
     lines = [*citations[:5], b" {\xff \n", b"\n", b'{"id": 3}\r\n']
     run = job(lines)
@@ -29,11 +25,11 @@ def test_lines_come_as_they_are(job: Callable[..., Job], citations: list[bytes])
     packed.write_bytes(gzip.compress(b"".join(lines)))
     expected = b"".join(line.rstrip(b"\r\n") + b"\n" for line in lines if line.strip())
     for path in (run.source, packed):
-        assert call(run, path, "--to", "stdout") == 0, run.said
+        assert run.call("replay", path, "--to", "stdout") == 0, run.said
         assert (run.folder / "stdout").read_bytes() == expected
         assert run.said.startswith("7 sent in ")
     source = os.open(run.source, os.O_RDONLY)
-    assert call(run, "-", "--to", "stdout", first=lambda: os.dup2(source, 0)) == 0
+    assert run.call("replay", "-", "--to", "stdout", first=lambda: os.dup2(source, 0)) == 0
     os.close(source)
     assert (run.folder / "stdout").read_bytes() == expected
 
@@ -87,7 +83,7 @@ def test_several_databases_of_pracmln_in_a_file(tmp_path: Path) -> None:
 def test_rate(job: Callable[..., Job], citations: list[bytes]) -> None:
     run = job(citations[:11])
     started = time.monotonic()
-    assert call(run, run.source, "--to", "stdout", "--rate", 20) == 0
+    assert run.call("replay", run.source, "--to", "stdout", "--rate", 20) == 0
     assert time.monotonic() - started >= 0.5
     assert run.said.startswith("11 sent in ")
 
@@ -101,20 +97,20 @@ def test_speed(job: Callable[..., Job]) -> None:
     ]
     run = job(lines)
     started = time.monotonic()
-    assert call(run, run.source, "--to", "stdout", "--speed", 50) == 0
+    assert run.call("replay", run.source, "--to", "stdout", "--speed", 50) == 0
     assert time.monotonic() - started >= 0.6
     assert (run.folder / "stdout").read_bytes() == b"".join(lines)
-    assert call(run, run.source, "--to", "stdout", "--speed", 50, "--rate", 1) == 64
+    assert run.call("replay", run.source, "--to", "stdout", "--speed", 50, "--rate", 1) == 64
     assert "--rate and --speed" in run.said
 
 
 def test_speed_is_by_times_and_says_where_there_are_none(job: Callable[..., Job]) -> None:
     run = job([b'{"id": 1, "evidence": {}}\n', b'{"id": 2, "evidence": {}, "time": 1}\n'])
-    assert call(run, run.source, "--to", "stdout", "--speed", 50) == 65
+    assert run.call("replay", run.source, "--to", "stdout", "--speed", 50) == 65
     assert f"{run.source}:1: no `time`, which --speed needs" in run.said
     assert (run.folder / "stdout").read_bytes() == b""
     run.source.write_bytes(b'{"id": 2, "time": 1}\n{"id": 1}\n{"id": 3}\n')
-    assert call(run, run.source, "--to", "stdout", "--speed", 50) == 0
+    assert run.call("replay", run.source, "--to", "stdout", "--speed", 50) == 0
     assert "warning: 2 have no `time` and were sent with the one before" in run.said
 
 
@@ -139,6 +135,3 @@ def test_a_signal_stops_it(
     assert run.said.startswith("stopped: 1 sent in ")
     os.close(there)
     os.close(back)
-
-
-# Kafka -------------------------------------------------------------------------------------------

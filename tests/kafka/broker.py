@@ -29,10 +29,11 @@ HERE = Path(__file__).parent
 POM = Path(__file__).parents[2] / "docker" / "broker" / "pom.xml"
 JARS = POM.with_name("jars")
 PORTS = range(20000, 30000)  # below those that clients are given: nobody takes a stopped broker's
+BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""For a JVM that does not run for long."""
 JVM = (
     "-Xmx256m",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:+UseSerialGC",
+    *BRIEF,
     "-XX:-UsePerfData",
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:-BytecodeVerificationRemote",  # a fifth of the time of a start
@@ -265,8 +266,8 @@ def _fetch(say: Callable[[str], None]) -> None:
     say(f"Maven fetches a Kafka broker into {JARS}, once")
     shutil.rmtree(JARS, ignore_errors=True)
     fetch = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
-    quick = {"MAVEN_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", **os.environ}
-    done = subprocess.run(fetch, capture_output=True, text=True, check=False, env=quick)
+    settings = {"MAVEN_OPTS": " ".join(BRIEF), **os.environ}
+    done = subprocess.run(fetch, capture_output=True, text=True, check=False, env=settings)
     if done.returncode != 0:
         pytest.skip(f"Maven could not fetch the Kafka broker: {done.stdout[-1000:]}")
     shutil.copy(POM, JARS)

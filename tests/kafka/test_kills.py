@@ -161,7 +161,9 @@ def slow_sends() -> None:
     KafkaProducer.send = send
 
 
-@pytest.mark.parametrize("begin", [soaked(None, name="at once"), slow_sends])
+@pytest.mark.parametrize(
+    "begin", [soaked(None, name="at once"), pytest.param(slow_sends, id="by and by")]
+)
 def test_a_second_process_shuts_the_first_out(  # noqa: PLR0917
     broker, topic, job, citations, tally, begin
 ):

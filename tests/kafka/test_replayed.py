@@ -14,17 +14,13 @@ from tests.kafka.broker import Broker, Cluster
 from tests.waiting import until
 
 
-def call(job: Job, *arguments: object) -> int:
-    return wait(job.fork("replay", *map(str, arguments)))
-
-
 def test_a_topic_gets_every_example_under_its_id(
     job: Callable[..., Job], citations: list[bytes], broker: Cluster, topic: str
 ) -> None:
     broker.create_topic(topic, partitions=3)
     run = job([*citations[:100], b"{\n"])
     target = ["--to", "kafka", "--topic", topic, "--bootstrap", broker.bootstrap]
-    assert call(run, run.source, *target) == 0, run.said
+    assert run.call("replay", run.source, *target) == 0, run.said
     assert run.said.startswith("101 sent in ")
     found = broker.read_all(topic)
     by_id = {json.loads(line)["id"].encode(): line.rstrip(b"\n") for line in citations[:100]}
@@ -34,9 +30,9 @@ def test_a_topic_gets_every_example_under_its_id(
     for partition in range(3):
         keys = [r.key for r in found if r.partition == partition and r.key]
         assert keys == sorted(keys, key=order.index)
-    assert call(run, run.source, *target, "--partition", 2) == 0
+    assert run.call("replay", run.source, *target, "--partition", 2) == 0
     assert broker.end_offsets(topic)[2] == len([r for r in found if r.partition == 2]) + 101
-    assert call(run, run.source, *target, "--partition", 3) == 64
+    assert run.call("replay", run.source, *target, "--partition", 3) == 64
     assert "has no partition 3, only [0, 1, 2]" in run.said
 
 
@@ -50,7 +46,7 @@ def test_dead_letters_go_to_a_topic(
             dead.append(Record(value, "a", 1, 0, 0), "bad", "c" if value[1:] else None)
     run = job([])
     target = ["--to", "kafka", "--topic", topic, "--bootstrap", broker.bootstrap]
-    assert wait(run.fork("dlq", "replay", str(tmp_path), *target)) == 0, run.said
+    assert run.call("dlq", "replay", tmp_path, *target) == 0, run.said
     assert [(r.key, r.value) for r in broker.read_all(topic)] == [
         (b"c", values[0]),
         (None, b""),
@@ -64,7 +60,7 @@ def test_a_record_too_large_for_the_topic_is_named(
     broker.create_topic(topic, config={"max.message.bytes": "100000"})
     run = job([citations[0], b"[" + bytes(300_000).replace(b"\0", b"1") + b"]\n", citations[1]])
     target = ["--to", "kafka", "--topic", topic, "--bootstrap", broker.bootstrap]
-    assert call(run, run.source, *target) == 65
+    assert run.call("replay", run.source, *target) == 65
     assert f"{run.source}:2: too large for {broker.bootstrap}: topic {topic}" in run.said
     assert run.said.startswith("1 sent in ")
 
@@ -75,20 +71,19 @@ def test_no_such_topic_is_69(
     monkeypatch.setattr("onlinesrl.runs.replay.BROKER_SECONDS", 1)
     run = job([b"{}\n"])
     target = ["--to", "kafka", "--topic", topic, "--bootstrap", broker.bootstrap]
-    assert call(run, run.source, *target) == 69
+    assert run.call("replay", run.source, *target) == 69
     assert run.said.startswith(f"{broker.bootstrap}: topic {topic} cannot be found: ")
 
 
 def test_no_broker_is_69(job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onlinesrl.runs.replay.BROKER_SECONDS", 1)
     run = job([b"{}\n"])
-    assert (
-        call(run, run.source, "--to", "kafka", "--topic", "t", "--bootstrap", "127.0.0.1:1") == 69
-    )
+    send = ["replay", run.source, "--to", "kafka"]
+    assert run.call(*send, "--topic", "t", "--bootstrap", "127.0.0.1:1") == 69
     assert run.said.startswith("127.0.0.1:1: ")
     assert "Traceback" not in run.said
-    assert call(run, run.source, "--to", "kafka", "--topic", "t", "--bootstrap", "a:b") == 64
-    assert call(run, run.source, "--to", "kafka") == 64
+    assert run.call(*send, "--topic", "t", "--bootstrap", "a:b") == 64
+    assert run.call(*send) == 64
     gc.collect()
 
 
