@@ -56,7 +56,8 @@ def candidates_of(example: Example, asked: Asked) -> list[Candidate]:
 def changed(example: Example, change: Sequence[Candidate]) -> Example:
     """Return an example with other values of some evidence atoms, without its truth.
 
-    What becomes false keeps its place with value 0, and so the example keeps its constants.
+    What becomes false stays with value 0, and so the example keeps its constants; their order, by which ties
+    are broken, may change.
     """
     gone = {each.atom for each in change}
     evidence: Atoms = {

@@ -117,9 +117,12 @@ def test_the_least_change_is_the_least_of_all(case: Case):
     reference = Reference(own, case, example)
     for atom in reference.open[:2]:
         try:
-            found = own.explain(example, atom, asked).flip
+            explained = own.explain(example, atom, asked)
         except ExplanationError:
             continue
+        if explained.other and abs(explained.other.cost) < 1e-9:
+            continue  # a tie is broken by the order of constants, which a change may change
+        found = explained.flip
         least = least_flip(own, example, atom, candidates, atom in true)
         assert found.complete
         if least is None:
