@@ -126,12 +126,14 @@ def _reaches(
         group=np.where(held, np.int32(-1), model.group),
     )
     live = (model.hard | (weight != 0)) & (np.diff(free.start) > 0)
-    clauses = next(cs for atoms, cs in components(free, live) if number[atom] in atoms)
+    atoms, clauses = next(each for each in components(free, live) if number[atom] in each[0])
     reach = np.where(model.hard, np.inf, np.abs(weight))
     inside = np.zeros(model.n_clauses, np.bool_)
     inside[clauses] = True
     entries = held[literal] & inside[row]
     total = np.bincount(literal[entries], reach[row[entries]], minlength=model.n_atoms)
+    grouped = held & (model.group >= 0) & np.isin(model.group, model.group[atoms])
+    total = np.where(grouped, np.inf, total)  # a group's constraint is hard
     return [float(total[number[c.atom]]) for c in candidates]
 
 

@@ -6,6 +6,7 @@ from itertools import combinations, product
 
 import pytest
 from hypothesis import assume, given
+from hypothesis import example as tried
 from hypothesis import strategies as st
 
 from onlinesrl.core.example import Example
@@ -108,7 +109,12 @@ def test_the_effects_are_the_difference_of_two_scores_and_the_cost_is_that_of_th
             assert found.other.cost >= -1e-9
 
 
+AT_MOST_ONE = "Q0(place)\n1.5 Q0(p)\nQ0(p0) ^ p1 != p0 => !Q0(p1)."
+GIVEN_AND_OPEN = Example(id=0, evidence={"Q0": [["P1"]]}, query={"Q0": [["P2"]]})
+
+
 @given(weighted())
+@tried(Case(AT_MOST_ONE, ("Q0",), [GIVEN_AND_OPEN]))
 def test_the_least_change_is_the_least_of_all(case: Case):
     own, example, true = made(case)
     relations = case.program.functions
