@@ -50,10 +50,13 @@ def _compiled(function: Callable[..., Any], compiler: str, **options: Any) -> An
     either, anew = dispatcher.compile, dispatcher._compiler.compile
 
     def compile_anew(kinds: Any, returned: Any) -> Any:
-        from onlinesrl.core.kernels import lowering
+        from onlinesrl.core.kernels import compiling
 
-        dispatcher._compiler.pipeline_class = getattr(lowering, compiler)
-        return anew(kinds, returned)
+        dispatcher._compiler.pipeline_class = getattr(compiling, compiler)
+        if compiler == "PartCompiler":
+            return anew(kinds, returned)
+        with compiling.in_our_way():
+            return anew(kinds, returned)
 
     dispatcher.compile = lambda kinds: either(tuple(map(_wide, kinds)))
     kind_of = dispatcher.typeof_pyval
@@ -107,7 +110,7 @@ def _kernel(function: F, what: str, otherwise: Any, **options: Any) -> F:
     def of(kinds: Any) -> Any:
         return part(not any(what in getattr(kind, "without", ()) for kind in kinds))
 
-    compiled = _compiled(function, "KernelCompiler", cache=True, **options)
+    compiled = _compiled(function, "KernelCompiler", cache=True, no_cfunc_wrapper=True, **options)
     stored, file = compiled._cache, compiled._cache._cache_file
     file._source_stamp = file._source_stamp, _sources()
     if hasattr(

@@ -1,26 +1,18 @@
-"""Numba extensions: reading the fields of frames, plain indexes, and linking kernels into their callers.
+"""Numba extensions: fields of frames, and items of arrays, in few instructions.
 
 Imported only for compiling, since it imports half of numba, which loading from the cache does not need.
 """
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
+import operator
 from typing import Any
 
 from llvmlite import ir
-from llvmlite.binding import Linkage
 from numba import types
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
-from numba.core.compiler_machinery import register_pass
+from numba.core.cgutils import unpack_tuple
 from numba.core.datamodel import models
-from numba.core.targetconfig import ConfigStack
-from numba.core.typed_passes import InlineOverloads, NativeLowering, NopythonRewrites
 from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global, signature
-from numba.core.untyped_passes import InlineClosureLikes
 from numba.extending import (
     NativeValue,
     infer_getattr,
@@ -101,11 +93,6 @@ def _array(context: Any, builder: Any, kind: types.Array, words: list[Any]) -> A
     return made
 
 
-def _index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
-    """Return an index as a word; numba's would count negative ones from the end, which takes time."""
-    return context.cast(builder, index, kind, types.intp if kind.signed else types.uintp)
-
-
 @infer_global(pick)
 class _Pick(AbstractTemplate):
     def generic(self, args: Any, kws: Any) -> Any:
@@ -121,99 +108,48 @@ def _picked(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return builder.inttoptr(word, WORD.as_pointer())
 
 
-# parts of kernels --------------------------------------------------------------------------------
+# items of arrays -----------------------------------------------------------------------------------
+
+in_kernel = False
+"""Whether a kernel is compiled, or something else of this process by numba."""
 
 
-class _Part(JITCodeLibrary):
-    """The code of a function for linking into kernels, without the functions that it calls."""
-
-    def _optimize_functions(self, module: Any) -> None:
-        module.data_layout = self._codegen._data_layout
-
-    def finalize(self) -> None:
-        for function in self.get_defined_functions():
-            if function.linkage == Linkage.external:
-                function.linkage = "linkonce_odr"
-        self._finalize_dynamic_globals()
-        self._finalized = True
-
-    def _get_module_for_linking(self) -> Any:
-        self._ensure_finalized()
-        return self._final_module
+def plain_index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
+    """Return an index as a word; numba's would count negative ones from the end, which takes time."""
+    return context.cast(builder, index, kind, types.intp if kind.signed else types.uintp)
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _Lower(NativeLowering):
-    """Lower to a ``_Part``, which is not optimised and gets no machine code by itself."""
-
-    _name = "onlinesrl_part"
-
-    def run_pass(self, state: Any) -> bool:
-        part = state.library = _Part(state.targetctx.codegen(), state.func_id.func_qualname)
-        state.flags.no_compile = True
-        super().run_pass(state)
-        lowered = state["cr"]
-        key = part.__format__  # numba uses it, for a builtin, as the function's name
-        linked = list(dict.fromkeys([part, *part._linking_libraries]))
-        state.targetctx.insert_user_function(key, lowered.fndesc, linked)
-        state["cr"] = lowered._replace(cfunc=key)
-        return True
+def _place(context: Any, builder: Any, kind: Any, array: Any, of: Any, index: Any) -> Any:
+    """Return where an item of an array without gaps is, given all its indexes; None for other arrays."""
+    kinds = getattr(of, "types", (of,))
+    plain = kind.layout == "C" and len(kinds) == kind.ndim and not context.enable_boundscheck
+    if not (in_kernel and plain and all(isinstance(each, types.Integer) for each in kinds)):
+        return None
+    indexes = unpack_tuple(builder, index, len(kinds)) if of not in kinds else [index]
+    place = None
+    for d, (each, own) in enumerate(zip(kinds, indexes, strict=True)):
+        at = plain_index(context, builder, each, own, None)
+        before = place and builder.mul(place, builder.extract_value(array, [5, d]))
+        place = builder.add(before, at) if before else at
+    return builder.gep(builder.extract_value(array, 4), [place])
 
 
-class PartCompiler(CompilerBase):
-    """Compiles functions that only kernels call."""
-
-    lower: type = _Lower
-
-    def define_pipelines(self) -> list[Any]:
-        """Return numba's passes without those for closures, array expressions and inlining."""
-        manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        manager.passes = [
-            (self.lower if step is NativeLowering else step, what)
-            for step, what in manager.passes
-            if step not in (InlineClosureLikes, InlineOverloads, NopythonRewrites)
-        ]
-        manager.finalize()
-        return [manager]
+@lower_builtin(operator.getitem, types.Array, types.Integer)
+@lower_builtin(operator.getitem, types.Array, types.BaseTuple)
+def _get(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    (kind, of), (array, index) = sig.args, args
+    if place := _place(context, builder, kind, array, of, index):
+        return arrayobj.load_item(context, builder, kind, place)
+    if isinstance(of, types.BaseTuple):
+        return arrayobj.getitem_array_tuple(context, builder, sig, args)
+    return arrayobj.getitem_arraynd_intp(context, builder, sig, args)
 
 
-class KernelCompiler(PartCompiler):
-    """Compiles functions called from Python, with their parts."""
-
-    lower = NativeLowering
-
-    def compile_extra(self, function: Any) -> Any:
-        """Compile a function."""
-        with _ours():
-            return super().compile_extra(function)
-
-
-_KNOWN: dict[tuple[Any, ...], Any] = {}
-
-
-@contextmanager
-def _ours() -> Iterator[None]:
-    """Compile in our way: plain indexes; no garbage collection, and return types of builtins cached.
-
-    A kernel is many similar functions, whose compilation makes millions of objects.
-    """
-    builtin: Any = types.functions.BaseFunction
-    resolve, index = builtin.get_call_type, arrayobj.fix_integer_index
-
-    def resolve_once(function: Any, context: Any, args: Any, named: Any) -> Any:
-        flags = ConfigStack.top_or_none()
-        how = flags.nrt, flags.error_model, frozenset(flags.fastmath.flags)
-        asked = function, tuple(args), *dict(named).items(), how
-        if asked not in _KNOWN:
-            _KNOWN[asked] = resolve(function, context, args, named)
-        return _KNOWN[asked]
-
-    collecting = gc.isenabled()
-    gc.disable()
-    builtin.get_call_type, arrayobj.fix_integer_index = resolve_once, _index
-    try:
-        yield
-    finally:
-        builtin.get_call_type, arrayobj.fix_integer_index = resolve, index
-        if collecting:
-            gc.enable()
+@lower_builtin(operator.setitem, types.Array, types.Integer, types.Any)
+@lower_builtin(operator.setitem, types.Array, types.BaseTuple, types.Any)
+def _set(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    (kind, of, given), (array, index, value) = sig.args, args
+    if place := _place(context, builder, kind, array, of, index):
+        value = context.cast(builder, value, given, kind.dtype)
+        return arrayobj.store_item(context, builder, kind, value, place)
+    return arrayobj.setitem_array(context, builder, sig, args)
