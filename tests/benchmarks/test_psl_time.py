@@ -30,7 +30,7 @@ def measured(people: int) -> tuple[str | float, ...]:
     learner.compile()
     learn(learner, seen, 64)
     worlds = [learner.packer.world(example) for example in seen]
-    graphs = learner._ground(worlds)
+    graphs = [ground.graph for ground in learner._ground(worlds)]
     weights, engine = learner.weights.averaged(), learner.inference.engine
     fresh = {size: new_learner() for size in (1, 64)}
     return (
