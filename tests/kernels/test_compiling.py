@@ -1,0 +1,123 @@
+"""Kernels compute what Python does, in numba's way where it is asked for, and leave numba as it was."""
+
+import subprocess
+import sys
+
+import numba
+import numpy as np
+import numpy.typing as npt
+import pytest
+from conftest import REPO
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onlinesrl.core.kernels.jit import kernel
+
+Ints32 = npt.NDArray[np.int32]
+Floats2 = npt.NDArray[np.float64]
+
+
+@kernel
+def first_above(row: Ints32, least: int) -> tuple[int, float]:
+    """A part that returns early, and two values."""
+    for i in range(len(row)):
+        if row[i] > least:
+            return i, row[i] / 2
+    return -1, 0.0
+
+
+@kernel
+def clipped(value: int, low: int, high: int) -> int:
+    """A part of builtins that numba has written in Python."""
+    return max(low, min(int(value), high)) ** 2
+
+
+@kernel
+def mixed(row: Ints32, table: Floats2, cube: npt.NDArray[np.uint8], least: int) -> float:
+    """Loops, branches, slices, rows, and arrays of one to three dimensions that are written to."""
+    total, found = 0.0, least
+    place, half = first_above(row, least)
+    if place >= 0:
+        total += half
+        found = clipped(row[place], -3, 5)
+    for i in range(table.shape[0]):
+        line = table[i]
+        for j in range(len(line)):
+            if line[j] < 0:
+                continue
+            table[i, j] += found
+            cube[i, j, 0] = (cube[i, j, 1] + 1) & 255
+            total += table[i, j] + cube[i, j, 0]
+    for value in row[1:]:
+        total -= value
+    return total if total != least else -total
+
+
+@kernel
+def beyond(row: Ints32, place: int) -> int:
+    return row[place]
+
+
+@kernel
+def asked_beyond(row: Ints32, place: int) -> int:
+    """A kernel whose part reads where nothing is, if it is told to."""
+    return beyond(row, place) + 1
+
+
+SMALL = st.integers(-9, 9)
+
+
+@given(st.lists(SMALL, max_size=5), st.lists(st.lists(SMALL, min_size=2, max_size=2)), SMALL)
+def test_kernels_compute_what_python_does(row: list[int], table: list[list[int]], least: int):
+    plain = {f: f.py_func for f in (first_above, clipped)}
+    python = type(mixed.py_func)(
+        mixed.py_func.__code__,
+        mixed.py_func.__globals__ | {f.__name__: g for f, g in plain.items()},
+    )
+    results = []
+    for function in (mixed, python):
+        grid = np.array(table, np.float64).reshape(len(table), 2)
+        cube = np.arange(len(table) * 4, dtype=np.uint8).reshape(len(table), 2, 2)
+        result = function(np.array(row, np.int32), grid, cube, least)
+        results.append((float(result), grid.tolist(), cube.tolist()))
+    assert results[0] == results[1]
+
+
+def test_numba_compiles_other_functions_as_ever():
+    beyond(np.arange(3, dtype=np.int32), 0)
+
+    @numba.njit
+    def of_others(row, place):
+        if place > 9:
+            raise KeyError("too far")
+        return row[place] + max(place, -5) + [n * n for n in range(4)][-1]
+
+    assert of_others(np.arange(3), -1) == 2 - 1 + 9
+    with pytest.raises(KeyError, match="too far"):
+        of_others(np.arange(3), 10)
+
+
+BEYOND = """
+import numpy as np
+from tests.kernels.test_compiling import asked_beyond
+row = np.arange(3, dtype=np.int32)
+assert asked_beyond(row, 2) == 3
+for place in (3, -1):
+    try:
+        asked_beyond(row, place)
+    except IndexError:
+        print("out of bounds")
+"""
+
+
+def test_an_index_out_of_bounds_in_a_part_is_told_where_bounds_are_checked(tmp_path):
+    environment = {
+        "NUMBA_BOUNDSCHECK": "1",
+        "NUMBA_CACHE_DIR": str(tmp_path),
+        "PYTHONPATH": "tests",
+    }
+    command = [sys.executable, "-c", BEYOND]
+    done = subprocess.run(
+        command, cwd=REPO, env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split("\n")[:2] == ["out of bounds"] * 2
