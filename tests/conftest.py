@@ -1,6 +1,7 @@
 """What tests of whole runs share: a stream of our own, its configuration, and warm processes."""
 
 import compileall
+import gc
 import importlib
 import json
 import os
@@ -74,7 +75,7 @@ TRIED: Counter[str] = Counter()
 KEYS = {"model": str(MODEL), "query": "InField", "metrics": {"by": "field"}}
 
 
-for name, most in (("few", 12), ("soak", 2_000)):
+for name, most in (("few", 8), ("soak", 2_000)):
     settings.register_profile(
         name,
         derandomize=True,
@@ -307,6 +308,12 @@ def pytest_collection(session: pytest.Session) -> None:
             with suppress(BaseException):  # collecting it says why
                 importlib.import_module(file.stem)
             sys.path.remove(str(file.parent))
+
+
+def pytest_collection_finish() -> None:
+    """Let no garbage collection, in this process or a fork, go through what is imported."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
