@@ -15,13 +15,14 @@ import typer
 
 from onlinesrl.commands.common import (
     ConfigPath,
+    Distribute,
     OutputOption,
     Overrides,
     TablesOption,
     Trained,
     output_to,
 )
-from onlinesrl.core.errors import ConfigError, legible
+from onlinesrl.core.errors import ConfigError, UsageError, legible
 
 if TYPE_CHECKING:
     from onlinesrl.runs.config import Config
@@ -122,19 +123,26 @@ def _until(text: str | None) -> str | int | None:
     return text
 
 
-def predict(
+def predict(  # noqa: PLR0913, PLR0917 - the options of the command
     trained: Trained,
     config: ConfigPath,
     set_: Overrides = [],  # noqa: B006
     output: OutputOption = None,
     tables: TablesOption = None,
+    distribute: Distribute = [],  # noqa: B006
 ) -> None:
     """Predict a source's examples, with score and margin over the second best state.
 
     Each example gets one line, in order, also a bad one; lines are flushed when no more input waits. With
-    --tables it gets rows instead: a table per predicate, and one of the examples.
+    --tables it gets rows instead: a table per predicate, and one of the examples. With --distribute the
+    files of a source are predicted side by side; the lines are the same.
     """
     settings = _load(config, set_)
+    if distribute:
+        if tables is not None:
+            raise UsageError("--distribute writes lines; leave --tables out")
+        _predict_by_file(settings, trained, distribute, output)
+        return
     from onlinesrl.core.metrics import Metrics
     from onlinesrl.runs import held_out
     from onlinesrl.runs.session import trained_learner
@@ -158,6 +166,19 @@ def predict(
                 stream.flush()
             else:
                 stream.write(answer(*found) + b"\n")
+
+
+def _predict_by_file(
+    settings: Config, trained: Path, distribute: list[str], output: Path | None
+) -> None:
+    from onlinesrl.core.pools import PoolSection, given
+    from onlinesrl.runs import by_file
+
+    section = given(PoolSection, distribute)
+    with output_to(output) as stream:
+        for lines in by_file.predicted(settings, trained, section):
+            stream.write(lines)
+            stream.flush()
 
 
 def evaluate(trained: Trained, config: ConfigPath, set_: Overrides = []) -> None:  # noqa: B006

@@ -212,6 +212,8 @@ class Learner(Protocol):
     """How many examples have been processed, good or bad; audits go by it."""
     valued: ClassVar[bool]
     """Whether predictions are values in [0, 1]."""
+    apart: bool
+    """Whether the prediction of an example depends on no other one."""
     quiet: Callable[[], object]
     """Called in a step after which nothing must be done ahead until the next ``turn``."""
     spells: bool

@@ -62,6 +62,7 @@ class OnlineLearner:
         background: Background | None = None,
     ):
         self.layout = Layout(plan)
+        self.apart = not self.layout.open  # their constants are shared by all examples
         self.update = update
         self.inference = inference
         self.weights = WeightTable(self.layout, update)

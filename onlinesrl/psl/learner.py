@@ -88,6 +88,7 @@ class PslLearner:
     """
 
     valued = True
+    apart = True
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a learner is made of
         self,

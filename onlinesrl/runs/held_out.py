@@ -18,6 +18,7 @@ from onlinesrl.runs.config import Config
 from onlinesrl.runs.inputs import make_reader
 from onlinesrl.runs.messages import say, warn
 from onlinesrl.runs.session import compile_kernels, new_learner, trained_learner
+from onlinesrl.stream.choice import Choice
 from onlinesrl.stream.examples import READ_BYTES, Decoded, Reader, micro_batch
 from onlinesrl.stream.files import Record
 
@@ -33,7 +34,16 @@ def predictions(
     Yields None when all that is there for now has been predicted.
     """
     compile_kernels(learner, say)
-    for batch in _batches(config):
+    reader = make_reader(config)
+    yield from predictions_of(reader, learner, config.batch, metrics)
+    tell(reader.choice, metrics)
+
+
+def predictions_of(
+    reader: Reader, learner: Learner, most: int, metrics: Metrics
+) -> Iterator[tuple[Record, Example | ExampleError, Outcome] | None]:
+    """Predict what a reader reads, in micro-batches of at most so many."""
+    for batch in _batches(reader, most):
         if batch is None:
             yield None
             continue
@@ -41,10 +51,24 @@ def predictions(
             if outcome.error is not None:
                 warn(f"{record.file}:{record.line}: {outcome.error}")
             yield record, example, outcome
+
+
+def tell(choice: Choice, metrics: Metrics) -> None:
+    """Warn of what was odd in a source. Raises DataError if none of its examples was chosen."""
+    complain(choice, not metrics.examples)
     predicted = metrics.examples - metrics.bad
     if metrics.certified < predicted:
         unproven = f"{predicted - metrics.certified} of {predicted} predictions"
         warn(f"{unproven} are not proven to be the best (certified: false)")
+
+
+def complain(choice: Choice, nothing: bool) -> None:
+    """Warn of groups that no example has, and of a source without examples; see ``tell``."""
+    choice.check()
+    for complaint in choice.complaints():
+        warn(complaint)
+    if nothing:
+        warn("the source has no example")
 
 
 def _step(
@@ -59,12 +83,11 @@ def _step(
         yield record, example, outcome
 
 
-def _batches(config: Config) -> Iterator[list[Decoded] | None]:
-    """Read the configured source in micro-batches; None: there is no more for now."""
-    reader = make_reader(config)
+def _batches(reader: Reader, most: int) -> Iterator[list[Decoded] | None]:
+    """Read a source in micro-batches; None: there is no more for now."""
     items = _read(reader)
     while True:
-        batch, dry = micro_batch(items, config.batch)
+        batch, dry = micro_batch(items, most)
         if not batch and not dry:
             return
         yield from reader.parts(batch)
@@ -74,17 +97,8 @@ def _batches(config: Config) -> Iterator[list[Decoded] | None]:
 
 def _read(reader: Reader) -> Iterator[Decoded | None]:
     """Read a source to its end, and close it; None: there is no more for now."""
-    nothing = True
     with closing(reader.source):
-        for item in reader.read(reader.source.open(None)):
-            nothing &= item is None or isinstance(item[1], Label | None)
-            yield item
-            del item
-        reader.choice.check()
-        for complaint in reader.choice.complaints():
-            warn(complaint)
-        if nothing:
-            warn("the source has no example")
+        yield from reader.read(reader.source.open(None))
 
 
 def evaluate(config: Config, trained: Path) -> dict[str, Any]:
@@ -132,7 +146,8 @@ def _first(config: Config, most: int) -> list[tuple[Record, Example | ExampleErr
     truths: dict[str, tuple[Record, Label]] = {}
     awaited, room = set[str](), config.labels.pending if config.labels else 0
     size = 0
-    for record, found in filter(None, _read(make_reader(config))) if most else ():
+    reader = make_reader(config)
+    for record, found in filter(None, _read(reader)) if most else ():
         name = str(found.id) if isinstance(found, Example | Label) else ""
         if isinstance(found, Label):
             if name in awaited or len(first) < most:
@@ -150,6 +165,8 @@ def _first(config: Config, most: int) -> list[tuple[Record, Example | ExampleErr
             room -= 1
         if len(first) == most and not (awaited and room > 0):
             break
+    else:
+        complain(reader.choice, not first and most > 0)
     for n, (_, found) in enumerate(first):
         if isinstance(found, Example) and found.truth is None and str(found.id) in truths:
             record, label = truths[str(found.id)]

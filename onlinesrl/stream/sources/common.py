@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import SecretStr, field_validator
 
+from onlinesrl.core.errors import UsageError
 from onlinesrl.core.section import Section
 from onlinesrl.core.values import Count, Files, Groups, Name, duration
 from onlinesrl.stream.protocols import Setting, Source
@@ -118,6 +119,10 @@ class SourceSection(Section):
     def uncut(self) -> str | None:
         """Why the source cannot be cut into shards; None where it can."""
         return "distribute: such a source cannot be cut into shards; or leave it out"
+
+    def by_file(self) -> Sequence[SourceSection]:
+        """Return a source for each file. Raises UsageError where it is not made of files."""
+        raise UsageError(f"--distribute: a source of kind {self.kind} is not made of files")
 
     def cut(self, shards: int) -> Source:
         """Return the source cut into shards."""

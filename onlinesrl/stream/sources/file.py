@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import field_validator
 
+from onlinesrl.core.errors import UsageError
 from onlinesrl.core.values import STDIN, Inputs
 from onlinesrl.stream.protocols import Setting, Source
 from onlinesrl.stream.sources.common import Brokers, SourceSection
@@ -36,6 +37,15 @@ class FileSection(Brokers, SourceSection):
         """See ``SourceSection.uncut``."""
         stdin = STDIN in self.path
         return "distribute: standard input cannot be cut; leave it out" if stdin else None
+
+    def by_file(self) -> Sequence[SourceSection]:
+        """See ``SourceSection.by_file``."""
+        from onlinesrl.stream.files import expand
+
+        files = [Path(file) for path in self.path for file in expand(path, empty=False)]
+        if STDIN in files:
+            raise UsageError("--distribute: standard input is no file of many; leave it out")
+        return [self.model_copy(update={"path": (file,)}) for file in files]
 
     def cut(self, shards: int) -> Source:
         """Return the files cut into shards."""
