@@ -83,16 +83,17 @@ def test_kernels_compute_what_python_does(row: list[int], table: list[list[int]]
     assert results[0] == results[1]
 
 
-def test_numba_compiles_other_functions_as_ever():
-    beyond(np.arange(3, dtype=np.int32), 0)
+@pytest.mark.parametrize("model", ["python", "numpy"])
+def test_numba_compiles_other_functions_as_ever(model: str):
+    assert clipped(2, 0, 3) == 4
 
-    @numba.njit
+    @numba.njit(error_model=model)
     def of_others(row, place):
         if place > 9:
             raise KeyError("too far")
-        return row[place] + max(place, -5) + [n * n for n in range(4)][-1]
+        return row[place] + max(place, -5) + [n**2 for n in range(4)][-1] + place**4
 
-    assert of_others(np.arange(3), -1) == 2 - 1 + 9
+    assert of_others(np.arange(3), -1) == 2 - 1 + 9 + 1
     with pytest.raises(KeyError, match="too far"):
         of_others(np.arange(3), 10)
 
