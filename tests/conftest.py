@@ -1,7 +1,6 @@
 """What tests of whole runs share: a stream of our own, its configuration, and warm processes."""
 
 import compileall
-import gc
 import importlib
 import json
 import os
@@ -308,12 +307,6 @@ def pytest_collection(session: pytest.Session) -> None:
             with suppress(BaseException):  # collecting it says why
                 importlib.import_module(file.stem)
             sys.path.remove(str(file.parent))
-
-
-def pytest_collection_finish() -> None:
-    """Let no garbage collection, in this process or a fork, go through what is imported."""
-    gc.collect()
-    gc.freeze()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

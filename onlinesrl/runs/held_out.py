@@ -146,8 +146,10 @@ def _first(config: Config, most: int) -> list[tuple[Record, Example | ExampleErr
     truths: dict[str, tuple[Record, Label]] = {}
     awaited, room = set[str](), config.labels.pending if config.labels else 0
     size = 0
+    if not most:
+        return first
     reader = make_reader(config)
-    for record, found in filter(None, _read(reader)) if most else ():
+    for record, found in filter(None, _read(reader)):
         name = str(found.id) if isinstance(found, Example | Label) else ""
         if isinstance(found, Label):
             if name in awaited or len(first) < most:
@@ -166,7 +168,7 @@ def _first(config: Config, most: int) -> list[tuple[Record, Example | ExampleErr
         if len(first) == most and not (awaited and room > 0):
             break
     else:
-        complain(reader.choice, not first and most > 0)
+        complain(reader.choice, not first)
     for n, (_, found) in enumerate(first):
         if isinstance(found, Example) and found.truth is None and str(found.id) in truths:
             record, label = truths[str(found.id)]
