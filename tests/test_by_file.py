@@ -46,7 +46,8 @@ def test_the_lines_are_those_of_one_process(many: Job, workers: int) -> None:
 
 @pytest.mark.soak
 def test_ray_gives_the_same_lines(many: Job) -> None:
-    _, lines, _ = predicted(many)
+    code, lines, said = predicted(many)
+    assert (code, len(lines.splitlines())) == (0, 26), said
     command = [sys.executable, "-c", MAIN, "predict", str(many.output), str(many.config)]
     options = [
         "--set",

@@ -223,6 +223,7 @@ def _connect(ray: Any, address: str | None, workers: int | None) -> None:
     try:
         ray.init(address or "local", log_to_driver=False, logging_level="ERROR", **here)
     except Exception as error:  # Ray raises Exception itself where it could not start in time
+        ray.shutdown()  # it may have connected in part
         said = " ".join(str(error).split())
         raise UnavailableError(f"Ray at {address or 'this machine'}: {said}") from None
     finally:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from conftest import REPO, Job
 
+from onlinesrl.core.errors import UnavailableError
 from onlinesrl.core.parts import PartError
 from onlinesrl.core.ray_pool import on_ray
 from onlinesrl.core.scores import Scored
@@ -203,15 +204,30 @@ def test_a_search_of_weights_finds_the_same(cluster: Any, monkeypatch: pytest.Mo
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("engine", "workers"), [("local", 2), ("local", 4), ("ray", 1), ("ray", 2), ("ray", 4)]
+)
 def test_any_number_of_workers_gives_the_same_bits(
-    job: Callable[..., Job], citations: list[bytes], workers: int
+    job: Callable[..., Job], citations: list[bytes], engine: str, workers: int
 ) -> None:
-    one = job(mixed(citations, 60, "alike"), distribute=DISTRIBUTED, limits={"bad_share": 1.0})
+    five = {**DISTRIBUTED, "shards": 5}
+    one = job(mixed(citations, 60, "alike"), distribute=five, limits={"bad_share": 1.0})
     assert one.run() == 0, one.said
     local = one.results()
-    keys = ("engine=ray", f"workers={workers}")
+    keys = (f"engine={engine}", f"workers={workers}")
     settings = [part for key in keys for part in ("--set", f"distribute.{key}")]
     code, said = ended(begun("run", str(one.config), "--fresh", *settings))
     assert code == 0, said
     assert one.results() == local
+
+
+def test_a_cluster_of_another_python_is_refused(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = (ray.__version__, "3.99.0")
+    monkeypatch.setattr("ray._private.utils.compute_version_info", lambda: other)
+    with (
+        pytest.raises(UnavailableError, match=r"Version mismatch.*Python: 3\.99\.0"),
+        on_ray(cluster.address, 1),
+    ):
+        pass
