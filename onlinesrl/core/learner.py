@@ -201,6 +201,10 @@ class LearnedWeights(Restarts, Protocol):
         ...
 
 
+AHEAD = 3
+"""So many micro-batches are read, and worked on, before their turn."""
+
+
 class Learner(Protocol):
     """What a run calls of a learner (``mln.learner``, ``psl.learner``)."""
 
@@ -248,16 +252,16 @@ class Learner(Protocol):
         """Return the example of each line, or why it is none."""
         ...
 
-    def ahead(self, items: Sequence[Item]) -> Any:
+    def ahead(self, items: Sequence[Item]) -> None:
         """Do what can be done for a micro-batch before those before it have been learned from.
 
-        Returns what ``turn`` takes; None: nothing was done. Another thread may call it, and ``decode_all``,
-        during the step before, until that asks for ``quiet``.
+        Another thread may call it, and ``decode_all``, for up to ``AHEAD`` micro-batches, in their order,
+        during earlier steps, until one of these asks for ``quiet``.
         """
         ...
 
-    def turn(self, items: Sequence[Item], ahead: Any) -> None:
-        """Take what was done ahead for the micro-batch whose step is next, or do it now."""
+    def turn(self, items: Sequence[Item]) -> None:
+        """Take what was done ahead for the micro-batch whose step is next, the oldest of these."""
         ...
 
     def step(self, items: Sequence[Item], learning: bool = True) -> tuple[list[Outcome], Tally]:

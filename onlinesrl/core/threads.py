@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
@@ -32,11 +33,11 @@ class Team:
 
 
 class Aside:
-    """Another thread, where one is wanted, that does one task at a time."""
+    """Another thread, where one is wanted, that does tasks in turn."""
 
     def __init__(self, threaded: bool) -> None:
         self._other = ThreadPoolExecutor(1, "aside") if threaded else None
-        self._coming: Future[Any] | None = None
+        self._coming = deque[Future[Any]]()
 
     def __enter__(self) -> Aside:
         return self
@@ -45,27 +46,22 @@ class Aside:
         if self._other is not None:
             self._other.shutdown(cancel_futures=True)
 
-    @property
-    def busy(self) -> bool:
-        """Whether a task was begun whose result was not taken."""
-        return self._coming is not None
+    def __len__(self) -> int:
+        """Return how many tasks were begun whose results were not taken."""
+        return len(self._coming)
 
     def begin(self, task: Callable[..., T], *arguments: Any) -> None:
-        """Begin a task, if there is another thread; the result of the one before must have been taken."""
-        assert self._coming is None
+        """Begin a task after those before it, if there is another thread."""
         if self._other is not None:
-            self._coming = self._other.submit(task, *arguments)
+            self._coming.append(self._other.submit(task, *arguments))
 
     def wait(self) -> None:
-        """Wait for the end of the task, if there is one."""
-        if self._coming is not None:
-            wait([self._coming])
+        """Wait for the end of all tasks."""
+        wait(self._coming)
 
     def take(self) -> Any:
-        """Wait for the result of the task; raises what it raised."""
-        coming, self._coming = self._coming, None
-        assert coming is not None
-        return coming.result()
+        """Wait for the result of the oldest task; raises what it raised."""
+        return self._coming.popleft().result()
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:

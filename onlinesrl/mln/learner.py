@@ -178,13 +178,13 @@ class OnlineLearner:
         found = self.packer.lines.read_all(lines)
         return [each or decoded(line) for each, line in zip(found, lines, strict=True)]
 
-    def ahead(self, items: Sequence[Item]) -> Packing | None:
+    def ahead(self, items: Sequence[Item]) -> None:
         """See ``Learner.ahead``."""
-        return self.packings.ahead(items)
+        self.packings.ahead(items)
 
-    def turn(self, items: Sequence[Item], ahead: Packing | None) -> None:
+    def turn(self, items: Sequence[Item]) -> None:
         """See ``Learner.turn``."""
-        self.packings.turn(items, ahead)
+        self.packings.turn(items)
 
     # the step ------------------------------------------------------------------------------
 
@@ -313,7 +313,7 @@ class OnlineLearner:
         if packing.batch is None:
             return None
         try:
-            out = self.worlds.begin(packing.batch, packing.ground)
+            out = self.worlds.begin(packing.batch)
         except MemoryError:
             return None
         return Results(packing.batch, packing.worlds, out, self.worlds.routes, packing.answered)

@@ -17,7 +17,6 @@ from onlinesrl.core.interrupt import leavable
 from onlinesrl.core.kernels.jit import ready
 from onlinesrl.core.slowest import Slowest
 from onlinesrl.mln import by_engines
-from onlinesrl.mln.ahead import NONE
 from onlinesrl.mln.engines.engine import Solution
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.grounder import ROOM, Grounder
@@ -94,9 +93,8 @@ class Worlds:
         unary, table = np.zeros(2 * room["atoms"]), np.zeros(min(4 * tables, TOGETHER))
         self.rival = replace(self.tables, unary=unary, table=table)
 
-    def begin(self, batch: plans.Batch, ahead: narrow.Ahead = NONE) -> outcome.Output:
-        """Return room for the results of a batch, which is processed next; worlds may be ground ``ahead``."""
-        self.ahead = ahead
+    def begin(self, batch: plans.Batch) -> outcome.Output:
+        """Return room for the results of a batch, which is processed next."""
         room, worlds = self.room["output"], len(batch.listed)
         classes = np.zeros(worlds + 1, np.int64)
         if self.by.query >= 0:
@@ -143,7 +141,6 @@ class Worlds:
             self.state,
             self.by,
             self.out,
-            self.ahead,
             limits.atoms,
             limits.groundings,
             weights.update.loss == "ml",
@@ -207,8 +204,6 @@ class Worlds:
         Raises Interrupted, before anything has been learned from the world.
         """
         self.at, self.begun[:] = w, self.weights.arrays.size
-        if w < len(self.ahead.status):  # its network has to be the grounder's
-            self.ahead.status[w] = narrow.AGAIN
         results.out.true_start[w + 1] = results.out.true_start[w]
         wide = self._predict(results, w, learning)
         self.finish(results, w, learning, audit, wide)

@@ -196,7 +196,7 @@ class PslLearner:
     def ahead(self, items: Sequence[Item]) -> None:
         """See ``Learner.ahead``."""
 
-    def turn(self, items: Sequence[Item], ahead: None) -> None:
+    def turn(self, items: Sequence[Item]) -> None:
         """See ``Learner.turn``."""
 
     # the step ------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The micro-batches of a run, one after the other; another thread may read the next one."""
+"""The micro-batches of a run, one after the other; another thread may read the next ones."""
 
 from __future__ import annotations
 
@@ -7,34 +7,41 @@ from typing import Any
 
 from onlinesrl.core.errors import DataError, ExampleError
 from onlinesrl.core.example import Example
-from onlinesrl.core.learner import Item, Learner
+from onlinesrl.core.learner import AHEAD, Item, Learner
 from onlinesrl.core.threads import Aside
-from onlinesrl.stream.examples import Reader, Taken
+from onlinesrl.stream.examples import READ_BYTES, Reader, Taken, unread
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.stopper import Stopped, Stopper
+
+HELD = 2 * READ_BYTES
+"""Nothing is read ahead beside so many bytes, those of the caller's micro-batch included."""
 
 
 class Batches:
     """Reads micro-batches, each up to where something is due.
 
-    ``room`` says how large the micro-batch after so many more examples may be. ``threaded``: the next one is
-    read, and the learner works ahead on it, while the caller has one. ``changed`` is called where the source
-    has changed, before that is raised.
+    ``count`` returns the numbers of steps and of examples so far, ``room`` says how large the micro-batch
+    after so many may be. ``threaded``: the next ones are read, and the learner works ahead on them, while
+    the caller has one. ``changed`` is called where the source has changed, before that is raised.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts of a run
         self,
         reader: Reader,
         learner: Learner,
         threaded: bool,
-        room: Callable[[int], int],
+        count: Callable[[], tuple[int, int]],
+        room: Callable[[int, int], int],
         changed: Callable[[], object],
     ) -> None:
         self.reader = reader
         self.learner = learner
         self.threaded = threaded
+        self.count = count
         self.room = room
         self.changed = changed
+        self.given = 0
+        """Bytes of the micro-batches that the caller has done with."""
 
     def each(self, position: dict[str, Any] | None, stopper: Stopper) -> Generator[Taken]:
         """Yield the micro-batches after a position, until the source ends or a signal comes.
@@ -47,45 +54,58 @@ class Batches:
             try:
                 while not stopper.asked and (taken := self._next(records, aside)) is not None:
                     yield taken
+                    self.given += taken.size
             finally:
                 self.learner.quiet = lambda: None
 
     def _next(self, records: Iterator[Record | None], aside: Aside) -> Taken | None:
-        """Read the next micro-batch, and have the one after it read; None: the end.
+        """Return the next micro-batch, and have those after it read; None: the end.
 
         It is shorter if the source has no more for now.
         """
-        room = self.room(0)
-        if not room:
-            return None
+        taken: Taken | None = None
         try:
-            taken: Taken = aside.take() if aside.busy else self._read(records, room)
+            while len(aside) and taken is None:
+                taken = aside.take()
+            if taken is None:  # nothing is ahead
+                self.read, self.at = self.given, self.count()
+                taken = self._read(records)
         except Stopped:  # while it waited for brokers
             return None
         except DataError:
             self.changed()
             raise
+        if taken is None:
+            return None
         for group in taken.groups:
             self.reader.choice.takes(group)
         if not taken.batch and not taken.dry:
             return None
         if self.threaded:
-            self._go_on(records, aside, taken)
+            if taken.batch:
+                self.learner.turn(_items(taken))
+            while len(aside) < AHEAD:
+                aside.begin(self._read, records)
         return taken
 
-    def _go_on(self, records: Iterator[Record | None], aside: Aside, taken: Taken) -> None:
-        """Have the micro-batch after one read, by the other thread."""
-        if taken.batch:
-            self.learner.turn(_items(taken), taken.ahead)
-        if room := self.room(len(taken.batch)):
-            aside.begin(self._read, records, room)
+    def _read(self, records: Iterator[Record | None]) -> Taken | None:
+        """Read a micro-batch; with threads the learner works ahead on it.
 
-    def _read(self, records: Iterator[Record | None], room: int) -> Taken:
-        """Read a micro-batch; with threads the learner works ahead on it."""
+        None, and nothing is read, where there is an end before it, or enough is held.
+        """
+        if self.read - self.given >= HELD or not (room := self.room(*self.at)):
+            return None
         taken = self.reader.take(records, room)
-        if not self.threaded or not taken.batch:
-            return taken
-        return taken._replace(ahead=self.learner.ahead(_items(taken)))
+        if unread(
+            taken.batch
+        ):  # how many of its examples count is known when they were decoded again
+            taken = taken._replace(size=HELD)
+        self.read += taken.size
+        if self.threaded and taken.batch:
+            items, (steps, examples) = _items(taken), self.at
+            self.at = steps + len(items), examples + len(items)
+            self.learner.ahead(items)
+        return taken
 
 
 def _items(taken: Taken) -> list[Item]:

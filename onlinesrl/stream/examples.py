@@ -38,14 +38,15 @@ READ_BYTES = 4 << 20
 class Taken(NamedTuple):
     """The next micro-batch; ``dry``: the source has no more for now. Empty and not dry: it has ended.
 
-    ``mark`` is the source's, ``groups`` those of all examples that were read, ``ahead`` what a learner did.
+    ``mark`` is the source's, ``groups`` those of all examples that were read.
     """
 
     batch: list[Decoded]
     dry: bool
     mark: Any
     groups: list[str | None]
-    ahead: Any = None
+    size: int = 0
+    """Bytes of all records that were read."""
 
 
 def micro_batch(items: Iterator[Decoded | None], room: int) -> tuple[list[Decoded], bool]:
@@ -164,7 +165,7 @@ class Reader:
                         continue
                 batch.append(item)
         mark = self.source.mark() if self.source.marked and (batch or groups) else None
-        return Taken(batch, dry or (size >= READ_BYTES and not batch), mark, groups)
+        return Taken(batch, dry or (size >= READ_BYTES and not batch), mark, groups, size)
 
     def _contents(self, records: Sequence[Record]) -> list[Content]:
         """Return what records decode to; from one that does not fit in memory on, see ``parts``."""

@@ -151,7 +151,7 @@ class Loop:
         with rare_collections():
             saved_at = self.started
             self.check_share()
-            of = Batches(self.reader, self.learner, self.threaded, self.room, self.save)
+            of = Batches(self.reader, self.learner, self.threaded, self.count, self.room, self.save)
             with closing(of.each(self.position, stopper)) as batches:
                 for taken in watcher.reading(batches, stopper):
                     came = bool(taken.batch)
@@ -302,15 +302,18 @@ class Loop:
             self.write_metrics()
         self.lines.flush()
 
-    def room(self, before: int) -> int:
-        """Return the size of the micro-batch after ``before`` more examples: up to where something is due.
+    def count(self) -> tuple[int, int]:
+        """Return the number of steps, and of examples, without late labels, so far."""
+        return self.metrics.steps, self.metrics.examples
+
+    def room(self, steps: int, examples: int) -> int:
+        """Return the size of the micro-batch after so many steps: up to where something is due.
 
         0: there is an end before it.
         """
-        steps = self.metrics.steps + before
         room = 1 if self.strict or self.settle else self.schedule.room(steps)
         if self.until is not None:
-            room = min(room, self.until - self.metrics.examples - before)
+            room = min(room, self.until - examples)
         return self.crash.room(steps, room) if room > 0 else 0
 
     def save_due(self, seconds: float) -> bool:

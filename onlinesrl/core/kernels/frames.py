@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
 import numpy as np
 from numba import from_dtype, types
 
-from onlinesrl.core.arrays import Ints
-
 _HEAD = object.__basicsize__
 
 
@@ -127,13 +125,3 @@ class Frame:
 
 
 F = TypeVar("F", bound=Frame)
-
-
-def address_of(frame: Frame) -> int:
-    """Return the address that ``pick`` takes; it is valid as long as the frame exists."""
-    return frame._address
-
-
-def pick(addresses: Ints, n: int, like: F) -> F:
-    """Return, in a kernel, the frame whose address is ``addresses[n]``; it is of the type of ``like``."""
-    raise NotImplementedError("kernels only")

@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import types
 from numba.core.cgutils import unpack_tuple
 from numba.core.datamodel import models
-from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global, signature
+from numba.core.typing.templates import AttributeTemplate
 from numba.extending import (
     NativeValue,
     infer_getattr,
@@ -24,7 +24,7 @@ from numba.extending import (
 from numba.np import arrayobj
 from numba.np.numpy_support import as_dtype
 
-from onlinesrl.core.kernels.frames import FrameType, pick
+from onlinesrl.core.kernels.frames import FrameType
 
 WORD = ir.IntType(64)
 
@@ -91,21 +91,6 @@ def _array(context: Any, builder: Any, kind: types.Array, words: list[Any]) -> A
         made = builder.insert_value(made, length, [5, d])
         made = builder.insert_value(made, stride, [6, d])
     return made
-
-
-@infer_global(pick)
-class _Pick(AbstractTemplate):
-    def generic(self, args: Any, kws: Any) -> Any:
-        return signature(args[2], *args)
-
-
-@lower_builtin(pick, types.Array, types.Integer, FrameType)
-def _picked(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    """Read the address of a frame from an array of int64."""
-    addresses, place, _ = args
-    data = builder.extract_value(addresses, 4)  # of numba's array structure
-    word = builder.load(builder.gep(data, [place]))
-    return builder.inttoptr(word, WORD.as_pointer())
 
 
 # items of arrays -----------------------------------------------------------------------------------

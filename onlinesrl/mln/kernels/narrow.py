@@ -5,7 +5,7 @@ import numpy as np
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.kernels import averaged, steps
 from onlinesrl.core.kernels.averaged import S, T
-from onlinesrl.core.kernels.frames import Frame, pick
+from onlinesrl.core.kernels.frames import Frame
 from onlinesrl.core.kernels.jit import kernel, threaded
 from onlinesrl.mln.kernels.elimination import clear, eliminate, fill, set_bonus, sweep
 from onlinesrl.mln.kernels.network import ROWS, Network, soft_score
@@ -27,20 +27,10 @@ TOO_WIDE, STOPPED = 9, 10
 ELIMINATION = 0
 OVERFLOW = 24
 """The status of a world whose update is beyond the range of numbers."""
-PREDICT, LEARN, GROUND = 1, 2, 4
+PREDICT, LEARN = 1, 2
 """What ``run`` does with a world."""
-AGAIN = -1
 FINAL = TOO_MANY_ATOMS
 """From this status on a world is bad, and done with."""
-
-
-class Ahead(Frame):
-    """Worlds that were ground ahead, each into memory of its own: [world], the first of a batch."""
-
-    net: Ints  # the address of a Network
-    state: Ints  # that of a State with the truth
-    status: Ints  # what grounding came to, AGAIN: it has to be done again
-    detail: Ints
 
 
 class Pass(Frame):
@@ -61,7 +51,6 @@ class Pass(Frame):
     state: State
     by: By
     out: Output
-    ahead: Ahead
     max_atoms: int
     max_groundings: int
     augmented: bool  # the rival is the best state with its label loss
@@ -160,22 +149,17 @@ def learn(p: Pass, net: Network, state: State, w: int, filled: bool) -> int:
 
 
 @kernel
-def take(p: Pass, net: Network, state: State, w: int, what: int, learning: bool) -> int:
+def take(p: Pass, w: int, what: int, learning: bool) -> int:
     """Do with a world what ``run`` is asked to; returns OK, or why it needs more."""
-    status, detail = OK, -1
     learns = what & LEARN != 0 and p.batch.labelled[w] == 1
-    if what & GROUND:
-        status, detail = ground_labelled(
-            p.plans, p.batch, w, net, p.scratch, state.truth, p.max_atoms, p.max_groundings
-        )
-    elif what & PREDICT:
-        status, detail = int(p.ahead.status[w]), int(p.ahead.detail[w])
-    if what == GROUND:
-        p.ahead.status[w], p.ahead.detail[w] = status, detail
-        return OK
     if what & PREDICT:
+        p.begun[0], p.begun[1] = p.weights.size[0], p.weights.size[1]
+        p.out.true_start[w + 1] = p.out.true_start[w]
+        status, detail = ground_labelled(
+            p.plans, p.batch, w, p.net, p.scratch, p.state.truth, p.max_atoms, p.max_groundings
+        )
         if status == OK:
-            status, detail = predict(p, net, state, w, learning, learns)
+            status, detail = predict(p, p.net, p.state, w, learning, learns)
         if p.structure.stop[0]:
             return STOPPED
         if status != OK and status < FINAL:
@@ -183,41 +167,19 @@ def take(p: Pass, net: Network, state: State, w: int, what: int, learning: bool)
         p.out.status[w], p.out.detail[w] = status, detail
         if status != OK:
             return OK
-    if learns:
-        return learn(p, net, state, w, what & PREDICT != 0)
-    return OK
-
-
-@kernel
-def is_ahead(p: Pass, w: int) -> bool:
-    """Tell whether a world has been ground ahead, and can go on from there."""
-    if w >= len(p.ahead.status):
-        return False
-    return p.ahead.status[w] == OK or p.ahead.status[w] >= FINAL
+    return learn(p, p.net, p.state, w, what & PREDICT != 0) if learns else OK
 
 
 @threaded
 def run(p: Pass, first: int, stop: int, what: int, learning: bool) -> tuple[int, int]:
     """Predict worlds, record them, and learn from those with a truth, one after the other.
 
-    ``what`` is PREDICT, LEARN (a world that has just been predicted) or both; or GROUND, ahead of that.
-    ``learning``: new keys get weights. Returns ``stop``, or the first world that needs more than is done
-    here, and why: GROW_*, TOO_WIDE; STOPPED, a signal asked to stop. Nothing was learned from that world.
+    ``what`` is PREDICT, LEARN (a world that has just been predicted) or both; ``learning``: new keys get
+    weights. Returns ``stop``, or the first world that needs more than is done here, and why: GROW_*,
+    TOO_WIDE; STOPPED, a signal asked to stop. Nothing was learned from that world.
     """
-    w = first
-    while w < stop:
-        own = what != GROUND and not is_ahead(p, w)
-        net = p.net if own else pick(p.ahead.net, w, p.net)
-        state = p.state if own else pick(p.ahead.state, w, p.state)
-        if what & PREDICT:
-            p.begun[0], p.begun[1] = p.weights.size[0], p.weights.size[1]
-            p.out.true_start[w + 1] = p.out.true_start[w]
-        grounding = GROUND if own and what & PREDICT else 0
-        status = take(p, net, state, w, what | grounding, learning)
-        if status == OK:
-            w += 1
-        elif own or status == STOPPED:
+    for w in range(first, stop):
+        status = take(p, w, what, learning)
+        if status != OK:
             return w, status
-        else:
-            p.ahead.status[w] = AGAIN
     return stop, OK
