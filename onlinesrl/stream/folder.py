@@ -63,6 +63,11 @@ class OutputFile(Closing):
             if fsync:
                 os.fsync(self._descriptor)
 
+    def sync(self) -> None:
+        """Wait until what was flushed is on disk; another thread may call it."""
+        with storage_errors(self.path, "write"):
+            os.fsync(self._descriptor)
+
     def truncate(self, length: int) -> None:
         """Cut the file to `length` bytes; StorageError when it is shorter, since lines are missing."""
         self.flush(fsync=False)

@@ -23,6 +23,7 @@ from onlinesrl.stream.files import Record
 from onlinesrl.stream.folder import OutputFile, RunFolder
 from onlinesrl.stream.labels import Labels, Waiting
 from onlinesrl.stream.protocols import Sink, Watcher
+from onlinesrl.stream.saver import Saver
 from onlinesrl.stream.schedule import SHARE_EVERY, Schedule, rare_collections
 from onlinesrl.stream.stopper import Stopper
 from onlinesrl.stream.work import Shown, Work, drifts
@@ -80,6 +81,7 @@ class Loop:
         self.predictions = OutputFile(folder.predictions)
         self.lines = OutputFile(folder.metrics)
         self.dead = DeadLetters(folder.deadletter)
+        self.saver = Saver(folder.checkpoints, schedule.keep, [*self._outputs().values()])
         self.crash = CrashNote(folder.started, run_of(fingerprint), crashes)
 
     # from and to a checkpoint ------------------------------------------------------------------
@@ -108,11 +110,10 @@ class Loop:
     def _outputs(self) -> dict[str, OutputFile]:
         return {"predictions": self.predictions, "metrics": self.lines, "deadletter": self.dead}
 
-    def save(self) -> None:
-        """Flush the outputs to disk, then write state and position to one file. Raises Rebalanced."""
+    def save(self, aside: bool = False) -> None:
+        """Write the outputs, then state and position to one file; see ``Saver.write``. Raises Rebalanced."""
+        self.saver.finish()
         self.reader.source.flush(self.sink)
-        for file in self._outputs().values():
-            file.flush()
         learner, arrays = self.learner.save()
         self.saves += 1
         header = {
@@ -126,7 +127,7 @@ class Loop:
             "seconds": self.seconds + time.monotonic() - self.started,
             "slowest": self.learner.slowest.found,
             "finished": self.finished,
-            "shown": self.shown.save(),
+            "shown": None,  # the saver's
             "groups": self.reader.choice.save(),
         }
         if behind := self.reader.source.lag():
@@ -136,7 +137,7 @@ class Loop:
         if self.labels is not None:
             header["labels"], waiting = self.labels.save()
             arrays |= waiting
-        checkpoint.save(self.folder.checkpoints, self.saves, header, arrays, self.schedule.keep)
+        self.saver.write(self.saves, header, arrays, self.shown, aside)
         self.saved_position = self.position
         self.reader.source.acknowledge(self.position, self.saves, self.sink)
 
@@ -148,7 +149,7 @@ class Loop:
         self.drained = self.finished = False
         stopper.told = self.crash.excuse
         self.open()
-        with rare_collections():
+        with self.saver.aside(self.threaded), rare_collections():
             saved_at = self.started
             self.check_share()
             of = Batches(self.reader, self.learner, self.threaded, self.count, self.room, self.save)
@@ -164,7 +165,7 @@ class Loop:
                         self.reader.source.flush(self.sink)
                     now = time.monotonic()
                     if condemned or self.save_due(now - saved_at):
-                        self.save()
+                        self.save(aside=self.threaded)
                         self.crash.passed(self.metrics.steps)
                         watcher.saved()
                         saved_at = now
@@ -173,7 +174,7 @@ class Loop:
                 if not self.reader.source.live:
                     self.reader.choice.check()
                 self.drained, self.finished = True, not self.reader.source.live
-        self.save()
+            self.save()
         self.seconds += time.monotonic() - self.started
 
     def open(self) -> None:

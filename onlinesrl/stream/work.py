@@ -65,6 +65,12 @@ class Shown(deque[tuple[Example, Outcome]]):
         """Return them with all atoms in memory."""
         return [(example.whole(), _whole(outcome)) for example, outcome in self]
 
+    def copy(self) -> Shown:
+        """Return another one with the same."""
+        copy = Shown()
+        copy.extend(self)
+        return copy
+
     def save(self) -> Any:
         """Return them as JSON values."""
         return msgspec.to_builtins(self.whole())

@@ -18,7 +18,7 @@ from tests.benchmarks.measure import REPO, show
 from tests.benchmarks.test_citations_cpu import CITESEER, repeated
 
 pytestmark = pytest.mark.benchmark
-FEW, MANY, TIMES = 5, 25, 5
+FEW, MANY, TIMES = 5, 40, 7
 SHIPPED = REPO / "streams" / "citations" / "citations.jsonl"
 
 

@@ -16,6 +16,7 @@ import pytest
 from conftest import Job, soaked, tiers, wait
 
 EVERY = {"every": 7}
+TWO = ("--threads", "2")
 
 
 @pytest.fixture(scope="module")
@@ -92,15 +93,15 @@ def tell_when_it_runs(end: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "code"),
+    ("name", "code", "options"),
     [
-        ("fsync", errno.EIO),
-        ("fsync", errno.ENOSPC),
-        ("write", errno.EDQUOT),
-        ("pwrite", errno.EIO),
-        ("replace", errno.EIO),
-        ("open", errno.EROFS),
-        ("ftruncate", errno.EIO),
+        ("fsync", errno.EIO, ()),
+        ("fsync", errno.ENOSPC, TWO),
+        ("write", errno.EDQUOT, ()),
+        ("pwrite", errno.EIO, ()),
+        ("replace", errno.EIO, TWO),
+        ("open", errno.EROFS, ()),
+        ("ftruncate", errno.EIO, ()),
     ],
 )
 def test_an_error_of_the_disk_ends_a_run_that_can_go_on_later(  # noqa: PLR0917
@@ -110,6 +111,7 @@ def test_an_error_of_the_disk_ends_a_run_that_can_go_on_later(  # noqa: PLR0917
     tally: Counter[str],
     name: str,
     code: int,
+    options: tuple[str, ...],
 ) -> None:
     """At the first such call, at one in the middle, and at the last."""
     calls = job(citations[:40], "calls", checkpoint=EVERY)
@@ -132,11 +134,12 @@ def test_an_error_of_the_disk_ends_a_run_that_can_go_on_later(  # noqa: PLR0917
 
         return install
 
-    assert calls.run(first=failing(0)) == 0, calls.said
+    assert calls.run(*options, first=failing(0)) == 0, calls.said
     total = int(made.read_text())
     for at in sorted({1, total // 2, total} - {0}):
         run = calls
-        assert run.run("--fresh", first=failing(at)) == 74, f"call {at} of {total}: {run.said}"
+        ended = run.run("--fresh", *options, first=failing(at))
+        assert ended == 74, f"call {at} of {total}: {run.said}"
         last = run.said.splitlines()[-1]
         assert os.strerror(code) in last
         assert f"{run.output}" in last

@@ -9,17 +9,23 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from conftest import Job, wait
+from hypothesis import given
+from hypothesis import strategies as st
 
+from onlinesrl.core.example import Example
 from onlinesrl.mln import in_turn
 from onlinesrl.mln.ground import pack
 from onlinesrl.mln.kernels.narrow import LEARN, PREDICT
 from onlinesrl.mln.learner import OnlineLearner
 from onlinesrl.mln.outcomes import Results
 from onlinesrl.stream import checkpoint
+from onlinesrl.stream.batches import HELD, Batches
+from onlinesrl.stream.examples import Taken
 from tests.stream.test_kill import BAD
 from tests.waiting import until
 
@@ -170,3 +176,46 @@ def test_a_pipe_is_answered_as_it_comes(job: Make, citations: list[bytes], tmp_p
     finally:
         os.close(written)
     assert wait(process) == 0, run.said
+
+
+class Sized:
+    """A reader of a source whose micro-batches have these sizes, and a learner of them."""
+
+    def __init__(self, sizes: list[int]) -> None:
+        self.sizes = sizes
+        self.choice: Any = SimpleNamespace(takes=lambda group: True)
+        self.read, self.done, self.most = 0, 0, 0
+        self.ahead_of: list[Any] = []
+        self.turns: list[Any] = []
+        self.quiet: Any = None
+
+    def records(self, position: Any) -> Any:
+        return iter(self.sizes)
+
+    def take(self, records: Any, room: int) -> Taken:
+        size = next(records, None)
+        if size is None:
+            return Taken([], False, None, [])
+        self.read += size
+        self.most = max(self.most, self.read - self.done)
+        example: Any = Example(id=len(self.ahead_of), evidence={}, truth=None)
+        return Taken([(None, example)], False, None, [None], size)  # type: ignore[list-item]
+
+    def ahead(self, items: Any) -> None:
+        self.ahead_of.append([each.id for each in items])
+
+    def turn(self, items: Any) -> None:
+        self.turns.append([each.id for each in items])
+
+
+@given(st.lists(st.sampled_from([0, 1, HELD // 3, HELD]), max_size=12))
+def test_little_is_held_ahead_and_all_comes_in_order(sizes: list[int]) -> None:
+    both: Any = Sized(sizes)
+    stopper: Any = SimpleNamespace(asked=False)
+    of = Batches(both, both, True, lambda: (0, 0), lambda *_: 1, lambda: None)
+    for n, taken in enumerate(of.each(None, stopper)):
+        assert taken.size == sizes[n]
+        assert len(both.turns) == n + 1
+        both.done += taken.size
+    assert both.turns == both.ahead_of == [[n] for n in range(len(sizes))]
+    assert both.most < HELD + max(sizes, default=0) + 1
