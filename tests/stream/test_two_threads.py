@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import Job, wait
+from conftest import Job, tiers, wait
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -105,12 +105,15 @@ def test_a_run_goes_on_with_any_number_of_threads(job: Make, citations: list[byt
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_it_goes_on_after_signals(job: Make, citations: list[bytes], number: int) -> None:
+@tiers("kills", 3, 60)
+def test_it_goes_on_after_signals(
+    job: Make, citations: list[bytes], number: int, kills: int, tally: Any
+) -> None:
     """Wherever they come, what was only read ahead is read again."""
     run = job(mixed(citations), **KEYS)
     assert run.run() == 0
     expected, rng = run.results(), random.Random(number)
-    for step in range(3):
+    for step in range(kills):
         shutil.rmtree(run.output)
         process = run.start(*TWO)
         until((run.output / "started").exists)
@@ -119,6 +122,7 @@ def test_it_goes_on_after_signals(job: Make, citations: list[bytes], number: int
         assert wait(process) in {0, -number}, run.said
         assert run.run(*TWO if step % 2 else ()) == 0, run.said
         assert run.results() == expected
+    tally["kills" if number == signal.SIGKILL else "signals"] += kills
 
 
 def stop_after_five() -> None:
