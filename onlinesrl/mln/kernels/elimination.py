@@ -272,14 +272,26 @@ def _pass_clique(net: Network, st: Structure, v: int, weight: Floats) -> float:
 
 
 @kernel
-def clear(net: Network, st: Structure, bonus: Floats) -> None:
-    """Set tables that have nothing but ``bonus`` [atom], and what groups and evidence forbid."""
-    atoms = net.size[ATOMS]
-    st.unary[: atoms + net.size[VARIABLES]] = 0.0
+def clear(net: Network, st: Structure) -> None:
+    """Set tables that have nothing but what groups and evidence forbid."""
+    st.unary[: net.size[ATOMS] + net.size[VARIABLES]] = 0.0
     st.table[: st.size[CELLS]] = 0.0
-    for a in range(atoms):
-        st.unary[a + net.var_of[a] + 1] += bonus[a]
     forbid(net, st)
+
+
+@kernel
+def clear_as(net: Network, st: Structure, other: Structure) -> None:
+    """Set the tables of ``other``, a copy of the structure, to those of ``clear``."""
+    for slot in range(net.size[ATOMS] + net.size[VARIABLES]):
+        other.unary[slot] = st.unary[slot]
+    other.table[: st.size[CELLS]] = 0.0
+
+
+@kernel
+def add_bonus(net: Network, st: Structure, bonus: Floats) -> None:
+    """Add ``bonus`` [atom] to the values of atoms."""
+    for a in range(net.size[ATOMS]):
+        st.unary[a + net.var_of[a] + 1] += bonus[a]
 
 
 @kernel
@@ -313,7 +325,8 @@ def eliminate(net: Network, st: Structure, weight: Floats, bonus: Floats, state:
     ``structure`` has run on the same network. ``weight`` is [ground clause], ``bonus`` [atom]. The value
     returned is the maximum up to the constants of satisfied clauses.
     """
-    clear(net, st, bonus)
+    clear(net, st)
+    add_bonus(net, st, bonus)
     fill(net, st, weight, st, weight, False)
     return sweep(net, st, weight, state)
 

@@ -7,7 +7,15 @@ from onlinesrl.core.kernels import averaged, steps
 from onlinesrl.core.kernels.averaged import S, T
 from onlinesrl.core.kernels.frames import Frame
 from onlinesrl.core.kernels.jit import kernel, threaded
-from onlinesrl.mln.kernels.elimination import clear, eliminate, fill, set_bonus, sweep
+from onlinesrl.mln.kernels.elimination import (
+    add_bonus,
+    clear,
+    clear_as,
+    eliminate,
+    fill,
+    set_bonus,
+    sweep,
+)
 from onlinesrl.mln.kernels.network import ROWS, Network, soft_score
 from onlinesrl.mln.kernels.outcome import By, Output, State, record
 from onlinesrl.mln.kernels.plans import INFEASIBLE, OK, TOO_MANY_ATOMS, Batch, Plans, Scratch
@@ -84,14 +92,16 @@ def solve(
         return INFEASIBLE, 0.0
     if found != SOLVED:
         return GROW_TABLES if found == TABLES_FULL else TOO_WIDE, 0.0
-    set_bonus(net, state.truth, False, state.cost, state.bonus)
-    clear(net, p.structure, state.bonus)
+    clear(net, p.structure)
     if both(p, rival):
         effective_both(net, p.weights.value, cu, cv, next_scale(p), p.weight, p.more)
-        set_bonus(net, state.truth, p.augmented, state.cost, state.bonus)
-        clear(net, p.rival, state.bonus)
+        clear_as(net, p.structure, p.rival)
+        if p.augmented:
+            set_bonus(net, state.truth, True, state.cost, state.bonus)
+            add_bonus(net, p.rival, state.bonus)
     else:
         effective(net, p.weights.value, cu, cv, p.weight)
+        set_bonus(net, state.truth, False, state.cost, state.bonus)
     fill(net, p.structure, p.weight, p.rival, p.more, both(p, rival))
     if sweep(net, p.structure, p.weight, state.predicted) == -np.inf:
         return INFEASIBLE, 0.0

@@ -186,6 +186,8 @@ def gap(
     """Accumulate Delta = f(truth) - f(rival) in ``delta``; returns how many weights it touched, and rho."""
     n, terms, total = 0, 0, 0.0
     rho = _find_differences(net, truth, rival, cost)
+    if net.differ[net.size[ATOMS]] == 0:
+        return n, rho
     for r in range(net.size[ROWS]):
         first = net.row_weight[r]
         if first < 0 or not _may_change(net, r):
@@ -232,9 +234,8 @@ def _drop_rounding(weights: Weights, n: int, error: float) -> None:
 
     Numbers that cancel may leave 1e-17, along which an unbounded step would be immense; counts leave 0.
     """
-    largest = 0.0
     for j in range(n):
-        largest = max(largest, abs(weights.delta[weights.touched[j]]))
-    if largest <= error:
-        for j in range(n):
-            weights.delta[weights.touched[j]] = 0.0
+        if not abs(weights.delta[weights.touched[j]]) <= error:
+            return
+    for j in range(n):
+        weights.delta[weights.touched[j]] = 0.0
