@@ -98,6 +98,27 @@ def test_numba_compiles_other_functions_as_ever(model: str):
         of_others(np.arange(3), 10)
 
 
+AFTER = """
+import sys
+import numba
+import numpy as np
+from tests.kernels.test_compiling import clipped
+assert clipped(2, 0, 3) == 4
+assert "numba.np.arraymath" not in sys.modules
+of_others = numba.njit(lambda n: np.arange(n).sum() + len(str(n)) + len({n, n + 1}))
+print(of_others(12))
+"""
+
+
+def test_what_kernels_do_without_is_loaded_for_others(tmp_path):
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": "tests"}
+    command = [sys.executable, "-c", AFTER]
+    done = subprocess.run(
+        command, cwd=REPO, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "70\n"), done.stderr
+
+
 BEYOND = """
 import numpy as np
 from tests.kernels.test_compiling import asked_beyond

@@ -19,8 +19,10 @@ from numba.core.cgutils import if_unlikely
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, CompilerBase
 from numba.core.compiler_machinery import register_pass
+from numba.core.cpu import CPUContext
 from numba.core.imputils import builtin_registry
 from numba.core.postproc import PostProcessor
+from numba.core.runtime.nrt import rtsys
 from numba.core.targetconfig import ConfigStack
 from numba.core.typed_passes import (
     NativeLowering,
@@ -28,6 +30,8 @@ from numba.core.typed_passes import (
     NopythonTypeInference,
     PreLowerStripPhis,
 )
+from numba.core.typing import mathdecl, npydecl
+from numba.core.typing.context import Context
 from numba.core.typing.templates import _TemplateTargetHelperMixin
 from numba.core.untyped_passes import (
     FixupArgs,
@@ -35,7 +39,8 @@ from numba.core.untyped_passes import (
     ReconstructSSA,
     TranslateByteCode,
 )
-from numba.np import arrayobj
+from numba.cpython import builtins, mathimpl, numbers, rangeobj, tupleobj  # noqa: F401
+from numba.np import arrayobj, npyimpl
 
 from onlinesrl.core.kernels import lowering
 
@@ -180,6 +185,19 @@ def _resolve_once(function: Any, context: Any, args: Any, named: Any) -> Any:
     return _KNOWN[asked]
 
 
+def _declarations(context: Context) -> None:
+    """Load the types of functions of arrays and numbers."""
+    context.install_registry(mathdecl.registry)
+    context.install_registry(npydecl.registry)
+
+
+def _implementations(context: CPUContext) -> None:
+    """Load the code of these functions; what numba loads besides takes as long as many kernels."""
+    rtsys.initialize(context)
+    context.install_registry(mathimpl.registry)
+    context.install_registry(npyimpl.registry)
+
+
 def _no_lifetimes(of: PostProcessor, *_: Any, **__: Any) -> None:
     """Numba asks for the lifetimes of variables after many passes; only counted ones need them."""
     of.func_ir.generator_info = None
@@ -191,6 +209,8 @@ OURS: tuple[tuple[Any, str, Any], ...] = (
     (PostProcessor, "run", _no_lifetimes),
     (Compiler, "define_pipelines", _BuiltinCompiler.define_pipelines),
     (_TemplateTargetHelperMixin, "_get_target_registry", lambda template, reason: builtin_registry),
+    (Context, "load_additional_registries", _declarations),
+    (CPUContext, "load_additional_registries", _implementations),
     (lowering, "in_kernel", True),
 )
 """What numba does otherwise while it compiles a kernel."""
