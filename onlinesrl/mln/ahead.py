@@ -116,12 +116,11 @@ class Packings:
 
     def turn(self, items: Sequence[Item]) -> None:
         """See ``Learner.turn``."""
-        if not any(same(each.items, items) for each in [*self.coming]):
-            return
-        if not same(self.coming[0].items, items):  # of a run that was stopped
+        while self.coming and not same(self.coming[0].items, items):  # of a run that was stopped
             self.undo()
-            while not same(self.coming[0].items, items):
-                self.coming.popleft()
+            self.coming.popleft()
+        if not self.coming:
+            return
         if self.coming[0].packing is None:
             self.learner.quiet()
             for each in self.coming:

@@ -40,8 +40,10 @@ class Batches:
         self.count = count
         self.room = room
         self.changed = changed
-        self.given = 0
-        """Bytes of the micro-batches that the caller has done with."""
+        self.read = self.given = 0
+        """Bytes that were read, and those of the micro-batches that the caller has done with."""
+        self.at = 0, 0
+        """What ``count`` will return when all that was read has been processed."""
 
     def each(self, position: dict[str, Any] | None, stopper: Stopper) -> Generator[Taken]:
         """Yield the micro-batches after a position, until the source ends or a signal comes.
@@ -96,9 +98,7 @@ class Batches:
         if self.read - self.given >= HELD or not (room := self.room(*self.at)):
             return None
         taken = self.reader.take(records, room)
-        if unread(
-            taken.batch
-        ):  # how many of its examples count is known when they were decoded again
+        if unread(taken.batch):  # how many examples count is known when they were decoded again
             taken = taken._replace(size=HELD)
         self.read += taken.size
         if self.threaded and taken.batch:

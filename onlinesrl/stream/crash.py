@@ -136,7 +136,7 @@ class CrashNotes(CrashNote):
         """Return how many examples may be taken; those put aside are taken one at a time."""
         if number in self._reasons:
             return 1
-        later = [aside - number for aside in [*self._reasons] if aside > number]  # another thread's
+        later = [aside - number for aside in self._reasons if aside > number]
         return min([super().room(number, room), *later])
 
     def condemned(self, number: int) -> str | None:

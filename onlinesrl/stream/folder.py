@@ -60,8 +60,8 @@ class OutputFile(Closing):
                 written = os.write(self._descriptor, self._buffer)
                 del self._buffer[:written]
                 self._written += written
-            if fsync:
-                os.fsync(self._descriptor)
+        if fsync:
+            self.sync()
 
     def sync(self) -> None:
         """Wait until what was flushed is on disk; another thread may call it."""

@@ -74,7 +74,7 @@ def test_a_prediction_is_the_best_state_and_its_score(case, rows, scale):
     mixed = rows @ [1.0, cu, cv]
     possible = ranked(net, mixed, np.zeros(int(net.size[ATOMS])))
 
-    status, score = narrow.solve(memory, net, memory.state, cu, cv, False)
+    status, score = narrow.solve(memory, cu, cv, False)
 
     if not possible:
         assert status == INFEASIBLE
@@ -105,9 +105,9 @@ def test_a_rival_is_the_best_state_and_its_gap_that_to_the_truth(case, rows, t, 
     memory = replace(memory, augmented=augmented, how=replace(memory.how, shrinks=shrinks))
     memory.scalar[averaged.T] = t
     if filled:
-        narrow.solve(memory, net, state, 0.5, -0.25, True)
+        narrow.solve(memory, 0.5, -0.25, True)
         is_best(state.predicted[:atoms], ranked(net, rows @ [1.0, 0.5, -0.25], np.zeros(atoms)))
-    n, rho = narrow.find_gap(memory, net, state, filled)
+    n, rho = narrow.find_gap(memory, filled)
 
     rival = state.rival[:atoms]
     is_best(rival, possible)

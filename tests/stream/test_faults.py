@@ -96,9 +96,11 @@ def tell_when_it_runs(end: int) -> None:
     ("name", "code", "options"),
     [
         ("fsync", errno.EIO, ()),
+        ("fsync", errno.ENOSPC, ()),
         ("fsync", errno.ENOSPC, TWO),
         ("write", errno.EDQUOT, ()),
         ("pwrite", errno.EIO, ()),
+        ("replace", errno.EIO, ()),
         ("replace", errno.EIO, TWO),
         ("open", errno.EROFS, ()),
         ("ftruncate", errno.EIO, ()),

@@ -13,7 +13,7 @@ import struct
 from array import array
 from ctypes import c_ssize_t
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 import numpy as np
 from numba import from_dtype, types
@@ -122,6 +122,3 @@ class Frame:
         name = f"{cls.__module__}.{cls.__name__}"
         made = self._types[tuple(kinds)] = FrameType(name, members, without)
         return made
-
-
-F = TypeVar("F", bound=Frame)

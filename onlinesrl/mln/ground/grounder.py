@@ -60,22 +60,13 @@ class Grounder:
 
     def allocate(self, atoms: int = 1 << 10, rows: int = 1 << 13, index: int = 1 << 12) -> None:
         """Allocate, or reallocate, memory for so many atoms, rows and index cells of a world."""
-        self.net = self.make_network(atoms, rows)
-        self.truth = np.zeros(atoms, np.uint8)
-        self.scratch = self.make_scratch(index)
-        self.room = {"atoms": atoms, "rows": rows, "index": index}
-
-    def make_network(self, atoms: int, rows: int) -> network.Network:
-        """Return room for the network of a world of so many atoms and rows."""
         layout, code = self.layout, self.layout.plans
         keys = max((len(p.clause.template) for p in layout.plan.clauses), default=0)
         queries, arguments = len(layout.plan.query), len(code.query_type)
-        return network.network(atoms, rows, 4 * rows, queries, arguments, keys)
-
-    def make_scratch(self, index: int = 1 << 12) -> plans.Scratch:
-        """Return working memory with so many index cells."""
-        indexes = len(self.layout.plans.index_slot)
-        return plans.scratch(indexes, index, self._depth(), self._variables())
+        self.net = network.network(atoms, rows, 4 * rows, queries, arguments, keys)
+        self.truth = np.zeros(atoms, np.uint8)
+        self.scratch = plans.scratch(len(code.index_slot), index, self._depth(), self._variables())
+        self.room = {"atoms": atoms, "rows": rows, "index": index}
 
     def _depth(self) -> int:
         """Return the most join steps that are open at once."""

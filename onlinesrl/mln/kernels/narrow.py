@@ -77,14 +77,13 @@ def next_scale(p: Pass) -> float:
 
 
 @kernel
-def solve(
-    p: Pass, net: Network, state: State, cu: float, cv: float, rival: bool
-) -> tuple[int, float]:
-    """Write the best state of a network by the weights base + cu u + cv v; a status, and its score.
+def solve(p: Pass, cu: float, cv: float, rival: bool) -> tuple[int, float]:
+    """Write the best state of the network by the weights base + cu u + cv v; a status, and its score.
 
     Their values for ground clauses are written to ``weight``. ``rival``: if there is room, the tables are
     filled for ``find_gap`` as well.
     """
+    net, state = p.net, p.state
     if net.clause_start[net.size[ROWS]] > len(p.weight):
         return GROW_CLAUSES, 0.0
     found = structure(net, p.structure)
@@ -109,33 +108,32 @@ def solve(
 
 
 @kernel
-def predict(
-    p: Pass, net: Network, state: State, w: int, learning: bool, rival: bool
-) -> tuple[int, int]:
+def predict(p: Pass, w: int, learning: bool, rival: bool) -> tuple[int, int]:
     """Predict a world that is ground, by the averaged weights, and write its results; see ``solve``.
 
     Returns a status and its detail: GROW_*, more room is needed; TOO_WIDE, its weights have their numbers,
     and another engine is to predict it.
     """
-    if not number(p.plans, net, p.weights, learning and p.batch.labelled[w] == 1):
+    if not number(p.plans, p.net, p.weights, learning and p.batch.labelled[w] == 1):
         return GROW_WEIGHTS, -1
     t, sum_s = p.scalar[T], p.scalar[S]
     cu, cv = (sum_s / t, -1.0 / t) if t != 0.0 else (0.0, 0.0)
-    status, score = solve(p, net, state, cu, cv, rival)
+    status, score = solve(p, cu, cv, rival)
     if status != OK:
         return status, -1
-    if not record(p.plans, p.batch, w, net, state, p.by, ELIMINATION, score, p.out):
+    if not record(p.plans, p.batch, w, p.net, p.state, p.by, ELIMINATION, score, p.out):
         return GROW_OUTPUT, -1
     return OK, -1
 
 
 @kernel
-def find_gap(p: Pass, net: Network, state: State, filled: bool) -> tuple[int, float]:
+def find_gap(p: Pass, filled: bool) -> tuple[int, float]:
     """Find the rival of the world just predicted: the best state by the next update's weights.
 
     If augmented, with the label loss. ``filled``: ``solve`` was asked for it. Returns what ``weights.gap``
     does.
     """
+    net, state = p.net, p.state
     if both(p, filled):
         sweep(net, p.rival, p.more, state.rival)
     else:
@@ -146,9 +144,9 @@ def find_gap(p: Pass, net: Network, state: State, filled: bool) -> tuple[int, fl
 
 
 @kernel
-def learn(p: Pass, net: Network, state: State, w: int, filled: bool) -> int:
+def learn(p: Pass, w: int, filled: bool) -> int:
     """Learn from the world just predicted; returns OK, or STOPPED, with nothing learned."""
-    n, rho = find_gap(p, net, state, filled)
+    n, rho = find_gap(p, filled)
     if p.structure.stop[0]:
         averaged.move(p.weights, n, 0.0, 0.0)  # forgets the gap
         return STOPPED
@@ -169,7 +167,7 @@ def take(p: Pass, w: int, what: int, learning: bool) -> int:
             p.plans, p.batch, w, p.net, p.scratch, p.state.truth, p.max_atoms, p.max_groundings
         )
         if status == OK:
-            status, detail = predict(p, p.net, p.state, w, learning, learns)
+            status, detail = predict(p, w, learning, learns)
         if p.structure.stop[0]:
             return STOPPED
         if status != OK and status < FINAL:
@@ -177,7 +175,7 @@ def take(p: Pass, w: int, what: int, learning: bool) -> int:
         p.out.status[w], p.out.detail[w] = status, detail
         if status != OK:
             return OK
-    return learn(p, p.net, p.state, w, what & PREDICT != 0) if learns else OK
+    return learn(p, w, what & PREDICT != 0) if learns else OK
 
 
 @threaded
