@@ -17,8 +17,8 @@ RUN = """
 import sys
 from onlinesrl.commands.cli import main
 from onlinesrl.commands import memory
-given = sys.argv
-for sys.argv, free in ((given[1].split(), memory.free), (["onlinesrl", *given[2:]], lambda: 60 << 20)):
+given, most = sys.argv, int(sys.argv[1]) << 20
+for sys.argv, free in ((given[2].split(), memory.free), (["onlinesrl", *given[3:]], lambda: most)):
     memory.free = free
     try:
         main()
@@ -29,9 +29,11 @@ sys.exit(code)
 """Answers a small world, so that all kernels are there, and then one with little memory."""
 
 
-def run(small: Sequence[str], *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(
+    small: Sequence[str], *arguments: str, megabytes: int = 60
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", RUN, " ".join(("onlinesrl", *small)), *arguments],
+        [sys.executable, "-c", RUN, str(megabytes), " ".join(("onlinesrl", *small)), *arguments],
         cwd=REPO,
         capture_output=True,
         text=True,
@@ -52,10 +54,35 @@ def test_a_world_that_is_too_large_for_memory_is_said(command: str, tmp_path: Pa
     found = run(asked("small.db"), *asked("large.db"))
     assert found.returncode == 69
     assert found.stderr.splitlines()[-1] == (
-        "this takes more memory than the 0.1 GiB that are free: --max-atoms and --max-groundings end it "
-        "sooner; --closed P closes open predicates"
+        "this takes more memory than the 0.1 GiB that are free: --spill FOLDER keeps the ground network on "
+        "disk; --max-atoms and --max-groundings end it sooner; --closed P closes open predicates"
     )
     assert not found.stdout
+
+
+def test_what_memory_does_not_hold_is_answered_from_disk(tmp_path: Path) -> None:
+    """Three hundred pairs of people, who meet on each of two thousand days: 600,000 ground rules."""
+    rules = "0.001 Friends(x, y) ^ Day(d) ^ Smokes(x) => Smokes(y)\n0.5 Smokes(x)\n"
+    (tmp_path / "m.mln").write_text(f"Friends(p, p)\nDay(d)\nSmokes(p)\n{rules}")
+    for name, pairs, days in (("small", 3, 2), ("large", 300, 2000)):
+        friends = (f"Friends(A{n}, B{n})\n!Smokes(B{n})\n" for n in range(pairs))
+        (tmp_path / f"{name}.db").write_text(
+            "".join([*friends, *(f"Day(D{d})\n" for d in range(days))])
+        )
+
+    def asked(evidence: str, *spill: str) -> list[str]:
+        files = ("--model", str(tmp_path / "m.mln"), "--evidence", str(tmp_path / evidence))
+        out = str(tmp_path / "out")
+        return ["infer", *files, "--query", "Smokes", "--output", out, *spill]
+
+    spill = ("--spill", str(tmp_path))
+    refused = run(asked("small.db"), *asked("large.db"), megabytes=180)
+    assert refused.returncode == 69
+    found = run(asked("small.db", *spill), *asked("large.db", *spill), megabytes=180)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert (tmp_path / "out").read_text() == "".join(
+        f"{atom} 0\n" for atom in sorted(f"Smokes(A{n})" for n in range(300))
+    )
 
 
 def test_psl_says_what_works_on_disk(tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ from onlinesrl.core.errors import UsageError
 from onlinesrl.core.language import language_of
 
 if TYPE_CHECKING:
-    from onlinesrl.mln.query import GroundWorld, WorldOptions
+    from onlinesrl.mln.query import WorldOptions
+    from onlinesrl.mln.world import World
     from onlinesrl.psl.methods import Parts
 
 Model = Annotated[Path, typer.Option("--model", metavar="M.mln", help="The model.")]
@@ -67,7 +68,8 @@ MaxGroundings = Annotated[
     typer.Option(
         min=1,
         show_default="1,000,000; for PSL 50,000,000",
-        help="The most ground clauses; for PSL, the most rows of a join (tandem has no limit).",
+        help="The most ground clauses (no limit with --spill); for PSL, the most rows of a join (tandem has "
+        "no limit).",
     ),
 ]
 DialectOption = Annotated[
@@ -109,10 +111,21 @@ Threads = Annotated[
         help="PSL: how many threads admm, lifted-admm and tandem may use; the answer is the same.",
     ),
 ]
+Spill = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Markov logic: keep the ground network in files of this folder, which end with the command, "
+        "and answer by connected components: of these, not of the network, memory must hold the largest.",
+    ),
+]
 Stats = Annotated[bool, typer.Option("--stats", help="Print statistics as JSON.")]
 
 
-MLN_ADVICE = "--max-atoms and --max-groundings end it sooner; --closed P closes open predicates"
+MLN_ADVICE = (
+    "--spill FOLDER keeps the ground network on disk; --max-atoms and --max-groundings end it sooner; "
+    "--closed P closes open predicates"
+)
 PSL_ADVICE = "--method tandem works in pages on disk; --max-groundings ends it sooner"
 
 
@@ -151,13 +164,14 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
     targets: OnTargets = None,
     threads: Threads = None,
     distribute: Distribute = [],  # noqa: B006
+    spill: Spill = None,
     stats: Stats = False,
 ) -> None:
     """Infer the most probable world, marginal probabilities, or PSL's truth values."""
     to_stdout, skip = not stats, targets is Targets.SKIP
     if _is_psl(model):
         asked = query is not None or evidence or closed or open_ or dialect != "alchemy"
-        _check_psl(model, asked or error is not None)
+        _check_psl(model, asked or error is not None or spill is not None)
         method = method or "admm"
         most, several = max_groundings, threads or 1
         with _in_parts(distribute) as parts:
@@ -170,7 +184,7 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
             "--targets, --threads, --distribute"
         )
     else:
-        options = _world_options(closed, open_, dialect)
+        options = _world_options(closed, open_, dialect, spill)
         with bounded(MLN_ADVICE):
             world = _world(model, evidence, query, options, max_atoms, max_groundings)
             found = _infer_mln(world, method or "mpe", output, tables, seed, error, to_stdout)
@@ -188,6 +202,7 @@ def ground(  # noqa: PLR0913, PLR0917 - the options of the command
     output: OutputOption = None,
     max_atoms: MaxAtoms = 1_000_000,
     max_groundings: MaxGroundings = None,
+    spill: Spill = None,
 ) -> None:
     """Write the ground network: a weighted clause a line, hard ones with a final period."""
     if _is_psl(model):
@@ -197,7 +212,7 @@ def ground(  # noqa: PLR0913, PLR0917 - the options of the command
     from onlinesrl.core.kernels.jit import told_of_compiling
     from onlinesrl.mln import answers
 
-    options = _world_options(closed, open_, dialect)
+    options = _world_options(closed, open_, dialect, spill)
     with bounded(MLN_ADVICE), told_of_compiling(say):
         world = _world(model, evidence, query, options, max_atoms, max_groundings)
         write_lines(output, answers.network_lines(world))
@@ -210,12 +225,12 @@ def _is_psl(model: Path) -> bool:
 # Markov logic ------------------------------------------------------------------------------------
 
 
-def _world_options(closed: str, opened: str, dialect: str) -> WorldOptions:
+def _world_options(closed: str, opened: str, dialect: str, spill: Path | None) -> WorldOptions:
     from onlinesrl.logic.dialect import dialect_of
     from onlinesrl.mln.query import WorldOptions
 
     false, unknown = (tuple(filter(None, text.split(","))) for text in (closed, opened))
-    return WorldOptions(false, unknown, dialect_of(dialect))
+    return WorldOptions(false, unknown, dialect_of(dialect), spill)
 
 
 def _world(  # noqa: PLR0913, PLR0917 - the options of two commands
@@ -225,13 +240,14 @@ def _world(  # noqa: PLR0913, PLR0917 - the options of two commands
     options: WorldOptions,
     max_atoms: int,
     max_groundings: int | None,
-) -> GroundWorld:
+) -> World:
     """Load a world; warn of predicates that are open only because no database mentions them."""
     from dataclasses import replace
 
     from onlinesrl.mln import query as inference
 
-    limits = replace(inference.LIMITS, atoms=max_atoms, groundings=max_groundings or 1_000_000)
+    most = max_groundings or (1_000_000 if options.folder is None else sys.maxsize)
+    limits = replace(inference.LIMITS, atoms=max_atoms, groundings=most)
     world = inference.load_world(model, evidence, query.split(","), options, limits)
     if world.assumed:
         names = ",".join(world.assumed)
@@ -243,7 +259,7 @@ def _world(  # noqa: PLR0913, PLR0917 - the options of two commands
 
 
 def _infer_mln(  # noqa: PLR0913, PLR0917 - the options of the command
-    world: GroundWorld,
+    world: World,
     method: str,
     output: Path | None,
     tables: Path | None,
@@ -299,7 +315,7 @@ def _check_psl(model: Path, asked: object) -> None:
     if asked:
         raise UsageError(
             f"{model} is a PSL model, whose data say what is asked: not --query, --evidence, "
-            "--closed, --open, --dialect, --error"
+            "--closed, --open, --dialect, --error, --spill"
         )
 
 

@@ -1,6 +1,7 @@
 """The types of arrays, and a check of what a caller gives."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,8 @@ Ints32 = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
+Zeros = Callable[[int | tuple[int, int], Any], npt.NDArray[Any]]
+"""Makes an array of a shape and a dtype, filled with zeros."""
 
 
 def check_rows(rows: object, expected: Mapping[str, tuple[type[np.generic], int]]) -> None:

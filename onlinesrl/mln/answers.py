@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise, repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,10 +16,12 @@ from onlinesrl.logic.tables import with_names
 from onlinesrl.logic.text import spell_atom
 from onlinesrl.mln.engines.diagnostics import DISAGREE, Diagnostics
 from onlinesrl.mln.engines.engine import MapEngine, Marginals
-from onlinesrl.mln.engines.marginals import marginals
+from onlinesrl.mln.engines.marginals import marginals, together
+from onlinesrl.mln.engines.mpe import route
 from onlinesrl.mln.engines.walksat import WalkSat
 from onlinesrl.mln.ground.model import ClauseModel, State
-from onlinesrl.mln.query import GroundWorld, QueryError, distinct
+from onlinesrl.mln.query import QueryError
+from onlinesrl.mln.world import Part, Soft, World, distinct
 
 SAMPLED = (
     "the network is too wide for exact marginals: those of its wide parts are estimates, by "
@@ -39,51 +41,58 @@ MAP_METHODS = ("mpe", "lp", "walksat")
 MARGINAL_METHODS = ("exact", "mcsat", "gibbs")
 
 
-def _names(world: GroundWorld) -> list[str]:
-    """Return the model's atoms as written; those that stand for conjunctions have no name of their own."""
-    names = [spell_atom(*atom) for atom in world.atoms]
-    return names + [f"Some_{n}" for n in range(1, world.model.n_atoms - len(names) + 1)]
+def _name(world: World, atom: int) -> str:
+    """Return an atom as written; those that stand for conjunctions have no name of their own."""
+    n = len(world.atoms)
+    return spell_atom(*world.atoms[atom]) if atom < n else f"Some_{atom - n + 1}"
 
 
-def network_lines(world: GroundWorld) -> Iterator[str]:
+def network_lines(world: World) -> Iterator[str]:
     """Yield the ground network: ``weight literal v literal``, hard clauses with a final period."""
-    names, model = _names(world), world.model
-    for c, weight, hard in zip(*distinct(model, world.weight), strict=True):
+    for part in world.parts():
+        yield from _part_lines(world, part)
+
+
+def _part_lines(world: World, part: Part) -> Iterator[str]:
+    model, atoms = part.model, part.atoms.tolist()
+    names = [_name(world, atom) for atom in atoms]
+    fixed = {n: world.fixed[atom] for n, atom in enumerate(atoms) if atom in world.fixed}
+    for c, weight, hard in zip(*distinct(model, part.weight), strict=True):
         if not hard and weight == 0.0:
             continue
         literals = sorted(model.literals[model.start[c] : model.start[c + 1]].tolist(), key=abs)
-        if len(literals) == 1 and abs(literals[0]) - 1 in world.fixed:
+        if len(literals) == 1 and abs(literals[0]) - 1 in fixed:
             continue
         text = " v ".join(("" if x > 0 else "!") + names[abs(x) - 1] for x in literals)
         yield f"{text}." if hard else f"{weight:.10g} {text}"
     order = np.argsort(model.group, kind="stable")
     bounds = np.searchsorted(model.group[order], np.arange(len(model.exactly) + 1))
     for group, (first, last) in enumerate(pairwise(bounds.tolist())):
-        yield from _group_lines(world, group, order[first:last].tolist(), names)
+        members = order[first:last].tolist()
+        free = [names[atom] for atom in members if atom not in fixed]
+        given = any(fixed.get(atom) for atom in members)
+        yield from _group_lines(free, given, bool(model.exactly[group]))
 
 
-def _group_lines(
-    world: GroundWorld, group: int, members: Sequence[int], names: Sequence[str]
-) -> Iterator[str]:
-    """Yield the hard clauses that say how many atoms of a group, its members, are true."""
-    free = [names[atom] for atom in members if atom not in world.fixed]
-    if any(world.fixed.get(atom) for atom in members):
+def _group_lines(free: Sequence[str], given: bool, exactly: bool) -> Iterator[str]:
+    """Yield the hard clauses that say how many of the open atoms of a group are true; ``given``: none is."""
+    if given:
         yield from (f"!{name}." for name in free)
         return
     yield from (f"!{first} v !{second}." for first, second in combinations(free, 2))
-    if free and world.model.exactly[group]:
+    if free and exactly:
         yield f"{' v '.join(free)}."
 
 
 def infer(
-    world: GroundWorld, method: str, seed: int, error: float | None = None
+    world: World, method: str, seed: int, error: float | None = None
 ) -> tuple[list[str], dict[str, Any]]:
     """Answer a query; returns ``Atom(args) value`` lines, sorted, and statistics; see ``solve``."""
     values, stats = solve(world, method, seed, error)
     return [*lines(world, values, method)], stats
 
 
-def lines(world: GroundWorld, values: Floats, method: str) -> Iterator[str]:
+def lines(world: World, values: Floats, method: str) -> Iterator[str]:
     """Yield an ``Atom(args) value`` line for each atom asked for, sorted."""
     spelled = "{:.0f}" if method in MAP_METHODS else "{:.10f}"
     for name, numbers, arguments in world.atoms.ordered(world.shown):
@@ -93,7 +102,7 @@ def lines(world: GroundWorld, values: Floats, method: str) -> Iterator[str]:
 
 
 def solve(
-    world: GroundWorld, method: str, seed: int, error: float | None = None
+    world: World, method: str, seed: int, error: float | None = None
 ) -> tuple[Floats, dict[str, Any]]:
     """Return the value of every atom of a world, float64[atoms], and statistics.
 
@@ -107,25 +116,36 @@ def solve(
             f"wanted of sampled marginals, not {error:g} for {method}"
         )
     if method in MAP_METHODS:
-        values, found = _map(world, method, seed)
+        values, counts, found = _map(world, method, seed)
     elif method in MARGINAL_METHODS:
-        values, found = _marginals(world, method, seed, error)
+        values, counts, found = _marginals(world, method, seed, error)
     else:
         known = ", ".join((*MAP_METHODS, *MARGINAL_METHODS))
         raise QueryError(f"unknown method {method}; known are: {known}")
-    _, weight, hard = distinct(world.model, world.weight)
     stats = {
         "method": method,
         "atoms": len(world.atoms) - len(world.fixed),
-        "soft_clauses": int(np.sum(~hard & (weight != 0.0))),
-        "hard_clauses": int(np.sum(hard)) - len(world.fixed),
+        "soft_clauses": sum(each.soft for each in counts),
+        "hard_clauses": sum(each.hard for each in counts) - len(world.fixed),
         **found,
         "seconds": {**world.seconds, "infer_cpu": time.process_time() - clock},
     }
     return values, stats
 
 
-def columns(world: GroundWorld, values: Floats) -> dict[str, dict[str, Sequence[Any]]]:
+class _Counts(NamedTuple):
+    """The different clauses of a part."""
+
+    soft: int
+    hard: int
+
+    @classmethod
+    def of(cls, part: Part) -> _Counts:
+        _, weight, hard = distinct(part.model, part.weight)
+        return cls(int(np.sum(~hard & (weight != 0.0))), int(np.sum(hard)))
+
+
+def columns(world: World, values: Floats) -> dict[str, dict[str, Sequence[Any]]]:
     """Return the atoms asked for and their values as columns, by predicate."""
     return {
         name: with_names(world.types[name], arguments, values[numbers].tolist())
@@ -155,41 +175,64 @@ def _engine(method: str, seed: int) -> MapEngine:
     return searching(Ilp()) if method == "mpe" else Lp()
 
 
-def _map(world: GroundWorld, method: str, seed: int) -> tuple[Floats, dict[str, Any]]:
-    solution = _engine(method, seed).solve(world.model, world.weight)
-    found = cost(world, solution.state)
-    slack = solution.bound - solution.score
-    return solution.state.astype(np.float64), {
-        "cost": found,
-        "bound": found - slack if math.isfinite(slack) else None,
-        "route": solution.route,
-        "certified": solution.certified,
-        "warnings": [] if solution.certified else [UNPROVEN],
-    }
+def _map(world: World, method: str, seed: int) -> tuple[Floats, list[_Counts], dict[str, Any]]:
+    state, engine = np.zeros(world.n_atoms, np.uint8), _engine(method, seed)
+    solutions, counts = [], []
+    for part in world.parts():
+        solutions.append(engine.solve(part.model, part.weight))
+        state[part.atoms] = solutions[-1].state
+        counts.append(_Counts.of(part))
+    found = cost(world, state)
+    slack = sum(each.bound - each.score for each in solutions)
+    certified = all(each.certified for each in solutions)
+    return (
+        state.astype(np.float64),
+        counts,
+        {
+            "cost": found,
+            "bound": found - slack if math.isfinite(slack) else None,
+            "route": route(each.route for each in solutions),
+            "certified": certified,
+            "warnings": [] if certified else [UNPROVEN],
+        },
+    )
 
 
-def cost(world: GroundWorld, state: Sequence[int] | State) -> float:
+def cost(world: World, state: Sequence[int] | State) -> float:
     """Return the weight of the false positive and the true negative soft clauses.
 
     Those with an atom of an open predicate, that is, and no true literal of a closed one. What evidence gives
     of open predicates counts like the rest of the state: giving an atom changes the cost of no state.
     """
-    first, gain, _ = distinct(world.soft, world.gain)
-    held = world.soft.satisfied(np.asarray(state, np.uint8))[first]
+    return sum(_cost(soft, np.asarray(state, np.uint8)) for soft in world.soft())
+
+
+def _cost(soft: Soft, state: State) -> float:
+    first, gain, _ = distinct(soft.model, soft.weight)
+    held = soft.model.satisfied(state)[first]
     return float(sum(np.abs(gain[held == (gain < 0)]).tolist()))
 
 
 def _marginals(
-    world: GroundWorld, method: str, seed: int, error: float | None
-) -> tuple[Floats, dict[str, Any]]:
-    found = marginals(world.model, world.weight, method, seed=seed, error=error)  # type: ignore[arg-type]
-    return found.probability, {
-        "log_z": found.log_z,
-        "route": found.route,
-        "samples": found.samples,
-        **({} if found.diagnostics is None else _figures(found.diagnostics)),
-        "warnings": _doubts(world, method, found, error),
-    }
+    world: World, method: str, seed: int, error: float | None
+) -> tuple[Floats, list[_Counts], dict[str, Any]]:
+    parts, counts = [], []
+    for part in world.parts():
+        found = marginals(part.model, part.weight, method, seed=seed, error=error)  # type: ignore[arg-type]
+        parts.append((part.atoms, found))
+        counts.append(_Counts.of(part))
+    found = together(world.n_atoms, parts)
+    return (
+        found.probability,
+        counts,
+        {
+            "log_z": found.log_z,
+            "route": found.route,
+            "samples": found.samples,
+            **({} if found.diagnostics is None else _figures(found.diagnostics)),
+            "warnings": _doubts(world, method, found, error),
+        },
+    )
 
 
 def _figures(of: Diagnostics) -> dict[str, Any]:
@@ -202,7 +245,7 @@ def _figures(of: Diagnostics) -> dict[str, Any]:
     }
 
 
-def _doubts(world: GroundWorld, method: str, found: Marginals, error: float | None) -> list[str]:
+def _doubts(world: World, method: str, found: Marginals, error: float | None) -> list[str]:
     """Return warnings: marginals that are not as asked for, or not reliable."""
     of = found.diagnostics
     if of is None:
@@ -211,6 +254,6 @@ def _doubts(world: GroundWorld, method: str, found: Marginals, error: float | No
     if error is not None and not of.reach(error):
         said.append(NOT_REACHED.format(error=error, found=found, of=of))
     if not of.agree:
-        atom = _names(world)[int(of.r_hat.argmax())]
+        atom = _name(world, int(of.r_hat.argmax()))
         said.append(DISAGREED.format(of=of, atom=atom, limit=DISAGREE))
     return said

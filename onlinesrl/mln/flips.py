@@ -126,7 +126,7 @@ def _reaches(
         group=np.where(held, np.int32(-1), model.group),
     )
     live = (model.hard | (weight != 0)) & (np.diff(free.start) > 0)
-    atoms, clauses = next(each for each in components(free, live) if number[atom] in each[0])
+    atoms, clauses = components(free, live).having(number[atom])
     reach = np.where(model.hard, np.inf, np.abs(weight))
     inside = np.zeros(model.n_clauses, np.bool_)
     inside[clauses] = True

@@ -83,8 +83,7 @@ class PredictedWorld:
 
     def component(self, atom: int) -> Ints:
         """Return the atoms that ground rules and groups connect with one."""
-        found = components(self.model, self.model.hard | (self.weight != 0))
-        return next(atoms for atoms, _ in found if atom in atoms)
+        return components(self.model, self.model.hard | (self.weight != 0)).having(atom)[0]
 
     def turned(self, atom: int, other: State | None) -> State:
         """Return the predicted state with the values of another one in the atom's group.

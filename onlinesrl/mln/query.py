@@ -13,12 +13,13 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import product
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bools, Floats, Ints
+from onlinesrl.core import mapped
 from onlinesrl.core.errors import DatabaseError, ExampleError, OnlinesrlError
 from onlinesrl.core.example import (
     Atoms,
@@ -34,16 +35,16 @@ from onlinesrl.logic.dialect import ALCHEMY, Dialect
 from onlinesrl.logic.tables import load_atoms
 from onlinesrl.logic.text import spell_atom
 from onlinesrl.mln.ground.compile import compile_program
-from onlinesrl.mln.ground.convert import clause_model, clause_weights
+from onlinesrl.mln.ground.convert import fixed_units
 from onlinesrl.mln.ground.grounder import Grounder, Limits
 from onlinesrl.mln.ground.layout import Layout
-from onlinesrl.mln.ground.model import ClauseModel
 from onlinesrl.mln.ground.names import WorldAtoms
 from onlinesrl.mln.ground.pack import LimitKeys
-from onlinesrl.mln.kernels.network import FALSE, TRUE
+from onlinesrl.mln.kernels.network import ATOMS
 from onlinesrl.mln.lang import mln
 from onlinesrl.mln.lang.given import check_numbers, with_weights
 from onlinesrl.mln.weights import WeightTable
+from onlinesrl.mln.world import GroundWorld, World, in_memory
 
 LIMITS = Limits(keys=LimitKeys("--max-atoms", "--max-groundings", "add"))
 """The default limits of a world."""
@@ -56,40 +57,18 @@ class QueryError(OnlinesrlError):
 
 
 @dataclass(frozen=True)
-class GroundWorld:
-    """A ground model with names.
-
-    ``atoms`` are (predicate, arguments), ``shown`` those asked for, ``types`` those of each predicate's
-    arguments. Behind the atoms ``model`` has those that stand for conjunctions an existential quantifier
-    asks for. Atoms that evidence fixes are hard unit clauses of ``model`` and in no other one; ``soft`` has
-    all soft clauses, those of fixed atoms too. ``weight`` and ``gain`` are the weights of the clauses of
-    ``model`` and of ``soft``, float64[clauses]. ``assumed`` are the predicates that are open only because
-    no database has an atom of them.
-    """
-
-    model: ClauseModel
-    weight: Floats
-    atoms: WorldAtoms
-    types: Mapping[str, Sequence[str]]
-    fixed: dict[int, bool]
-    soft: ClauseModel
-    gain: Floats
-    shown: Ints
-    assumed: tuple[str, ...]
-    seconds: dict[str, float]
-
-
-@dataclass(frozen=True)
 class WorldOptions:
     """How a world's files are read.
 
     ``closed`` and ``opened`` are predicates whose atoms are false, or open, where no database says
-    otherwise; for others that are not queried the ``dialect`` says which they are.
+    otherwise; for others that are not queried the ``dialect`` says which they are. The ground network is
+    in memory, or in files of a ``folder``.
     """
 
     closed: tuple[str, ...] = ()
     opened: tuple[str, ...] = ()
     dialect: Dialect = ALCHEMY
+    folder: Path | None = None
 
 
 def load_world(
@@ -98,7 +77,7 @@ def load_world(
     query: Sequence[str],
     options: WorldOptions = WorldOptions(),
     limits: Limits = LIMITS,
-) -> GroundWorld:
+) -> World:
     """Read and ground a model with databases.
 
     Raises the located errors of the files, QueryError for names that are not the model's predicates or
@@ -118,7 +97,7 @@ def world_of(  # noqa: PLR0913, PLR0917 - as ``load_world``
     options: WorldOptions = WorldOptions(),
     limits: Limits = LIMITS,
     clock: float | None = None,
-) -> GroundWorld:
+) -> World:
     """Ground a program with atoms of its predicates, as ``load_world``; ``clock`` is when that began."""
     clock = time.perf_counter() if clock is None else clock
     program = with_weights(program, given)
@@ -131,7 +110,7 @@ def world_of(  # noqa: PLR0913, PLR0917 - as ``load_world``
     assumed = _assumed(program, given, query, options)
     loaded = time.perf_counter()
     wholly = tuple(dict.fromkeys([*query, *options.opened, *assumed]))
-    world = _ground(program, given, wholly, limits)
+    world = _ground(program, given, wholly, options, limits)
     ground = time.perf_counter() - loaded
     return replace(
         world,
@@ -201,40 +180,42 @@ def _assumed(
 
 
 def _ground(
-    program: Program, given: Sequence[GroundAtom], wholly: tuple[str, ...], limits: Limits
-) -> GroundWorld:
+    program: Program,
+    given: Sequence[GroundAtom],
+    wholly: tuple[str, ...],
+    options: WorldOptions,
+    limits: Limits,
+) -> World:
     """Ground a program with all atoms of some predicates open, and the soft and unknown ones."""
     soft = {
         (a.predicate, a.arguments): float(a.value) if a.value is not None else 0.5
         for a in given
         if not isinstance(a.value, bool | Number)
     }
-    partly = {name for name, _ in soft if name not in wholly}
-    opened = (*wholly, *sorted(partly))
+    partly = sorted({name for name, _ in soft if name not in wholly})
+    opened = (*wholly, *partly)
     layout = Layout(compile_program(_with_constants(program, soft), opened))
     table = WeightTable(layout)
-    grounder = Grounder(layout, table.stream, limits)
-    batch = grounder.ground_one(_example(program, given, opened, partly, soft, limits))
-    net = grounder.net
+    zeros = np.zeros if options.folder is None else partial(mapped.zeros, options.folder)
+    grounder = Grounder(layout, table.stream, limits, zeros=zeros)
+    every = _all_atoms(program, given, wholly, limits) if partly else {}
+    batch = grounder.ground_one(_example(given, partly, soft), every)
+    net, atoms = grounder.net, WorldAtoms([*grounder.named(batch, 0)])
     table.number(net, learning=False)
-    of_ground = table.of(net, averaged=True)
-    atoms = WorldAtoms([*grounder.named(batch, 0)])
-    units = _soft_units(atoms, soft) if soft else []
-    whole, place = clause_model(net, folded=False)
-    whole, gain = _with_units(whole, clause_weights(whole, place, of_ground), units)
-    is_soft = np.flatnonzero(~whole.hard)
-    model, place = clause_model(net)
-    model, weight = _with_units(model, clause_weights(model, place, of_ground), units)
-    values = net.fixed[: len(atoms)]
-    fixed = {
-        n: bool(values[n] == TRUE)
-        for n in np.flatnonzero((values == FALSE) | (values == TRUE)).tolist()
+    units = _soft_units(atoms, soft)
+    named: dict[str, Any] = {
+        "atoms": atoms,
+        "n_atoms": int(net.size[ATOMS]),
+        "types": {name: each.types for name, each in program.predicates.items()},
+        "fixed": {abs(literal) - 1: literal > 0 for literal in fixed_units(net).tolist()},
     }
-    types = {name: each.types for name, each in program.predicates.items()}
-    none = np.zeros(0, np.int64)
-    return GroundWorld(
-        model, weight, atoms, types, fixed, chosen(whole, is_soft), gain[is_soft], none, (), {}
-    )
+    if options.folder is None:
+        model, weight, all_soft = in_memory(net, table.of(net, averaged=True), units)
+        return GroundWorld(model=model, weight=weight, all_soft=all_soft, **named)
+    from onlinesrl.mln.on_disk import WorldOnDisk, stored
+
+    weights = partial(table.of, averaged=True)
+    return WorldOnDisk(stored=stored(net, weights, units, zeros), **named)
 
 
 def _with_constants(program: Program, atoms: Iterable[tuple[str, tuple[str, ...]]]) -> Program:
@@ -246,34 +227,27 @@ def _with_constants(program: Program, atoms: Iterable[tuple[str, tuple[str, ...]
     return replace(program, types={kind: (*names,) for kind, names in types.items()})
 
 
-def _example(  # noqa: PLR0913, PLR0917 - one use
-    program: Program,
+def _example(
     given: Sequence[GroundAtom],
-    opened: Sequence[str],
-    partly: set[str],
-    soft: dict[tuple[str, tuple[str, ...]], float],
-    limits: Limits,
+    partly: Sequence[str],
+    soft: Iterable[tuple[str, tuple[str, ...]]],
 ) -> Example:
+    """Return the world as an example; of predicates that are open ``partly`` only soft atoms are."""
     evidence: Atoms = {}
     for atom in given:
         if isinstance(atom.value, bool | Number):
             args: list[Constant] = list(atom.arguments)
             row = args if atom.value is True else ValuedAtom(args, float(atom.value))
             evidence.setdefault(atom.predicate, []).append(row)
-    listed: Atoms | None = None
-    if partly:
-        listed = {name: [] for name in opened}
-        for name in opened:
-            partial: list[list[Constant] | ValuedAtom] = [list(a) for n, a in soft if n == name]
-            listed[name] = partial if name in partly else _all_atoms(program, given, name, limits)
-    return Example(id="world", evidence=evidence, query=listed)
+    listed: Atoms = {name: [[*args] for n, args in soft if n == name] for name in partly}
+    return Example(id="world", evidence=evidence, query=listed if partly else None)
 
 
 def _all_atoms(
-    program: Program, given: Sequence[GroundAtom], name: str, limits: Limits
-) -> list[list[Constant] | ValuedAtom]:
-    """Return all groundings of a predicate over the constants of the model and the databases."""
-    domains: dict[str, dict[str, None]] = {
+    program: Program, given: Sequence[GroundAtom], names: Iterable[str], limits: Limits
+) -> dict[str, list[list[Constant]]]:
+    """Return the constants of the model and the databases that each argument of some predicates may have."""
+    domains: dict[str, dict[Constant, None]] = {
         t: dict.fromkeys(constants) for t, constants in program.types.items()
     }
     for atom in given:
@@ -281,65 +255,21 @@ def _all_atoms(
             program.predicates[atom.predicate].types, atom.arguments, strict=True
         ):
             domains.setdefault(kind, {})[constant] = None
-    columns = [domains.get(kind, {}) for kind in program.predicates[name].types]
-    if math.prod(map(len, columns)) > limits.atoms:
-        raise ExampleError(f"more atoms of {name} than --max-atoms ({limits.atoms})", "limit")
-    return [list(row) for row in product(*columns)]
+    found = {n: [[*domains.get(k, {})] for k in program.predicates[n].types] for n in names}
+    for name, columns in found.items():
+        if math.prod(map(len, columns)) > limits.atoms:
+            said = f"more atoms of {name} than --max-atoms ({limits.atoms})"
+            raise ExampleError(said, "limit")
+    return found
 
 
 def _soft_units(
-    atoms: Sequence[tuple[str, Sequence[Constant]]], soft: dict[tuple[str, tuple[str, ...]], float]
+    atoms: WorldAtoms, soft: Mapping[tuple[str, tuple[str, ...]], float]
 ) -> list[tuple[int, float]]:
     """Return a literal and the weight log(p / (1 - p)) for every softly given atom."""
+    named = ((n, atoms[n]) for n in atoms.numbers({name for name, _ in soft}).tolist())
     return [
-        (number, math.log(p / (1.0 - p)))
-        for number, (name, args) in enumerate(atoms, start=1)
+        (number + 1, math.log(p / (1.0 - p)))
+        for number, (name, args) in named
         if (p := soft.get((name, tuple(map(str, args))), 0.5)) != 0.5
     ]
-
-
-def _with_units(
-    model: ClauseModel, weight: Floats, units: Sequence[tuple[int, float]]
-) -> tuple[ClauseModel, Floats]:
-    """Add soft clauses of one literal."""
-    n, first = len(units), int(model.start[-1])
-    literals = np.asarray([literal for literal, _ in units], np.int32)
-    model = replace(
-        model,
-        start=np.concatenate([model.start, first + 1 + np.arange(n)]),
-        literals=np.concatenate([model.literals, literals]),
-        hard=np.concatenate([model.hard, np.zeros(n, np.bool_)]),
-    )
-    return model, np.concatenate([weight, [gain for _, gain in units]])
-
-
-def distinct(model: ClauseModel, weight: Floats) -> tuple[Ints, Floats, Bools]:
-    """Return the different clauses of a model, in the order of their first ones.
-
-    Each is the number of its first one, int64[K], with the sum of the weights of the soft ones like it,
-    float64[K], and whether one of these is hard, bool[K].
-    """
-    length, n = np.diff(model.start), model.n_clauses
-    clause = np.repeat(np.arange(n), length)
-    literals = model.literals[np.lexsort((np.abs(model.literals), clause))]
-    number, found = np.zeros(n, np.int64), 0
-    for each in np.unique(length).tolist():
-        rows = np.flatnonzero(length == each)
-        kinds, of = np.unique(
-            literals[model.start[rows][:, None] + np.arange(each)], axis=0, return_inverse=True
-        )
-        number[rows] = found + of.reshape(-1)
-        found += len(kinds)
-    first = np.zeros(found, np.int64)
-    first[number[::-1]] = np.arange(n)[::-1]
-    order = np.argsort(first)
-    total: Floats = np.bincount(number, np.where(model.hard, 0.0, weight), found).astype(np.float64)
-    return first[order], total[order], (np.bincount(number, model.hard, found) > 0)[order]
-
-
-def chosen(model: ClauseModel, clauses: Ints) -> ClauseModel:
-    """Return a model with some of its clauses."""
-    length = np.diff(model.start)[clauses]
-    start = np.concatenate(([0], np.cumsum(length))).astype(np.int64)
-    picked = np.repeat(model.start[clauses] - start[:-1], length) + np.arange(start[-1])
-    return replace(model, start=start, literals=model.literals[picked], hard=model.hard[clauses])

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from onlinesrl.mln.ground.model import ClauseModel, Floats
-from onlinesrl.mln.query import GroundWorld, load_world
+from onlinesrl.mln.query import load_world
+from onlinesrl.mln.world import World
 
 SIDE = 4
 NEXT = [(c, c + 1) for c in range(SIDE * SIDE) if (c + 1) % SIDE] + [
@@ -48,7 +49,7 @@ MODELS = {
 }
 
 
-def world(folder: Path, name: str) -> GroundWorld:
+def world(folder: Path, name: str) -> World:
     """Load one of the models."""
     path = folder / "model.mln"
     path.write_text(MODELS[name])

@@ -1,5 +1,7 @@
 """Elimination and the reductions before the integer program, against brute force and the ILP."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.engines.brute import Brute
-from onlinesrl.mln.engines.components import components, restrict
+from onlinesrl.mln.engines.components import components, restrict, solved
 from onlinesrl.mln.engines.engine import Solution, value
 from onlinesrl.mln.engines.ilp import Ilp
 from onlinesrl.mln.engines.mpe import Elimination, Mpe, Wide
@@ -105,7 +107,10 @@ def test_components_are_apart_and_together_the_whole(parts):
     clauses = np.concatenate([c for _, c in found] or [np.zeros(0, np.int64)])
     assert sorted(atoms.tolist()) == list(range(whole.n_atoms))
     assert sorted(clauses.tolist()) == list(range(whole.n_clauses))
-    assert [a[0] for a, _ in found] == sorted(a[0] for a, _ in found)
+    size = [len(atoms) + len(clauses) for atoms, clauses in found]
+    assert size == sorted(size) == np.diff(found.end).tolist()
+    for atom in range(whole.n_atoms):
+        assert atom in found.having(atom)[0]
     ends = np.cumsum([0, *(part.model.n_atoms for part in parts)])
     for own, rows in found:
         assert len(own) == 1 or connected(whole, own.tolist(), rows.tolist())
@@ -113,6 +118,37 @@ def test_components_are_apart_and_together_the_whole(parts):
         for c in rows:
             mentioned = np.abs(whole.literals[whole.start[c] : whole.start[c + 1]]) - 1
             assert set(mentioned.tolist()) <= set(own.tolist())
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.booleans()), max_size=40))
+def test_what_is_narrow_is_solved_together_and_all_else_alone(chains):
+    """Of chains of so many atoms some are wide; each is asked for alone, and once."""
+    ends = np.cumsum([0, *(n for n, _ in chains)]).tolist()
+    links = [(1.0, [a + 1, a + 2]) for a in range(ends[-1]) if a + 1 not in ends]
+    model, weights = clause_model(ends[-1], links)
+    wide = {first for first, (_, is_wide) in zip(ends, chains, strict=False) if is_wide}
+    tried, alone = [], []
+
+    def narrow(atoms, clauses):
+        restrict(model, atoms, clauses)
+        tried.append(len(atoms))
+        return None if wide.intersection(atoms.tolist()) else "narrow"
+
+    def solve(atoms, clauses):
+        restrict(model, atoms, clauses)
+        alone.append(atoms.tolist())
+        return "alone"
+
+    found = solved(components(model, weights != 0), narrow, solve)
+
+    assert sorted(a for atoms, _ in found for a in atoms.tolist()) == [*range(ends[-1])]
+    firsts = [int(atoms[0]) for atoms, _ in found]
+    assert firsts == sorted(firsts)
+    chain = {a: [*range(a, b)] for a, b in pairwise(ends)}
+    assert sorted(alone) == [chain[a] for a in sorted(wide)]
+    for atoms, how in found:
+        assert how == ("alone" if wide.intersection(atoms.tolist()) else "narrow")
+    assert len(tried) <= 2 + 2 * len(wide) * (1 + np.log2(1 + len(chains)))
 
 
 def connected(model, atoms: list[int], clauses: list[int]) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats
+from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.mln.engines.components import components, restrict
+from onlinesrl.mln.engines.components import components, restrict, solved
 from onlinesrl.mln.engines.diagnostics import combined
 from onlinesrl.mln.engines.engine import MarginalEngine, Marginals
 from onlinesrl.mln.engines.gibbs import Gibbs
@@ -71,7 +72,6 @@ class Narrow:
 
     def __init__(self, core: MarginalEngine) -> None:
         self.core = core
-        self.exact = Exact()
 
     @property
     def route(self) -> str:
@@ -80,29 +80,39 @@ class Narrow:
 
     def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
         """See ``MarginalEngine.marginals``; ``log_z`` where all of it is exact."""
-        live = model.hard | (weight != 0)
-        probability = np.empty(model.n_atoms)
-        places, parts = [], []
-        for atoms, clauses in components(model, live):
-            places.append(atoms)
-            parts.append(self._part(restrict(model, atoms, clauses), weight[clauses]))
-            probability[atoms] = parts[-1].probability
-        log_z = [part.log_z for part in parts]
-        known = [z for z in log_z if z is not None]
-        samples = max((part.samples for part in parts), default=0)
-        return Marginals(
-            probability,
-            float(sum(known)) if len(known) == len(log_z) else None,
-            "+".join(sorted({part.route for part in parts})) or "exact",
-            samples,
-            combined(model.n_atoms, samples, places, [part.diagnostics for part in parts]),
-        )
 
-    def _part(self, part: ClauseModel, weight: Floats) -> Marginals:
-        try:
-            return self.exact.marginals(part, weight)
-        except Wide:
-            return self.core.marginals(part, weight)
+        def narrow(atoms: Ints, clauses: Ints) -> Marginals | None:
+            try:
+                return _by_clause(restrict(model, atoms, clauses), weight[clauses])
+            except Wide:
+                return None
+
+        def wide(atoms: Ints, clauses: Ints) -> Marginals:
+            part = restrict(model, atoms, clauses)
+            try:
+                return Tables().marginals(part, weight[clauses])
+            except Wide:
+                return self.core.marginals(part, weight[clauses])
+
+        live = model.hard | (weight != 0)
+        return together(model.n_atoms, solved(components(model, live), narrow, wide))
+
+
+def together(n_atoms: int, found: Sequence[tuple[Ints, Marginals]]) -> Marginals:
+    """Return the marginals of a model by those of its parts, each with its atoms; no clause is in two."""
+    probability = np.empty(n_atoms)
+    for atoms, part in found:
+        probability[atoms] = part.probability
+    places, parts = [atoms for atoms, _ in found], [part for _, part in found]
+    known = [part.log_z for part in parts if part.log_z is not None]
+    samples = max((part.samples for part in parts), default=0)
+    return Marginals(
+        probability,
+        float(sum(known)) if len(known) == len(parts) else None,
+        "+".join(sorted({each for part in parts for each in part.route.split("+")})) or "exact",
+        samples,
+        combined(n_atoms, samples, places, [part.diagnostics for part in parts]),
+    )
 
 
 Method = Literal["exact", "mcsat", "gibbs"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from onlinesrl.core import interrupt
-from onlinesrl.core.arrays import Floats
+from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import Infeasible, OnlinesrlError
-from onlinesrl.mln.engines.components import components, restrict
+from onlinesrl.mln.engines.components import components, restrict, solved
 from onlinesrl.mln.engines.engine import MapEngine, Solution, value
 from onlinesrl.mln.ground.convert import network_of
 from onlinesrl.mln.ground.model import ClauseModel
@@ -17,6 +19,11 @@ from onlinesrl.mln.kernels.network import Network
 
 class Wide(OnlinesrlError):
     """The induced width is beyond elimination; the engine gives no answer."""
+
+
+def route(parts: Iterable[str]) -> str:
+    """Return the route of a model by those of its parts: the first that is not elimination."""
+    return next((each for each in parts if each != "elimination"), "elimination")
 
 
 class Elimination:
@@ -78,21 +85,25 @@ class Mpe:
 
     def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``."""
-        live = model.hard | (weight != 0)
-        state = np.zeros(model.n_atoms, np.uint8)
         bonus = np.zeros(model.n_atoms) if bonus is None else bonus
-        parts = []
-        for atoms, clauses in components(model, live):
+
+        def narrow(atoms: Ints, clauses: Ints) -> Solution | None:
             part = restrict(model, atoms, clauses)
-            parts.append(self._solve(part, weight[clauses], bonus[atoms]))
-            state[atoms] = parts[-1].state
+            try:
+                return self.elimination.solve(part, weight[clauses], bonus=bonus[atoms])
+            except Wide:
+                return None
+
+        def wide(atoms: Ints, clauses: Ints) -> Solution:
+            part = restrict(model, atoms, clauses)
+            return self.core.solve(part, weight[clauses], bonus=bonus[atoms])
+
+        state = np.zeros(model.n_atoms, np.uint8)
+        found = solved(components(model, model.hard | (weight != 0)), narrow, wide)
+        for atoms, part in found:
+            state[atoms] = part.state
+        parts = [part for _, part in found]
         score = value(model, state, weight, bonus)
         slack = sum(p.bound - p.score for p in parts)
-        route = next((p.route for p in parts if p.route != "elimination"), "elimination")
-        return Solution(state, score, score + slack, route, all(p.certified for p in parts))
-
-    def _solve(self, part: ClauseModel, weight: Floats, bonus: Floats) -> Solution:
-        try:
-            return self.elimination.solve(part, weight, bonus=bonus)
-        except Wide:
-            return self.core.solve(part, weight, bonus=bonus)
+        certified = all(p.certified for p in parts)
+        return Solution(state, score, score + slack, route(p.route for p in parts), certified)

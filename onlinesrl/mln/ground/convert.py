@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +14,8 @@ from onlinesrl.mln.kernels import network as n
 
 LITERALS = 1 << 18
 """About how many literals are converted at once, in some hundred bytes each."""
+ROWS = LITERALS
+"""The most rows that are converted at once."""
 
 
 def clause_model(net: n.Network, folded: bool = True) -> tuple[ClauseModel, Ints]:
@@ -23,14 +26,12 @@ def clause_model(net: n.Network, folded: bool = True) -> tuple[ClauseModel, Ints
     are ``folded`` in, literals that they make false are left out, and so are clauses that they make true
     and soft ones that they make false.
     """
-    atoms, rows = int(net.size[n.ATOMS]), int(net.size[n.ROWS])
-    stops = _blocks(net, rows)
-    parts = [_clauses(net, first, stop, folded) for first, stop in pairwise(stops)]
-    units = np.flatnonzero((net.fixed[:atoms] == n.TRUE) | (net.fixed[:atoms] == n.FALSE))
-    positive = net.fixed[units] == n.TRUE
-    one = (np.ones(len(units), np.int32), _signed(units, positive), np.ones(len(units), np.bool_))
+    atoms = int(net.size[n.ATOMS])
+    parts = [clauses(net, *block, folded) for block in blocks(net)]
+    units = fixed_units(net)
+    one = (np.ones(len(units), np.int32), units, np.ones(len(units), np.bool_))
     kept, length, literals, hard = zip(*parts, (np.full(len(units), -1), *one), strict=True)
-    group, exactly = _groups(net)
+    group, exactly = groups(net)
     model = ClauseModel(
         n_atoms=atoms,
         start=np.cumsum(np.concatenate([[0], *length]), dtype=np.int64),
@@ -42,17 +43,30 @@ def clause_model(net: n.Network, folded: bool = True) -> tuple[ClauseModel, Ints
     return model, np.concatenate(kept)
 
 
-def _blocks(net: n.Network, rows: int) -> list[int]:
-    """Return where blocks of rows of about so many literals start, and where the last one ends."""
-    length = np.diff(net.lit_start[: rows + 1]).astype(np.int64) * net.row_len[:rows]
-    block = np.cumsum(length) // LITERALS
-    return [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), rows]
+def fixed_units(net: n.Network) -> Ints32:
+    """Return the literals that evidence makes true, of the atoms that it fixes."""
+    fixed = net.fixed[: net.size[n.ATOMS]]
+    units = np.flatnonzero((fixed == n.TRUE) | (fixed == n.FALSE))
+    return _signed(units, fixed[units] == n.TRUE)
 
 
-def _clauses(
+def blocks(net: n.Network) -> Iterator[tuple[int, int]]:
+    """Yield the rows of a network in blocks of about so many literals: the first row, and where they end."""
+    rows = int(net.size[n.ROWS])
+    for first in range(0, rows, ROWS):
+        stop = min(first + ROWS, rows)
+        length = np.diff(net.lit_start[first : stop + 1]).astype(np.int64) * net.row_len[first:stop]
+        cuts = np.flatnonzero(np.diff(np.cumsum(length) // LITERALS)) + 1
+        yield from pairwise([first, *(first + cuts).tolist(), stop])
+
+
+def clauses(
     net: n.Network, first: int, stop: int, folded: bool
 ) -> tuple[Ints, Ints32, Ints32, Bools]:
-    """Return the clauses of some rows that stay: their numbers, lengths, literals, and which are hard."""
+    """Return the clauses of some rows that stay: their numbers, lengths, literals, and which are hard.
+
+    For ``folded`` see ``clause_model``. Literals are in the order of their atoms.
+    """
     atoms, before = int(net.size[n.ATOMS]), int(net.clause_start[first])
     clause, code = _literals(net, first, stop)
     order = np.sort(clause * (2 * atoms) + code, kind="stable")  # quick: they are nearly in order
@@ -98,7 +112,7 @@ def _literals(net: n.Network, first: int, stop: int) -> tuple[Ints, Ints]:
     return clause, 2 * atom + net.lit_positive[p]
 
 
-def _groups(net: n.Network) -> tuple[Ints32, Bools]:
+def groups(net: n.Network) -> tuple[Ints32, Bools]:
     """Return the group of each atom, and of which groups one atom must be true."""
     variables = int(net.size[n.VARIABLES])
     size = np.diff(net.var_start[: variables + 1])

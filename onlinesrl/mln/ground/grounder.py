@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from onlinesrl.core.arrays import Ints
+from onlinesrl.core.arrays import Ints, Zeros
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Constant, Example
@@ -15,7 +15,7 @@ from onlinesrl.core.kernels.jit import ready
 from onlinesrl.mln.ground.constants import Domain
 from onlinesrl.mln.ground.layout import Layout
 from onlinesrl.mln.ground.names import AtomNames, Named
-from onlinesrl.mln.ground.pack import KEYS, LimitKeys, Packer
+from onlinesrl.mln.ground.pack import KEYS, NONE, LimitKeys, Packer, Wholly
 from onlinesrl.mln.ground.reasons import KINDS, Reasons
 from onlinesrl.mln.kernels import candidates, network, plans, truth
 
@@ -32,13 +32,16 @@ class Limits:
 LIMITS = Limits()
 ROOM = {plans.GROW_ATOMS: "atoms", plans.GROW_ROWS: "rows", plans.GROW_INDEX: "index"}
 """By status, the memory that a kernel ran out of."""
+ROWS = 1 << 28
+"""The most rows of a network, whose literals have 32-bit numbers."""
 
 
 class Grounder:
     """Grounds the worlds of a batch; ``net`` and ``truth`` are those of the last one.
 
     Their memory is reused, and grows where a kernel runs out of room. ``stream`` has the
-    constants that weights are known by, by type. Where a method raises MemoryError all is as it was.
+    constants that weights are known by, by type; ``zeros`` makes the arrays that grow with the rows of a
+    network. Where a method raises MemoryError all is as it was.
     """
 
     def __init__(
@@ -47,9 +50,11 @@ class Grounder:
         stream: Mapping[str, Domain],
         limits: Limits = LIMITS,
         background: Background | None = None,
+        zeros: Zeros = np.zeros,
     ):
         self.layout = layout
         self.limits = limits
+        self.zeros = zeros
         self.packer = Packer(layout, stream, limits.atoms, limits.keys, background)
         self.names = [AtomNames(layout, name) for name in layout.plan.query]
         self.reasons = Reasons(self.packer, limits.atoms, limits.groundings)
@@ -63,7 +68,8 @@ class Grounder:
         layout, code = self.layout, self.layout.plans
         keys = max((len(p.clause.template) for p in layout.plan.clauses), default=0)
         queries, arguments = len(layout.plan.query), len(code.query_type)
-        self.net = network.network(atoms, rows, 4 * rows, queries, arguments, keys)
+        sizes = (atoms, rows, 4 * rows, queries, arguments, keys)
+        self.net = network.network(*sizes, self.zeros)
         self.truth = np.zeros(atoms, np.uint8)
         self.scratch = plans.scratch(len(code.index_slot), index, self._depth(), self._variables())
         self.room = {"atoms": atoms, "rows": rows, "index": index}
@@ -83,8 +89,12 @@ class Grounder:
         return max(map(len, types), default=0)
 
     def grow(self, status: int) -> None:
-        """Double the memory that a kernel ran out of."""
-        self.allocate(**{**self.room, ROOM[status]: 2 * self.room[ROOM[status]]})
+        """Double the memory that a kernel ran out of. Raises ExampleError for more rows than have numbers."""
+        room = {**self.room, ROOM[status]: 2 * self.room[ROOM[status]]}
+        if room["rows"] > ROWS:
+            said = f"more than {ROWS:,} rows of ground clauses, or four times as many literals"
+            raise ExampleError(f"{said}; {self.limits.keys.groundings} ends it sooner", "limit")
+        self.allocate(**room)
 
     def compile(self, batch: plans.Batch) -> None:
         """Compile the kernel that grounds a world of such a batch, or load it from the cache."""
@@ -144,13 +154,13 @@ class Grounder:
 
     # one example ---------------------------------------------------------------------------------
 
-    def ground_one(self, example: Example) -> plans.Batch:
+    def ground_one(self, example: Example, wholly: Wholly = NONE) -> plans.Batch:
         """Ground one example, as all of it or only what hard rules leave is open; its batch.
 
-        Raises ExampleError for a bad one.
+        For ``wholly`` see ``Packer.add``. Raises ExampleError for a bad one.
         """
         self.packer.clear()
-        self.packer.add(example, 0)
+        self.packer.add(example, 0, wholly)
         batch = self.packer.batch(learning=False)
         status, detail = self.ground(batch, 0)
         if status != plans.OK:

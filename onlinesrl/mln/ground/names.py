@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -92,7 +92,7 @@ class WorldAtoms(Sequence[tuple[str, list[Constant]]]):
         key = int(part.keys[n - part.first])
         return part.names.name, part.names.constants([key], part.domains)[0]
 
-    def numbers(self, predicates: Sequence[str]) -> Ints:
+    def numbers(self, predicates: Collection[str]) -> Ints:
         """Return the numbers of some predicates' atoms."""
         found = [
             np.arange(p.first, p.first + len(p.keys))

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from onlinesrl.core.arrays import Ints32
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import (
@@ -33,6 +34,8 @@ from onlinesrl.mln.ground.lines import LineReader, NumberedExample
 from onlinesrl.mln.kernels.plans import Batch
 
 KEPT_NAMES = 1 << 16
+Wholly = Mapping[str, Sequence[Sequence[Constant]]]
+NONE: Wholly = {}
 
 
 class Packed(NamedTuple):
@@ -104,8 +107,12 @@ class Packer(Constants):
     def __len__(self) -> int:
         return len(self.worlds)
 
-    def add(self, example: Example, place: int) -> None:
-        """Pack one example. Raises ExampleError, and packs nothing then."""
+    def add(self, example: Example, place: int, wholly: Wholly = NONE) -> None:
+        """Pack one example. Raises ExampleError, and packs nothing then.
+
+        Besides the atoms that its query lists those of predicates ``wholly`` are open: all that have these
+        constants, of each argument some that differ.
+        """
         if isinstance(example, NumberedExample):
             self._add_numbered(example, place)
             return
@@ -121,9 +128,21 @@ class Packer(Constants):
         if example.query is not None:
             opened = self._opened(example.query, example.evidence)
             self._relations(opened, "query", self.layout.listed, start, count)
-        self.rows.append(array("i", self.data).tobytes())
+        rows = array("i", self.data).tobytes()
+        for name, columns in wholly.items():
+            slot, grid = self.layout.listed[name], self._grid(columns)
+            start[slot], count[slot] = len(rows) // grid.itemsize, len(grid)
+            rows += grid.tobytes()
+        self.rows.append(rows)
         self.spans.append(array("q", start + count).tobytes())
         self._append(example, place, example.query is not None, example.truth is not None)
+
+    def _grid(self, columns: Sequence[Sequence[Constant]]) -> Ints32:
+        """Return the numbers of the constants of all atoms that have these, int32[atoms, arguments]."""
+        numbers = [np.array([self.constants[each] for each in c], np.int32) for c in columns]
+        if not numbers:
+            return np.zeros((1, 0), np.int32)
+        return np.stack(np.meshgrid(*numbers, indexing="ij"), -1).reshape(-1, len(numbers))
 
     def _add_numbered(self, example: NumberedExample, place: int) -> None:
         """Pack an example that has its numbers; if they are no longer those of its constants, anew."""
