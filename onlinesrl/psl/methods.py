@@ -66,7 +66,7 @@ class Options:
     ``folder`` is for data that do not fit in memory; None: the system's temporary folder. ``say`` gets
     messages of progress, ``tell`` those that stay. ``most`` limits the rows of joins when grounding in
     memory; ``skip`` leaves out ground rules with an atom that is neither observed nor a target. ``threads``
-    does not change the answer, nor does ``fewest``, ADMM's; ``parts`` are held by the workers of a pool.
+    does not change the answer; ``large`` is ADMM's; ``parts`` are held by the workers of a pool.
     """
 
     method: str = "admm"
@@ -77,7 +77,7 @@ class Options:
     most: int = MOST
     skip: bool = False
     threads: int = 1
-    fewest: int = Admm.fewest
+    large: int = Admm.large
     parts: Parts | None = None
 
     def check(self) -> None:
@@ -230,7 +230,7 @@ def _engine(options: Options) -> HingeEngine:
             message = f"qp needs {error.name}, which comes with the extra qp: pip install '.[qp]'"
             raise UsageError(message) from None
         return Qp()
-    admm = Admm(watch=watch, threads=options.threads, fewest=options.fewest)
+    admm = Admm(watch=watch, threads=options.threads, large=options.large)
     engines: Mapping[str, HingeEngine] = {
         "admm": admm,
         "lifted-admm": Lifted(admm),

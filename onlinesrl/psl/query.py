@@ -74,7 +74,8 @@ def solve(of: Problem, options: Options, clock: Clock) -> Inferred:
     options.say("loading the kernels")
     with told_of_compiling(options.tell):
         one = None if options.parts is None else Parts(Inline(), 1)
-        loading = replace(options, say=quiet, most=MOST, skip=False, fewest=0, parts=one)
+        large = options.large if options.threads == 1 else 0
+        loading = replace(options, say=quiet, most=MOST, skip=False, large=large, parts=one)
         solved(_smallest(), loading, quiet)
     clock.lap("compile")
     options.say("grounding")

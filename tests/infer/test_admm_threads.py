@@ -35,21 +35,30 @@ def assert_same(one, other):
 def test_the_same_bits_for_any_threads(problem, threads):
     model, weights, bonus = problem
     try:
-        one = Admm().solve(model, weights, bonus=bonus)
+        one = Admm(large=0).solve(model, weights, bonus=bonus)
     except Infeasible:
         with pytest.raises(Infeasible):
-            Admm(threads=threads, fewest=0).solve(model, weights, bonus=bonus)
+            Admm(threads=threads, large=0).solve(model, weights, bonus=bonus)
         return
-    assert_same(one, Admm(threads=threads, fewest=0).solve(model, weights, bonus=bonus))
+    assert_same(one, Admm(threads=threads, large=0).solve(model, weights, bonus=bonus))
+    whole = Admm().solve(model, weights, bonus=bonus)
+    assert one.energy == pytest.approx(whole.energy, rel=4e-6, abs=4e-6)
+    assert one.certified == whole.certified
+
+
+def test_a_bonus_without_rows_counts_once():
+    found = Admm(large=0).solve(Rows().model(2), np.ones(1), bonus=np.array([0.5, -0.25]))
+    assert found.y == pytest.approx([1.0, 0.0], abs=1e-6)
+    assert found.energy == pytest.approx(-0.5, abs=1e-6)
+    assert found.certified
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_the_same_bits_of_many_blocks(threads):
     model, weights = of_people(100)
-    one, watched = Admm().solve(model, weights), []
-    several = Admm(threads=threads, fewest=0, watch=watched.append).solve(model, weights)
+    one, watched = Admm(large=0).solve(model, weights), []
+    several = Admm(threads=threads, large=0, watch=watched.append).solve(model, weights)
 
-    assert model.n_rows > 3 * admm_parts.BLOCK
     assert model.n_variables > 2 * admm_parts.BLOCK
     assert_same(one, several)
     assert [each.number for each in watched] == list(range(10, one.iterations + 1, 10))
@@ -58,21 +67,21 @@ def test_the_same_bits_of_many_blocks(threads):
 def test_rounds_and_new_weights():
     model, weights = of_people(20)
     with Team(2) as team:
-        states = AdmmState(model, weights), AdmmState(model, weights, team=team)
+        states = [AdmmState(model, weights, team=each) for each in (None, team)]
         for state in states:
             state.step(25)
             state.reweigh(weights[::-1] + 0.5)
             state.step(7)
         copies = [state.copies() for state in states]
 
-    assert np.array_equal(states[0].now.y, states[1].now.y)
-    assert np.array_equal(*copies)
+    assert states[0].now.y == pytest.approx(states[1].now.y, abs=1e-9)
+    assert copies[0] == pytest.approx(copies[1], abs=1e-9)
 
 
 def test_lifted_by_threads():
     model, weights = of_people(20)
 
-    one, two = (Lifted(Admm(threads=n, fewest=0)).solve(model, weights) for n in (1, 2))
+    one, two = (Lifted(Admm(threads=n, large=0)).solve(model, weights) for n in (1, 2))
     assert_same(one, two)
 
 
@@ -80,20 +89,30 @@ def test_constraints_that_have_no_solution():
     rows = Rows()
     rows.add(HARD, [[0, 1]], [1, 1], -3.0, 1, EQUAL)
     with pytest.raises(Infeasible):
-        Admm(threads=2, fewest=0).solve(rows.model(2), np.ones(1))
+        Admm(threads=2, large=0).solve(rows.model(2), np.ones(1))
 
 
-def test_columns_and_runs():
+def test_runs():
     rows = Rows()
     rows.add(0, [[0, 2], [1, 2], [2, 0]], [[1, -1], [1, -1], [2, -1]], [0.0, 0.5, 0.0])
     rows.add(1, [[1], [0]], 1)
-    state = AdmmState(rows.model(3), np.array([1.0, 1.0]), team=Team(1))
-    columns = state._rounds._columns
+    state = AdmmState(rows.model(3), np.array([1.0, 1.0]))
+    run_end = np.zeros(5, np.int32)
+    admm_parts.find_runs(state.problem, run_end)
+    assert run_end.tolist() == [2, 2, 3, 5, 5]
 
-    assert columns.start.tolist() == [0, 3, 5, 8]
-    assert columns.row.tolist() == [0, 2, 4, 1, 3, 0, 1, 2]
-    assert columns.coefficient.tolist() == [1, -1, 1, 1, 1, -1, -1, 2]
-    assert columns.run_end.tolist() == [2, 2, 3, 5, 5]
+
+def test_parts_are_rounds_of_all_rows(monkeypatch):
+    """With as many parts as there may be, a round is that of the kernel for all rows, up to rounding."""
+    model, weights = of_people(25)
+    monkeypatch.setattr(admm_team, "ROWS", model.n_rows // 9)
+    with Team(3) as team:
+        whole, parts = (AdmmState(model, weights, team=each) for each in (None, team))
+        assert len(parts._rounds._parts) == 8
+        for state in (whole, parts):
+            state.step(20)
+    for name in ("y", "dual", "ahead"):
+        assert getattr(parts.now, name) == pytest.approx(getattr(whole.now, name), abs=1e-9)
 
 
 class Odd(Exception):
@@ -107,7 +126,7 @@ def test_an_error_in_a_thread_of_the_engine(monkeypatch):
     model, weights = of_people(10)
     monkeypatch.setattr(admm_team.admm_parts, "dual_update", broken)
     with pytest.raises(Odd):
-        Admm(threads=2, fewest=0).solve(model, weights)
+        Admm(threads=2, large=0).solve(model, weights)
 
 
 def test_ctrl_c_ends_the_rounds_and_the_threads():
@@ -119,5 +138,5 @@ def test_ctrl_c_ends_the_rounds_and_the_threads():
             signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        Admm(threads=2, fewest=0, watch=interrupt).solve(model, weights)
+        Admm(threads=2, large=0, watch=interrupt).solve(model, weights)
     assert threading.active_count() == before

@@ -24,8 +24,9 @@ class Admm:
     It ends when the duality gap, which includes what violations may have gained, is at most
     ``tolerance`` relative to the energy (absolute below 1) and no constraint is violated by more than
     ``violation``; or, uncertified, after ``rounds``. ``watch`` is called every ten rounds. A variable
-    that is in no row and has no bonus keeps its starting value, by default 1/2. ``threads`` threads
-    work on a model of at least ``fewest`` rows; the answer is the same to the bit.
+    that is in no row and has no bonus keeps its starting value, by default 1/2. A model of at least
+    ``large`` rows is worked on in parts by ``threads`` threads; the answer is the same to the bit for any
+    number of them.
     """
 
     tolerance: float = 1e-6
@@ -33,7 +34,7 @@ class Admm:
     rounds: int = 25_000
     watch: Watch | None = field(default=None, compare=False)
     threads: int = field(default=1, compare=False)
-    fewest: int = field(default=50_000, compare=False)
+    large: int = 50_000
 
     def solve(
         self,
@@ -44,7 +45,7 @@ class Admm:
         start: HingeSolution | None = None,
     ) -> HingeSolution:
         """See ``HingeEngine.solve``."""
-        if self.threads == 1 or model.n_rows < self.fewest:
+        if model.n_rows < self.large:
             return self._solve(AdmmState(model, weights, bonus, start))
         with Team(self.threads) as team:
             return self._solve(AdmmState(model, weights, bonus, start, team))
@@ -65,7 +66,7 @@ class AdmmState:
     """The state of ADMM between two rounds, for algorithms that interleave it with others.
 
     The copies of row i have the penalty ``eta m_i``, m as in ``psl.kernels.admm_rows``. The step size ``eta``
-    starts at 1 and changes after 10, 20, 30, 45, ... rounds. A ``team`` does the rounds together.
+    starts at 1 and changes after 10, 20, 30, 45, ... rounds. A ``team`` does them together, in parts.
     """
 
     def __init__(
