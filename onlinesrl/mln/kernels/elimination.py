@@ -64,13 +64,23 @@ def _hard_row(net: Network, st: Structure, row: int) -> None:
 
 
 @kernel
-def _fill_unary(net: Network, st: Structure, row: int, weight: Floats) -> None:
+def _fill_unary(
+    net: Network,
+    st: Structure,
+    row: int,
+    weight: Floats,
+    other: Structure,
+    more: Floats,
+    both: bool,
+) -> None:
     """Add the clauses of a unary row to the values of their atoms."""
-    p, i = net.lit_start[row], net.clause_start[row]
+    p, first = net.lit_start[row], net.clause_start[row]
     a, step, positive = net.lit_atom[p], net.lit_step[p], net.lit_positive[p]
-    for k in range(net.row_len[row]):
-        w = weight[i + k]
-        st.unary[a + net.var_of[a] + 1] += w if positive else -w
+    for g in range(first, first + net.row_len[row]):
+        slot = a + net.var_of[a] + 1
+        st.unary[slot] += weight[g] if positive else -weight[g]
+        if both:
+            other.unary[slot] += more[g] if positive else -more[g]
         a += step
 
 
@@ -162,9 +172,7 @@ def fill(
             if both:
                 _hard_row(net, other, r)
         elif kind == UNARY:
-            _fill_unary(net, st, r, weight)
-            if both:
-                _fill_unary(net, other, r, more)
+            _fill_unary(net, st, r, weight, other, more, both)
         else:
             _fill_pairs(net, st, r, weight, other, more, both)
 

@@ -128,6 +128,13 @@ def clause_true(net: Network, row: int, k: int, state: Bytes) -> bool:
 
 
 @kernel
+def either_true(net: Network, p: int, q: int, k: int, state: Bytes) -> bool:
+    """Return whether one of the literals p and q of clause ``k`` of their row holds, without a branch."""
+    a, b = net.lit_atom[p] + k * net.lit_step[p], net.lit_atom[q] + k * net.lit_step[q]
+    return (state[a] == net.lit_positive[p]) | (state[b] == net.lit_positive[q])
+
+
+@kernel
 def define(net: Network, state: Bytes) -> None:
     """Give the defined atoms the values that follow from the others."""
     for a in range(net.size[ATOMS] - 1, -1, -1):
@@ -170,13 +177,9 @@ def soft_score(net: Network, state: Bytes, weight: Floats) -> float:
         p, i = net.lit_start[r], net.clause_start[r]
         literals = net.lit_start[r + 1] - p
         q = p + (literals == 2)
+        short = 1 <= literals <= 2
         for k in range(net.row_len[r]):
-            if 1 <= literals <= 2:  # without a branch that depends on the state
-                a, b = net.lit_atom[p] + k * net.lit_step[p], net.lit_atom[q] + k * net.lit_step[q]
-                true = (state[a] == net.lit_positive[p]) | (state[b] == net.lit_positive[q])
-            else:
-                true = clause_true(net, r, k, state)
-            if true:
+            if either_true(net, p, q, k, state) if short else clause_true(net, r, k, state):
                 total += weight[i + k]
     return total
 

@@ -13,6 +13,7 @@ from onlinesrl.mln.kernels.network import (
     UNSEEN,
     Network,
     clause_true,
+    either_true,
 )
 from onlinesrl.mln.kernels.plans import Plans
 
@@ -192,10 +193,17 @@ def gap(
         first = net.row_weight[r]
         if first < 0 or not _may_change(net, r):
             continue
+        p = net.lit_start[r]
+        literals = net.lit_start[r + 1] - p
+        q = p + (literals == 2)
         for k in range(net.row_len[r]):
-            change = int(clause_true(net, r, k, truth)) - int(clause_true(net, r, k, rival))
-            if change != 0:
-                n = add(weights, n, first + k * net.row_step[r], net.row_factor[r] * change)
+            if 1 <= literals <= 2:
+                one, other = either_true(net, p, q, k, truth), either_true(net, p, q, k, rival)
+            else:
+                one, other = clause_true(net, r, k, truth), clause_true(net, r, k, rival)
+            if one != other:
+                x = net.row_factor[r] * (int(one) - int(other))
+                n = add(weights, n, first + k * net.row_step[r], x)
                 total += abs(net.row_factor[r])
                 terms += 1
     _drop_rounding(weights, n, terms * EPSILON * total)
