@@ -76,6 +76,15 @@ def test_what_memory_does_not_hold_is_answered_from_disk(tmp_path: Path) -> None
         return ["infer", *files, "--query", "Smokes", "--output", out, *spill]
 
     spill = ("--spill", str(tmp_path))
+    (tmp_path / "one.mln").write_text(SMOKERS)
+    (tmp_path / "one.db").write_text("".join(f"Near(P{k})\n" for k in range(700)))
+    one = ["infer", "--model", str(tmp_path / "one.mln"), "--evidence", str(tmp_path / "one.db")]
+    found = run(asked("small.db"), *one, "--query", "Friends,Smokes", *spill, megabytes=60)
+    assert (found.returncode, found.stdout) == (69, "")
+    assert found.stderr.splitlines()[-1] == (
+        "this takes more memory than the 0.1 GiB that are free: it must hold all atoms and the largest "
+        "connected component; --closed P closes open predicates"
+    )
     refused = run(asked("small.db"), *asked("large.db"), megabytes=180)
     assert refused.returncode == 69
     found = run(asked("small.db", *spill), *asked("large.db", *spill), megabytes=180)

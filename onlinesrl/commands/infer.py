@@ -122,10 +122,12 @@ Spill = Annotated[
 Stats = Annotated[bool, typer.Option("--stats", help="Print statistics as JSON.")]
 
 
+CLOSE = "--closed P closes open predicates"
 MLN_ADVICE = (
     "--spill FOLDER keeps the ground network on disk; --max-atoms and --max-groundings end it sooner; "
-    "--closed P closes open predicates"
+    f"{CLOSE}"
 )
+SPILL_ADVICE = f"it must hold all atoms and the largest connected component; {CLOSE}"
 PSL_ADVICE = "--method tandem works in pages on disk; --max-groundings ends it sooner"
 
 
@@ -185,7 +187,7 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
         )
     else:
         options = _world_options(closed, open_, dialect, spill)
-        with bounded(MLN_ADVICE):
+        with bounded(SPILL_ADVICE if spill else MLN_ADVICE):
             world = _world(model, evidence, query, options, max_atoms, max_groundings)
             found = _infer_mln(world, method or "mpe", output, tables, seed, error, to_stdout)
     if stats:
@@ -213,7 +215,7 @@ def ground(  # noqa: PLR0913, PLR0917 - the options of the command
     from onlinesrl.mln import answers
 
     options = _world_options(closed, open_, dialect, spill)
-    with bounded(MLN_ADVICE), told_of_compiling(say):
+    with bounded(SPILL_ADVICE if spill else MLN_ADVICE), told_of_compiling(say):
         world = _world(model, evidence, query, options, max_atoms, max_groundings)
         write_lines(output, answers.network_lines(world))
 
