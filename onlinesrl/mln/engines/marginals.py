@@ -71,7 +71,7 @@ class Narrow:
     """
 
     def __init__(self, core: MarginalEngine) -> None:
-        self.core = core
+        self.core, self.exact = core, Exact()
 
     @property
     def route(self) -> str:
@@ -90,7 +90,7 @@ class Narrow:
         def wide(atoms: Ints, clauses: Ints) -> Marginals:
             part = restrict(model, atoms, clauses)
             try:
-                return Tables().marginals(part, weight[clauses])
+                return self.exact.marginals(part, weight[clauses])
             except Wide:
                 return self.core.marginals(part, weight[clauses])
 
