@@ -22,6 +22,8 @@ def zeros(folder: Path, shape: int | tuple[int, int], dtype: Any) -> NDArray[Any
     if not size:
         return np.zeros(shape, dtype)
     with storage_errors(folder, "keep arrays"), tempfile.TemporaryFile(dir=folder) as file:
-        os.posix_fallocate(file.fileno(), 0, size)
+        file.truncate(size)
+        if hasattr(os, "posix_fallocate"):  # elsewhere a full disk ends the process
+            os.posix_fallocate(file.fileno(), 0, size)
         memory = mmap.mmap(file.fileno(), size)
     return np.frombuffer(memory, dtype).reshape(shape)
