@@ -34,6 +34,7 @@ from tests.kafka.broker import (  # noqa: F401 - fixtures
 from tests.paging import allocate_large, enlarge
 from tests.waiting import until
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported, as for the commands
 REPO = Path(__file__).parents[1]
 MODEL = REPO / "streams" / "citations" / "segmentation.mln"
 CITATIONS = REPO / "streams" / "citations" / "citations.jsonl"

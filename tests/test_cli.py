@@ -497,3 +497,16 @@ def test_commands_of_the_example_configuration_work_where_it_is(
     assert "examples: 100 of the first 100 are good" in trained.printed
     assert str(MODEL) == str(REPO / "streams" / "citations" / "segmentation.mln")
     assert not (tmp_path / "runs").exists()
+
+
+def test_the_help_loads_no_arrays_and_commands_start_no_threads_for_matrices():
+    said = (
+        "import os, sys; from onlinesrl.commands import cli; "
+        "print([name for name in ('numba', 'numpy', 'pydantic') if name in sys.modules]); "
+        "import numpy; print(len(os.listdir('/proc/self/task')))"
+    )
+    own = {name: text for name, text in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", said], cwd=REPO, env=own, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n1\n"

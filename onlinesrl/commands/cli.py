@@ -105,7 +105,6 @@ def main() -> None:
     """Run the command line; every error of the project becomes one message and its exit code."""
     _open_streams()
     gc.set_threshold(GC_THRESHOLD)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # sums are the same on every machine
     try:
         code = app(standalone_mode=False)
     except OnlinesrlError as error:

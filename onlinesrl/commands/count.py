@@ -9,7 +9,6 @@ import typer
 from onlinesrl.commands.common import OutputOption, write_lines
 from onlinesrl.commands.infer import DialectOption, Evidence, Model
 from onlinesrl.core.errors import UsageError
-from onlinesrl.core.language import language_of
 
 Method = Annotated[str, typer.Option(help="exact, or ijgp for estimates.")]
 IBound = Annotated[
@@ -32,6 +31,7 @@ def count(  # noqa: PLR0913, PLR0917 - the options of the command
     output: OutputOption = None,
 ) -> None:
     """Count the satisfied groundings of each formula in a world, and all its groundings."""
+    from onlinesrl.core.language import language_of
     from onlinesrl.logic.dialect import dialect_of
     from onlinesrl.mln.count import check_method, count_program
     from onlinesrl.mln.lang import mln

@@ -23,7 +23,6 @@ from onlinesrl.commands.common import (
 )
 from onlinesrl.commands.memory import bounded
 from onlinesrl.core.errors import UsageError
-from onlinesrl.core.language import language_of
 
 if TYPE_CHECKING:
     from onlinesrl.mln.query import WorldOptions
@@ -221,6 +220,8 @@ def ground(  # noqa: PLR0913, PLR0917 - the options of the command
 
 
 def _is_psl(model: Path) -> bool:
+    from onlinesrl.core.language import language_of
+
     return language_of(model.suffix) is language_of(".psl")
 
 
