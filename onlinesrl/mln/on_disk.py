@@ -158,7 +158,7 @@ def stored(
     ``weights`` are those of the ground clauses of a view of it; ``zeros`` makes the arrays of the clauses.
     """
     group, exactly = groups(net)
-    part, n_parts, literals = _parts(net, group, exactly)
+    part, n_parts, literals = _parts(net, weights, group, exactly)
     fixed = fixed_units(net)
     more = len(units) + len(fixed)
     sizes = int(net.clause_start[net.size[ROWS]]) + more, literals + more
@@ -188,19 +188,22 @@ def _views(net: Network) -> Iterator[Network]:
 
 
 def _clauses(view: Network, weight: Floats, folded: bool) -> Clauses:
+    """Return the clauses of a view but those that weigh nothing, which connect no atoms."""
     place, length, literals, hard = clauses(view, 0, int(view.size[ROWS]), folded)
-    return Clauses(length, literals, hard, np.where(hard, 0.0, weight[place]))
+    found = Clauses(length, literals, hard, np.where(hard, 0.0, weight[place]))
+    return found.chosen(np.flatnonzero(hard | (found.weight != 0)))
 
 
-def _parts(net: Network, group: Ints32, exactly: Bools) -> tuple[Ints, int, int]:
+def _parts(
+    net: Network, weights: Callable[[Network], Floats], group: Ints32, exactly: Bools
+) -> tuple[Ints, int, int]:
     """Return the part of each atom, int64[atoms], their number, and about how many literals there are."""
     atoms = int(net.size[ATOMS])
     root, size, literals = np.arange(atoms), np.ones(atoms), 0
     join_groups(group, exactly, root)
     for view in _views(net):
-        rows = int(view.size[ROWS])
         literals += int(np.diff(view.lit_start).astype(np.int64) @ view.row_len)
-        found = _clauses(view, np.zeros(int(view.clause_start[rows])), folded=True)
+        found = _clauses(view, weights(view), folded=True)
         run = np.flatnonzero(found.length)
         join(found.start, found.literals, run, root)
         size += np.bincount(found.first()[run], found.length[run], atoms)

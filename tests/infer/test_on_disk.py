@@ -73,10 +73,15 @@ def worlds(folder, query="Smokes,Ill", database=DATABASE):
 
 
 def spelled(parts):
-    """Count the different clauses of parts by the world's atoms, with their weights; and the groups."""
+    """Count the different clauses of parts by the world's atoms, with their weights; and the groups.
+
+    Without those that weigh nothing.
+    """
     clauses, groups = Counter(), Counter()
     for atoms, model, weight in parts:
         for c, total, hard in zip(*distinct(model, weight), strict=True):
+            if not hard and total == 0.0:
+                continue
             own = model.literals[model.start[c] : model.start[c + 1]]
             literals = np.sign(own) * (atoms[np.abs(own) - 1] + 1)
             clauses[tuple(sorted(literals.tolist())), bool(hard), float(total)] += 1
@@ -135,6 +140,16 @@ def test_sampled_marginals_are_as_reliable(small, tmp_path, method):
     assert found["standard_error"] <= 0.005
     assert not found["warnings"]
     assert np.abs(values - exact).max() < 0.025
+
+
+def test_what_weighs_nothing_connects_nothing(small, tmp_path):
+    (tmp_path / "m.mln").write_text("P(t)\nt = {1,...,30}\n0 P(x) v P(y)\n1 P(x)\n")
+    files = tmp_path / "m.mln", [], ["P"], WorldOptions(folder=tmp_path)
+    world = load_world(*files)
+    parts = [*world.parts()]
+    assert len(parts) > 3
+    assert sum(part.model.n_clauses for part in parts) == 30
+    assert answers.solve(world, "mpe", seed=0)[0].all()
 
 
 def test_its_network_is_the_same(small, tmp_path):
