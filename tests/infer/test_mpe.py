@@ -148,7 +148,8 @@ def test_what_is_narrow_is_solved_together_and_all_else_alone(chains):
     assert sorted(alone) == [chain[a] for a in sorted(wide)]
     for atoms, how in found:
         assert how == ("alone" if wide.intersection(atoms.tolist()) else "narrow")
-    assert len(tried) <= 2 + 2 * len(wide) * (1 + np.log2(1 + len(chains)))
+    size = ends[-1] + len(links)  # of which each run has at most half of the one that it is from
+    assert len(tried) <= (2 + 2 * len(wide)) * (2 + np.log2(1 + size))
 
 
 def connected(model, atoms: list[int], clauses: list[int]) -> bool:
