@@ -1,28 +1,37 @@
 """How kernels are compiled: by what they need of numba, each with its parts as a whole.
 
 A kernel has no closures, exceptions, generators or objects, and its arrays are not counted. So most of
-numba's passes have nothing to do in it. The functions that it calls are linked into it before it is
-optimised, once.
-Imported only for compiling; this file is what leans on the inside of numba.
+numba's passes have nothing to do in it, and much of what the others ask is known beforehand. The functions
+that it calls are linked into it before it is optimised, once.
+Imported only for compiling; this file and those it imports are what leans on the inside of numba.
 """
 
 from __future__ import annotations
 
 import gc
+import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from types import ModuleType
 from typing import Any
 
-from llvmlite.binding import Linkage
+from llvmlite.binding import Linkage, create_pass_builder, create_pipeline_tuning_options
 from numba import types
+from numba.core import base, event, ir
+from numba.core.analysis import compute_cfg_from_blocks, compute_use_defs
+from numba.core.base import BaseContext
 from numba.core.cgutils import if_unlikely
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, CompilerBase
 from numba.core.compiler_machinery import register_pass
 from numba.core.cpu import CPUContext
+from numba.core.datamodel import models
+from numba.core.errors import NumbaError
 from numba.core.imputils import builtin_registry
+from numba.core.interpreter import Interpreter
+from numba.core.lowering import Lower
 from numba.core.postproc import PostProcessor
-from numba.core.runtime.nrt import rtsys
 from numba.core.targetconfig import ConfigStack
 from numba.core.typed_passes import (
     NativeLowering,
@@ -30,9 +39,10 @@ from numba.core.typed_passes import (
     NopythonTypeInference,
     PreLowerStripPhis,
 )
+from numba.core.typeinfer import ConstraintNetwork
 from numba.core.typing import mathdecl, npydecl
 from numba.core.typing.context import Context
-from numba.core.typing.templates import _TemplateTargetHelperMixin
+from numba.core.typing.templates import _OverloadFunctionTemplate, _TemplateTargetHelperMixin
 from numba.core.untyped_passes import (
     FixupArgs,
     GenericRewrites,
@@ -42,7 +52,8 @@ from numba.core.untyped_passes import (
 from numba.cpython import builtins, mathimpl, numbers, rangeobj, tupleobj  # noqa: F401
 from numba.np import arrayobj, npyimpl
 
-from onlinesrl.core.kernels import lowering
+from onlinesrl.core.kernels import lowering, operations
+from onlinesrl.core.kernels.frames import FrameType
 
 # code --------------------------------------------------------------------------------------------
 
@@ -54,8 +65,11 @@ class _Kernel(JITCodeLibrary):
         module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
-        passes, builder = self._codegen._module_pass_manager()
-        passes.run(self._final_module, builder)
+        how = create_pipeline_tuning_options(speed_level=3)
+        how.loop_vectorization = how.slp_vectorization = True
+        how.loop_unrolling = how.loop_interleaving = False  # takes long, and makes no kernel faster
+        builder = create_pass_builder(self._codegen._tm, how)
+        builder.getModulePassManager().run(self._final_module, builder)
 
 
 class _Part(_Kernel):
@@ -93,7 +107,7 @@ class _LowerPart(NativeLowering):
 
     def run_pass(self, state: Any) -> bool:
         part = state.library = _Part(state.targetctx.codegen(), state.func_id.func_qualname)
-        state.flags.no_compile = True
+        state.flags.no_compile = state.flags.no_cfunc_wrapper = True
         super().run_pass(state)
         lowered = state["cr"]
         key = part.__format__  # numba uses it, for a builtin, as the function's name
@@ -181,8 +195,80 @@ def _resolve_once(function: Any, context: Any, args: Any, named: Any) -> Any:
     how = flags.nrt, flags.error_model, frozenset(flags.fastmath.flags)
     asked = function, tuple(args), *dict(named).items(), how
     if asked not in _KNOWN:
-        _KNOWN[asked] = _resolve(function, context, args, named)
+        own = operations.signature(context, function.typing_key, tuple(args))
+        _KNOWN[asked] = own or _resolve(function, context, args, named)
     return _KNOWN[asked]
+
+
+_type = Context.resolve_value_type
+_getattr = Context.resolve_getattr
+_overload = _OverloadFunctionTemplate.generic
+
+
+@cache
+def _type_of(context: Context, kind: str, value: object) -> Any:
+    found = None
+    if callable(value) or isinstance(value, ModuleType):
+        found = getattr(value, "_numba_type_", None) or context._get_global_type(value)
+    return found or _type(context, value)
+
+
+def _type_once(context: Context, value: Any) -> Any:
+    """Return the type of a global or constant; numba would import what it might be of."""
+    return _type_of(context, type(value).__name__, value)
+
+
+def _type_of_field(context: Context, kind: Any, name: str) -> Any:
+    """Return the type of an attribute."""
+    if isinstance(kind, FrameType) and name in kind.place:
+        return kind.place[name][1]
+    if name == "__call__" and isinstance(kind, types.Function | types.Dispatcher):
+        return None
+    return _getattr(context, kind, name)
+
+
+def _of_others(template: Any, args: Any, named: Any) -> Any:
+    """Numba tries what it has in Python for strings and lists before what numbers and arrays need."""
+    plain = types.Array | types.Number | types.Boolean
+    if template.key in (operator.getitem, operator.eq, operator.ne, bool):
+        return None if isinstance(args[0], plain) else _overload(template, args, named)
+    return _overload(template, args, named)
+
+
+def _propagate(network: ConstraintNetwork, infer: Any) -> list[Exception]:
+    """Apply all constraints, without a catcher of warnings for each."""
+    errors: list[Exception] = []
+    for constraint in network.constraints:
+        try:
+            constraint(infer)
+        except NumbaError as error:
+            errors.append(error)
+    return errors
+
+
+def _find_values(lower: Any) -> None:
+    """Find the variables that need no memory: one statement defines each, before all of its uses."""
+    blocks = lower.func_ir.blocks
+    defined: dict[str, int] = {}
+    several: set[str] = set()
+    for place, block in blocks.items():
+        for statement in block.find_insts(ir.Assign):
+            name = statement.target.name
+            if name in defined:
+                several.add(name)
+            defined[name] = place
+    above = compute_cfg_from_blocks(blocks).dominators()
+    for place, used in compute_use_defs(blocks).usemap.items():
+        for name in used:
+            if not (defined[name] < place and defined[name] in above[place]):
+                several.add(name)
+    lower._singly_assigned_vars = defined.keys() - several
+    lower._blk_local_varmap = {}
+
+
+def _variable(lower: Any, name: str, kind: Any, datamodel: Any = None) -> Any:
+    """Return memory for a variable; numba would set it to 0, and ask its size for a debugger."""
+    return lowering.memory(lower.builder, kind, name)
 
 
 def _declarations(context: Context) -> None:
@@ -193,9 +279,12 @@ def _declarations(context: Context) -> None:
 
 def _implementations(context: CPUContext) -> None:
     """Load the code of these functions; what numba loads besides takes as long as many kernels."""
-    rtsys.initialize(context)
     context.install_registry(mathimpl.registry)
     context.install_registry(npyimpl.registry)
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Numba tells how long its locks are held, and links what counts references."""
 
 
 def _no_lifetimes(of: PostProcessor, *_: Any, **__: Any) -> None:
@@ -205,13 +294,28 @@ def _no_lifetimes(of: PostProcessor, *_: Any, **__: Any) -> None:
 
 OURS: tuple[tuple[Any, str, Any], ...] = (
     (types.functions.BaseFunction, "get_call_type", _resolve_once),
+    (_OverloadFunctionTemplate, "generic", _of_others),
+    (Context, "resolve_value_type", _type_once),
+    (Context, "resolve_getattr", _type_of_field),
+    (ConstraintNetwork, "propagate", _propagate),
+    (BaseContext, "get_function", operations.function),
+    (BaseContext, "pair_first", operations.first),
+    (BaseContext, "pair_second", operations.second),
+    (models.ArrayModel, "as_argument", lowering.as_argument),
+    (models.ArrayModel, "from_argument", lowering.from_argument),
     (arrayobj, "fix_integer_index", lowering.plain_index),
+    (Lower, "_find_singly_assigned_variable", _find_values),
+    (Lower, "alloca_lltype", _variable),
+    (base, "_has_loc", cache(base._has_loc)),
+    (event, "start_event", _nothing),
+    (event, "end_event", _nothing),
+    (CPUContext, "post_lowering", _nothing),
+    (Interpreter, "post_process", lambda interpreter, peepholes, found: found),
     (PostProcessor, "run", _no_lifetimes),
     (Compiler, "define_pipelines", _BuiltinCompiler.define_pipelines),
     (_TemplateTargetHelperMixin, "_get_target_registry", lambda template, reason: builtin_registry),
     (Context, "load_additional_registries", _declarations),
     (CPUContext, "load_additional_registries", _implementations),
-    (lowering, "in_kernel", True),
 )
 """What numba does otherwise while it compiles a kernel."""
 

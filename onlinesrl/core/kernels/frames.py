@@ -13,6 +13,7 @@ import struct
 from array import array
 from ctypes import c_ssize_t
 from dataclasses import dataclass, fields
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 import numpy as np
@@ -51,7 +52,8 @@ class FrameType(types.Type):
             at += 1 + (kind.ndim if isinstance(kind, types.Array) else 0)
         inner = (kind.without for _, kind in members if isinstance(kind, FrameType))
         self.without: frozenset[str] = frozenset(without).union(*inner)
-        super().__init__(f"{name}{members}{without}")
+        what = blake2b(f"{members}{without}".encode(), digest_size=8).hexdigest()
+        super().__init__(f"{name}_{what}")  # short, since it is part of the names of functions
 
 
 @dataclass_transform(frozen_default=True)
@@ -119,6 +121,5 @@ class Frame:
             for name, kind, dimensions in zip(self._names, kinds[::2], kinds[1::2], strict=False)
         )
         cls, without = type(self), tuple(kinds[2 * len(members) :])
-        name = f"{cls.__module__}.{cls.__name__}"
-        made = self._types[tuple(kinds)] = FrameType(name, members, without)
+        made = self._types[tuple(kinds)] = FrameType(cls.__name__, members, without)
         return made
