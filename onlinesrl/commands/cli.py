@@ -28,8 +28,8 @@ from onlinesrl.core.version import __version__
 USAGE, UNAVAILABLE, DEFECT = 64, 69, 70
 READER_GONE = 128 + 13
 """The exit code that a shell gives a program ended by SIGPIPE."""
-GC_THRESHOLD = 100_000
-"""New objects between two garbage collections: start-up makes a million objects that last."""
+GC_THRESHOLD = 300_000
+"""New objects between two garbage collections: start-up makes 200,000 that last, compiling more."""
 
 app = typer.Typer(
     add_completion=False,

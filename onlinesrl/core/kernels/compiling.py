@@ -283,6 +283,14 @@ def _implementations(context: CPUContext) -> None:
     context.install_registry(npyimpl.registry)
 
 
+_asked_loc = cache(base._has_loc)
+
+
+def _has_loc(function: Any) -> bool:
+    """Tell whether what writes instructions takes the place in the source."""
+    return getattr(function, "__module__", "") != __name__ and _asked_loc(function)
+
+
 def _nothing(*_: Any, **__: Any) -> None:
     """Numba tells how long its locks are held, and links what counts references."""
 
@@ -306,7 +314,7 @@ OURS: tuple[tuple[Any, str, Any], ...] = (
     (arrayobj, "fix_integer_index", lowering.plain_index),
     (Lower, "_find_singly_assigned_variable", _find_values),
     (Lower, "alloca_lltype", _variable),
-    (base, "_has_loc", cache(base._has_loc)),
+    (base, "_has_loc", _has_loc),
     (event, "start_event", _nothing),
     (event, "end_event", _nothing),
     (CPUContext, "post_lowering", _nothing),
