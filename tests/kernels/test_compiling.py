@@ -54,6 +54,47 @@ def mixed(row: Ints32, table: Floats2, cube: npt.NDArray[np.uint8], least: int) 
 
 
 @kernel
+def counted(bounds: Ints32, start: int, stop: int, step: int, seen: Floats2) -> int:
+    """Loops up and down, within loops, over what two arrays' items say, and over nothing."""
+    n, last = 0, -99
+    for i in range(start, stop, step):
+        for j in range(bounds[0], bounds[1]):
+            seen[n, 0], seen[n, 1] = i, j
+            n += 1
+        last = i
+    for i in range(stop, start, -2):
+        if i == bounds[0]:
+            break
+        seen[n, 0], seen[n, 1] = i, last
+        n += 1
+    else:
+        n += 100
+    return n
+
+
+@kernel
+def calculated(x: float, y: float, i: int, j: int, row: Ints32) -> tuple[float, ...]:
+    """Arithmetic, comparisons and extremes, of one kind and of several."""
+    sign = 1.0
+    if x < y or i >= j:
+        sign = -1.0
+    total = x
+    total += y * sign
+    total -= i
+    total *= 0.5
+    least, most = min(x, y, i), max(row[0], j)
+    same = x == y, x != y, x <= y, i == j, i != row[0], x > i
+    rest = int(y) if abs(y) < 1e9 else int(x > y)
+    halves = (i - j) / 2 + (x / y if y != 0.0 else x)
+    sizes = row.shape[0], len(row)
+    power = (x - y) ** 2 + float(i) ** 3 + 2.0 ** (i - i)
+    code = 0
+    for each in same:
+        code = 2 * code + bool(each)
+    return total, least, most, code, rest, halves, sizes[0] + sizes[1], power
+
+
+@kernel
 def beyond(row: Ints32, place: int) -> int:
     return row[place]
 
@@ -81,6 +122,26 @@ def test_kernels_compute_what_python_does(row: list[int], table: list[list[int]]
         result = function(np.array(row, np.int32), grid, cube, least)
         results.append((float(result), grid.tolist(), cube.tolist()))
     assert results[0] == results[1]
+
+
+@given(st.tuples(SMALL, SMALL), SMALL, SMALL, st.sampled_from((-3, -1, 1, 2)))
+def test_loops_count_as_in_python(bounds: tuple[int, int], start: int, stop: int, step: int):
+    results = []
+    for function in (counted, counted.py_func):
+        seen = np.zeros((400, 2))
+        n = function(np.array(bounds, np.int32), start, stop, step, seen)
+        results.append((n, seen.tolist()))
+    assert results[0] == results[1]
+
+
+@given(st.floats(), st.floats(), SMALL, SMALL, st.lists(SMALL, min_size=1, max_size=3))
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_numbers_are_those_of_python(x: float, y: float, i: int, j: int, row: list[int]):
+    values = np.float64(x), np.float64(y), i, j, np.array(row, np.int32)
+    found, expected = (
+        [repr(float(x)) for x in f(*values)] for f in (calculated, calculated.py_func)
+    )
+    assert found == expected
 
 
 @pytest.mark.parametrize("model", ["python", "numpy"])
