@@ -83,7 +83,7 @@ def calculated(x: float, y: float, i: int, j: int, row: Ints32) -> tuple[float, 
     total -= i
     total *= 0.5
     least, most = min(x, y, i), max(row[0], j)
-    same = x == y, x != y, x <= y, i == j, i != row[0], x > i
+    same = x == y, x != y, x <= y, i == j, i != row[0], x > i, row[0] in (i, 3), x in (y, 0.0)
     rest = int(y) if abs(y) < 1e9 else int(x > y)
     halves = (i - j) / 2 + (x / y if y != 0.0 else x)
     sizes = row.shape[0], len(row)
@@ -178,6 +178,33 @@ def test_what_kernels_do_without_is_loaded_for_others(tmp_path):
         command, cwd=REPO, env=environment, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, "70\n"), done.stderr
+
+
+ALONE = {
+    "of everything here": """
+from tests.kernels.test_compiling import calculated
+print(calculated(1.0, 2.0, 3, 4, np.arange(2, dtype=np.int32))[2])
+""",
+    "that learns, for all plans": """
+from pathlib import Path
+from tests.shapes import same_for_all_plans
+same_for_all_plans()
+from onlinesrl.runs import session
+from onlinesrl.runs.config import load
+session.make_learner(load(Path("configs/meetings.yaml"))).compile()
+print(4)
+""",
+}
+
+
+@pytest.mark.parametrize("kernel", ALONE)
+def test_a_kernel_needs_nothing_that_others_have_loaded(kernel: str, tmp_path):
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": "tests"}
+    command = [sys.executable, "-c", "import numpy as np" + ALONE[kernel]]
+    done = subprocess.run(
+        command, cwd=REPO, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "4\n"), done.stderr
 
 
 BEYOND = """

@@ -165,6 +165,23 @@ def _item(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return lowering.item(context, builder, sig, args)
 
 
+def _is_among(context: Any, sig: Any) -> bool:
+    kind, of = sig.args
+    return isinstance(kind, types.UniTuple) and isinstance(of, types.Number)
+
+
+def _among(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    members, of = sig.args
+    common = context.typing_context.unify_types(members.dtype, of)
+    wanted = context.cast(builder, args[1], of, common)
+    found = ir.Constant(ir.IntType(1), 0)
+    for place in range(members.count):
+        member = builder.extract_value(args[0], place)
+        member = context.cast(builder, member, members.dtype, common)
+        found = builder.or_(found, _compared(builder, common, "==", member, wanted))
+    return found
+
+
 # the table ---------------------------------------------------------------------------------------
 
 ARITHMETIC = {
@@ -187,6 +204,7 @@ COMPARISONS = {
 EXTREMES = {max: ">", min: "<"}
 OWN: dict[Any, tuple[Fits, Emit]] = {
     operator.getitem: (_is_item, _item),
+    operator.contains: (_is_among, _among),
     operator.setitem: (lowering.is_item, lowering.set_item),
     operator.pow: (_is_power, _power),
     len: (lowering.is_array, lowering.length),
