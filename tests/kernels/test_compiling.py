@@ -87,11 +87,11 @@ def calculated(x: float, y: float, i: int, j: int, row: Ints32) -> tuple[float, 
     rest = int(y) if abs(y) < 1e9 else int(x > y)
     halves = (i - j) / 2 + (x / y if y != 0.0 else x)
     sizes = row.shape[0], len(row)
-    power = (x - y) ** 2 + float(i) ** 3 + 2.0 ** (i - i)
+    square, cubes = (x - y) ** 2, float(i) ** 3 + 2.0 ** (j - j)
     code = 0
     for each in same:
         code = 2 * code + bool(each)
-    return total, least, most, code, rest, halves, sizes[0] + sizes[1], power
+    return total, least, most, code, rest, halves, sizes[0] + sizes[1], square, cubes
 
 
 @kernel
