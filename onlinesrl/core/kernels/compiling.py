@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 import operator
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
@@ -215,6 +215,8 @@ def _type_of(context: Context, kind: str, value: object) -> Any:
 
 def _type_once(context: Context, value: Any) -> Any:
     """Return the type of a global or constant; numba would import what it might be of."""
+    if not isinstance(value, Hashable):  # an array
+        return _type(context, value)
     return _type_of(context, type(value).__name__, value)
 
 
