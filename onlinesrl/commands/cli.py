@@ -29,7 +29,7 @@ USAGE, UNAVAILABLE, DEFECT = 64, 69, 70
 READER_GONE = 128 + 13
 """The exit code that a shell gives a program ended by SIGPIPE."""
 GC_THRESHOLD = 300_000
-"""New objects between two garbage collections: start-up makes 200,000 that last, compiling more."""
+"""New objects between two garbage collections: start-up makes 140,000 that last, compiling as many."""
 
 app = typer.Typer(
     add_completion=False,

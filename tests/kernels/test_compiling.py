@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -159,6 +160,32 @@ def test_numba_compiles_other_functions_as_ever(model: str):
         of_others(np.arange(3), 10)
 
 
+WHOLE, HALVES = (1, 2), (1.0, 2.0)
+
+
+@kernel
+def whole(place: int) -> int:
+    return WHOLE[place]
+
+
+@kernel
+def halves(place: int) -> float:
+    return HALVES[place] + 0.5
+
+
+def test_constants_that_are_equal_have_types_of_their_own():
+    assert (whole(1), halves(1)) == (2, 2.5)
+
+
+def run_alone(code: str, cache: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run Python code in a process that has loaded nothing, with no kernel compiled before."""
+    environment = {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": "tests", **more}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(
+        command, cwd=REPO, env=environment, capture_output=True, text=True, check=False
+    )
+
+
 AFTER = """
 import sys
 import numba
@@ -172,11 +199,7 @@ print(of_others(12))
 
 
 def test_what_kernels_do_without_is_loaded_for_others(tmp_path):
-    environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": "tests"}
-    command = [sys.executable, "-c", AFTER]
-    done = subprocess.run(
-        command, cwd=REPO, env=environment, capture_output=True, text=True, check=False
-    )
+    done = run_alone(AFTER, tmp_path)
     assert (done.returncode, done.stdout) == (0, "70\n"), done.stderr
 
 
@@ -199,11 +222,7 @@ print(4)
 
 @pytest.mark.parametrize("kernel", ALONE)
 def test_a_kernel_needs_nothing_that_others_have_loaded(kernel: str, tmp_path):
-    environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": "tests"}
-    command = [sys.executable, "-c", "import numpy as np" + ALONE[kernel]]
-    done = subprocess.run(
-        command, cwd=REPO, env=environment, capture_output=True, text=True, check=False
-    )
+    done = run_alone("import numpy as np" + ALONE[kernel], tmp_path)
     assert (done.returncode, done.stdout) == (0, "4\n"), done.stderr
 
 
@@ -221,13 +240,6 @@ for place in (3, -1):
 
 
 def test_an_index_out_of_bounds_in_a_part_is_told_where_bounds_are_checked(tmp_path):
-    environment = {
-        "NUMBA_BOUNDSCHECK": "1",
-        "NUMBA_CACHE_DIR": str(tmp_path),
-        "PYTHONPATH": "tests",
-    }
-    command = [sys.executable, "-c", BEYOND]
-    done = subprocess.run(
-        command, cwd=REPO, env=environment, capture_output=True, text=True, check=True
-    )
+    done = run_alone(BEYOND, tmp_path, NUMBA_BOUNDSCHECK="1")
+    assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:2] == ["out of bounds"] * 2

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 import operator
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
@@ -206,18 +206,16 @@ _overload = _OverloadFunctionTemplate.generic
 
 
 @cache
-def _type_of(context: Context, kind: str, value: object) -> Any:
-    found = None
-    if callable(value) or isinstance(value, ModuleType):
-        found = getattr(value, "_numba_type_", None) or context._get_global_type(value)
+def _type_of_function(context: Context, value: Any) -> Any:
+    """Return the type of a function, class or module; numba would import what else it might be."""
+    found = getattr(value, "_numba_type_", None) or context._get_global_type(value)
     return found or _type(context, value)
 
 
-def _type_once(context: Context, value: Any) -> Any:
-    """Return the type of a global or constant; numba would import what it might be of."""
-    if not isinstance(value, Hashable):  # an array
-        return _type(context, value)
-    return _type_of(context, type(value).__name__, value)
+def _type_of_global(context: Context, value: Any) -> Any:
+    """Return the type of a global or constant."""
+    named = callable(value) or isinstance(value, ModuleType)
+    return (_type_of_function if named else _type)(context, value)
 
 
 def _type_of_field(context: Context, kind: Any, name: str) -> Any:
@@ -232,8 +230,9 @@ def _type_of_field(context: Context, kind: Any, name: str) -> Any:
 def _of_others(template: Any, args: Any, named: Any) -> Any:
     """Numba tries what it has in Python for strings and lists before what numbers and arrays need."""
     plain = types.Array | types.Number | types.Boolean
-    if template.key in (operator.getitem, operator.eq, operator.ne, bool):
-        return None if isinstance(args[0], plain) else _overload(template, args, named)
+    tried = operator.getitem, operator.eq, operator.ne, bool
+    if template.key in tried and isinstance(args[0], plain):
+        return None
     return _overload(template, args, named)
 
 
@@ -285,14 +284,6 @@ def _implementations(context: CPUContext) -> None:
     context.install_registry(npyimpl.registry)
 
 
-_asked_loc = cache(base._has_loc)
-
-
-def _has_loc(function: Any) -> bool:
-    """Tell whether what writes instructions takes the place in the source."""
-    return getattr(function, "__module__", "") != __name__ and _asked_loc(function)
-
-
 def _nothing(*_: Any, **__: Any) -> None:
     """Numba tells how long its locks are held, and links what counts references."""
 
@@ -305,7 +296,7 @@ def _no_lifetimes(of: PostProcessor, *_: Any, **__: Any) -> None:
 OURS: tuple[tuple[Any, str, Any], ...] = (
     (types.functions.BaseFunction, "get_call_type", _resolve_once),
     (_OverloadFunctionTemplate, "generic", _of_others),
-    (Context, "resolve_value_type", _type_once),
+    (Context, "resolve_value_type", _type_of_global),
     (Context, "resolve_getattr", _type_of_field),
     (ConstraintNetwork, "propagate", _propagate),
     (BaseContext, "get_function", operations.function),
@@ -316,7 +307,7 @@ OURS: tuple[tuple[Any, str, Any], ...] = (
     (arrayobj, "fix_integer_index", lowering.plain_index),
     (Lower, "_find_singly_assigned_variable", _find_values),
     (Lower, "alloca_lltype", _variable),
-    (base, "_has_loc", _has_loc),
+    (base, "_has_loc", cache(base._has_loc)),
     (event, "start_event", _nothing),
     (event, "end_event", _nothing),
     (CPUContext, "post_lowering", _nothing),

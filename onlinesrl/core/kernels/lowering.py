@@ -191,7 +191,7 @@ def _place(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         indexes = unpack_tuple(builder, args[1], kind.ndim)
     data, lengths = _known(builder, kind, args[0])
     place: Any = None
-    for each, index, length in zip(kinds, indexes, lengths, strict=True):
+    for each, index, size in zip(kinds, indexes, lengths, strict=True):
         at = plain_index(context, builder, each, index, None)
-        place = at if place is None else builder.add(builder.mul(place, length), at)
+        place = at if place is None else builder.add(builder.mul(place, size), at)
     return builder.gep(data, [place])
