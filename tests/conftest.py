@@ -1,6 +1,8 @@
 """What tests of whole runs share: a stream of our own, its configuration, and warm processes."""
 
 import compileall
+import faulthandler
+import gc
 import importlib
 import json
 import os
@@ -112,8 +114,11 @@ class Job:
             process = os.fork()
         if process == 0:
             code = 1
+            gc.freeze()  # garbage of tests before: its finalizers may wait for threads that are not here
+            gc.unfreeze = lambda: None  # type: ignore[assignment]
             try:
                 self._redirect()
+                faulthandler.enable(sys.stderr)
                 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup ignores
                 if self.brief:
                     brief()
@@ -262,9 +267,22 @@ def wait(process: int) -> int:
         found, status = os.waitpid(process, os.WNOHANG)
         return (found, status) if found else None
 
-    _, status = until(ended)
+    try:
+        _, status = until(ended)
+    except AssertionError as error:
+        error.add_note(_doing(process))
+        raise
     RUNNING.remove(process)
     return os.waitstatus_to_exitcode(status)
+
+
+def _doing(process: int) -> str:
+    """Abort a child; return the stacks of its threads, which it writes at the end of its standard error."""
+    log = Path(f"/proc/{process}/fd/2").resolve()
+    os.kill(process, signal.SIGABRT)
+    os.waitpid(process, 0)
+    RUNNING.remove(process)
+    return log.read_text()[-20_000:]
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -67,7 +68,11 @@ def tried(function: Callable[..., Any], common: Any, part: Any) -> Done:
 
 
 def depend_on(parent: int) -> None:
-    """Leave Ctrl-C to the process that started this one, and end when that is killed."""
+    """Leave Ctrl-C to the process that started this one, and end when that is killed.
+
+    The garbage of that process is its own: a fork has none of the threads for which finalizers wait.
+    """
+    gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()

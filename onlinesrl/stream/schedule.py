@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import parent_process
 
 SHARE_EVERY = 128
 """The share of bad examples is checked after so many examples, and at the end."""
@@ -39,13 +40,16 @@ def rare_collections() -> Iterator[None]:
     """Make garbage collection rare: examples are short-lived and have no reference cycles.
 
     Existing objects are frozen, and a collection runs once per 100,000 new objects; by default
-    collection would take more time than learning.
+    collection would take more time than learning. In a child of `multiprocessing` nothing is frozen
+    or unfrozen here: see `core.parts.depend_on`.
     """
-    thresholds = gc.get_threshold()
-    gc.freeze()
+    thresholds, child = gc.get_threshold(), parent_process() is not None
+    if not child:
+        gc.freeze()
     gc.set_threshold(100_000, *thresholds[1:])
     try:
         yield
     finally:
         gc.set_threshold(*thresholds)
-        gc.unfreeze()
+        if not child:
+            gc.unfreeze()

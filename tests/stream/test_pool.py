@@ -1,5 +1,6 @@
 """Parts on workers: the same results whatever the workers, however many die; errors are one line."""
 
+import gc
 import os
 import signal
 import threading
@@ -13,6 +14,7 @@ from onlinesrl.core.errors import DataError, UnavailableError
 from onlinesrl.core.interrupt import Interrupted
 from onlinesrl.core.parts import PartError
 from onlinesrl.core.pool import Forks, Inline, Pool
+from onlinesrl.stream.schedule import rare_collections
 from tests.waiting import until
 
 POOLS: list[Pool] = [Inline(), Forks(1), Forks(3)]
@@ -54,6 +56,33 @@ def test_a_part_over_which_all_die_ends_the_work(monkeypatch: pytest.MonkeyPatch
         UnavailableError, match=r"3 workers in succession died over part 1 .*exit code 9"
     ):
         list(Forks(2).map(dies, None, [0]))
+
+
+def test_a_fork_leaves_the_garbage_of_its_parent(tmp_path: Path) -> None:
+    """Its finalizers may wait for threads, of which a fork has none: DuckDB's crash there."""
+
+    class Waits:
+        def __init__(self) -> None:
+            self.itself, self.process = self, os.getpid()
+
+        def __del__(self) -> None:
+            (tmp_path / ("here" if os.getpid() == self.process else "there")).touch()
+
+    def collects(common: None, part: int) -> None:
+        with rare_collections():
+            pass
+        gc.collect()
+
+    gc.collect()
+    gc.disable()
+    try:
+        Waits()
+        list(Forks(2).map(collects, None, range(2)))
+        assert not [*tmp_path.iterdir()]
+        gc.collect()
+    finally:
+        gc.enable()
+    assert [each.name for each in tmp_path.iterdir()] == ["here"]
 
 
 def test_an_error_is_told_with_its_exit_code() -> None:
