@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from onlinesrl.mln.lang.normal import Clause
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One weight by name: clause, constants of its template, value, updates it took part in."""
 
     clause: Clause

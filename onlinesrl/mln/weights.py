@@ -6,9 +6,9 @@ growth, dropping, and the passage to and from names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,27 @@ from onlinesrl.mln.lang.normal import Clause
 
 KEPT_SHARE = 0.9
 STANDARD = Cda2()
+
+
+class _Column(NamedTuple):
+    """A variable of a template: names of its constants, stride in a block, how many are the model's."""
+
+    names: list[str]
+    stride: int
+    size: int
+
+
+def _keys(columns: Sequence[_Column], row: Sequence[int]) -> list[tuple[int, tuple[str, ...]]]:
+    """Return the offsets of a block and the constants that each stands for."""
+    keys: list[tuple[int, tuple[str, ...]]] = [(0, ())]
+    for (names, stride, size), constant in zip(columns, row, strict=False):
+        if stride and not constant:
+            known = list(enumerate(names[:size]))
+            keys = [(o + stride * c, (*key, name)) for o, key in keys for c, name in known]
+        else:
+            name = names[constant - 1 if stride else constant]
+            keys = [(o, (*key, name)) for o, key in keys]
+    return keys
 
 
 class WeightTable(AveragedWeights):
@@ -279,8 +300,10 @@ class WeightTable(AveragedWeights):
 
     def numbered(self) -> Iterator[tuple[int, Clause, tuple[str, ...]]]:
         """Yield the number of every weight, its clause, and the constants of its template."""
+        names = {t: [str(name) for name in domain.names] for t, domain in self.stream.items()}
+        columns = [self._columns(number, names) for number in range(len(self.clauses))]
         for number, first, row in self._blocks():
-            for offset, key in self._keys(number, row):
+            for offset, key in _keys(columns[number], row):
                 yield first + offset, self.clauses[number], key
 
     def _blocks(self) -> Iterator[tuple[int, int, list[int]]]:
@@ -292,22 +315,14 @@ class WeightTable(AveragedWeights):
         for row, first in zip(rows, a.block[:blocks].tolist(), strict=True):
             yield row[0], first, row[1:]
 
-    def _keys(self, number: int, row: list[int]) -> Iterable[tuple[int, tuple[str, ...]]]:
-        """Return the offsets of a block and the constants that each stands for."""
-        clause_plan = self.layout.plan.clauses[number]
-        strides, _ = self.strides[number]
-        keys: list[tuple[int, tuple[str, ...]]] = [(0, ())]
-        for j, (name, stride) in enumerate(zip(clause_plan.clause.template, strides, strict=True)):
-            names = self.stream[clause_plan.types[name]].names
-            if stride == 0:
-                choices = [(0, row[j])]
-            elif row[j] > 0:
-                choices = [(0, row[j] - 1)]
-            else:
-                count = len(self.layout.constants[clause_plan.types[name]])
-                choices = [(stride * c, c) for c in range(count)]
-            keys = [(o + p, (*key, str(names[c]))) for o, key in keys for p, c in choices]
-        return keys
+    def _columns(self, number: int, names: Mapping[str, list[str]]) -> list[_Column]:
+        """Return what a block's row means, by the variables of a clause's template."""
+        plan, (strides, _) = self.layout.plan.clauses[number], self.strides[number]
+        types = (plan.types[variable] for variable in plan.clause.template)
+        return [
+            _Column(names[t], stride, len(self.layout.constants[t]))
+            for t, stride in zip(types, strides, strict=True)
+        ]
 
     # checkpoints ---------------------------------------------------------------------------
 
