@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 import pytest
-from conftest import REPO
+from conftest import REPO, soaked
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -220,7 +220,9 @@ print(4)
 }
 
 
-@pytest.mark.parametrize("kernel", ALONE)
+@pytest.mark.parametrize(
+    "kernel", ["of everything here", soaked("that learns, for all plans", name="that learns")]
+)
 def test_a_kernel_needs_nothing_that_others_have_loaded(kernel: str, tmp_path):
     done = run_alone("import numpy as np" + ALONE[kernel], tmp_path)
     assert (done.returncode, done.stdout) == (0, "4\n"), done.stderr
