@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue
 from threading import Lock
 from types import FrameType
 from typing import Any, ClassVar
@@ -78,7 +78,8 @@ class Requests(Stopper):
         self.opened = self.closed = False
         self.batch = 1
         self.predicting: float | None = None
-        self._queue = SimpleQueue[Asked]()
+        # not SimpleQueue, which before Python 3.13 misses its timeout if a signal comes at that moment
+        self._queue = Queue[Asked]()
         self._lock = Lock()
         self._taken: list[Asked] = []
         self._lines: dict[int, tuple[Asked, int]] = {}

@@ -19,8 +19,10 @@ import pytest
 from conftest import Job, wait
 
 from onlinesrl.runs import serve
+from onlinesrl.runs.progress import Display
 from onlinesrl.stream import checkpoint, requests
 from onlinesrl.stream.folder import RunFolder
+from onlinesrl.stream.opened import WAIT_SECONDS
 from onlinesrl.stream.protocols import Setting
 from onlinesrl.stream.requests import Asked, Requests, Unanswered, Untaken
 from tests.learn import trust
@@ -338,6 +340,23 @@ def test_who_does_not_take_an_answer_is_hung_up_on(job: Make) -> None:
         until(lambda: not established())
     assert hasty.served.stop() == 0
     assert "Traceback" not in hasty.served.job.said
+
+
+def test_a_signal_whose_handler_outlasts_the_wait_for_requests(job: Make) -> None:
+    """It would be waited for ever by ``queue.SimpleQueue`` of Python before 3.13."""
+
+    def slow() -> None:
+        stopping = Display.stopping
+
+        def stop(display: Display) -> None:
+            stopping(display)
+            time.sleep(2 * WAIT_SECONDS)
+
+        Display.stopping = stop  # type: ignore[method-assign]
+
+    served = Served(job([]), first=slow)
+    assert served.stop() == 0
+    assert "stopping" in served.job.said
 
 
 def test_half_open_connections_keep_nobody_out(job: Make, citations: list[bytes]) -> None:
