@@ -280,6 +280,7 @@ def _doing(process: int) -> str:
     """Abort a child; return the stacks of its threads, which it writes at the end of its standard error."""
     log = Path(f"/proc/{process}/fd/2").resolve()
     os.kill(process, signal.SIGABRT)
+    os.kill(process, signal.SIGCONT)  # it may be asleep
     os.waitpid(process, 0)
     RUNNING.remove(process)
     return log.read_text()[-20_000:]

@@ -34,7 +34,7 @@ STANDARD = Cda2()
 class _Column(NamedTuple):
     """A variable of a template: names of its constants, stride in a block, how many are the model's."""
 
-    names: list[str]
+    names: list[Constant]
     stride: int
     size: int
 
@@ -44,10 +44,10 @@ def _keys(columns: Sequence[_Column], row: Sequence[int]) -> list[tuple[int, tup
     keys: list[tuple[int, tuple[str, ...]]] = [(0, ())]
     for (names, stride, size), constant in zip(columns, row, strict=False):
         if stride and not constant:
-            known = list(enumerate(names[:size]))
+            known = list(enumerate(map(str, names[:size])))
             keys = [(o + stride * c, (*key, name)) for o, key in keys for c, name in known]
         else:
-            name = names[constant - 1 if stride else constant]
+            name = str(names[constant - 1 if stride else constant])
             keys = [(o, (*key, name)) for o, key in keys]
     return keys
 
@@ -300,8 +300,7 @@ class WeightTable(AveragedWeights):
 
     def numbered(self) -> Iterator[tuple[int, Clause, tuple[str, ...]]]:
         """Yield the number of every weight, its clause, and the constants of its template."""
-        names = {t: [str(name) for name in domain.names] for t, domain in self.stream.items()}
-        columns = [self._columns(number, names) for number in range(len(self.clauses))]
+        columns = [self._columns(number) for number in range(len(self.clauses))]
         for number, first, row in self._blocks():
             for offset, key in _keys(columns[number], row):
                 yield first + offset, self.clauses[number], key
@@ -315,12 +314,12 @@ class WeightTable(AveragedWeights):
         for row, first in zip(rows, a.block[:blocks].tolist(), strict=True):
             yield row[0], first, row[1:]
 
-    def _columns(self, number: int, names: Mapping[str, list[str]]) -> list[_Column]:
+    def _columns(self, number: int) -> list[_Column]:
         """Return what a block's row means, by the variables of a clause's template."""
         plan, (strides, _) = self.layout.plan.clauses[number], self.strides[number]
         types = (plan.types[variable] for variable in plan.clause.template)
         return [
-            _Column(names[t], stride, len(self.layout.constants[t]))
+            _Column(self.stream[t].names, stride, len(self.layout.constants[t]))
             for t, stride in zip(types, strides, strict=True)
         ]
 

@@ -220,9 +220,7 @@ print(4)
 }
 
 
-@pytest.mark.parametrize(
-    "kernel", ["of everything here", soaked("that learns, for all plans", name="that learns")]
-)
+@pytest.mark.parametrize("kernel", ["of everything here", soaked("that learns, for all plans")])
 def test_a_kernel_needs_nothing_that_others_have_loaded(kernel: str, tmp_path):
     done = run_alone("import numpy as np" + ALONE[kernel], tmp_path)
     assert (done.returncode, done.stdout) == (0, "4\n"), done.stderr
