@@ -141,12 +141,11 @@ class AdmmState:
         self._prepare(self.problem.row_step.copy(), known=True)
 
     def _prepare(self, before: Floats, known: bool) -> None:
-        zeros = np.zeros(self.model.n_variables)
-        self._highest = admm_rows.prepare(self._rows, zeros, self.problem, self.now, before, known)
-        admm_rows.free_variables(self.problem)
-        self._highest += float(np.maximum(-self.problem.bonus, 0.0).sum())
         of = self._rows, self.problem, self.now
         self._rounds = Rounds(*of) if self._team is None else TeamRounds(*of, self._team)
+        self._highest = self._rounds.prepare(before, known)
+        self._highest += float(np.maximum(-self.problem.bonus, 0.0).sum())
+        admm_rows.free_variables(self.problem)
 
     def solve(self, tolerance: float, violation: float, rounds: int) -> HingeSolution:
         """Continue as ``Admm`` does up to ``rounds`` in all, at least for ten more; raises Infeasible."""

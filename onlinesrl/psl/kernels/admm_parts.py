@@ -1,17 +1,18 @@
 """Rounds of ADMM on a large model: part by part of its rows, by one thread or several.
 
-Each part adds to a gradient of its own, and the sum over the parts is in their order, so that it does not
-depend on the threads. Adjacent rows that differ only in variables and constant form runs, within which the
-rest is not read again: memory is what a round waits for.
+Part ``part`` of ``parts`` has every ``parts``-th block of rows, so that all are of the same kinds, and adds
+to a gradient of its own. The sum over the parts is in their order, so that it does not depend on the
+threads. Adjacent rows that differ only in variables and constant form runs, within which the rest is not
+read again: memory is what a round waits for.
 """
 
 from onlinesrl.core.arrays import Floats, Ints32
 from onlinesrl.core.kernels.jit import kernel, threaded
-from onlinesrl.psl.kernels.admm import Iterate, Problem, x_step
+from onlinesrl.psl.kernels.admm import Iterate, Problem, add_gradient, of_row, x_step
 from onlinesrl.psl.kernels.potentials import clip
 
 BLOCK = 4096
-"""Variables in a block; thread ``rank`` of ``threads`` takes every ``threads``-th block."""
+"""Rows in a block, and variables whose gradients are added up together."""
 
 
 @kernel
@@ -32,7 +33,7 @@ def _alike(problem: Problem, i: int, k: int) -> bool:
     )
 
 
-@kernel
+@threaded
 def find_runs(problem: Problem, run_end: Ints32) -> None:
     """Set ``run_end`` [row] to the end of the run that each row is in."""
     end = len(problem.constant)
@@ -44,40 +45,86 @@ def find_runs(problem: Problem, run_end: Ints32) -> None:
 
 @threaded
 def x_update(
-    problem: Problem,
-    now: Iterate,
-    gradients: Floats,
-    eta: float,
-    relaxation: float,
-    rank: int,
-    threads: int,
+    problem: Problem, now: Iterate, gradients: Floats, eta: float, relaxation: float
 ) -> None:
-    """Update a thread's share of y, given ``gradients`` [part, variable]."""
-    for first in range(rank * BLOCK, len(now.y), threads * BLOCK):
-        for j in range(first, min(first + BLOCK, len(now.y))):
-            gradient = gradients[0, j]
-            for part in range(1, len(gradients)):
-                gradient += gradients[part, j]
-            x_step(problem, now, j, gradient, eta, relaxation)
+    """Update y, given the parts' ``gradients`` [part, variable], which do not have the bonus."""
+    for first in range(0, len(now.y), BLOCK):  # loops that LLVM turns into vector instructions
+        stop = min(first + BLOCK, len(now.y))
+        for j in range(first, stop):
+            now.ahead[j] = -problem.bonus[j]
+        for part in range(len(gradients)):
+            for j in range(first, stop):
+                now.ahead[j] += gradients[part, j]
+        for j in range(first, stop):
+            x_step(problem, now, j, now.ahead[j], eta, relaxation)
 
 
 @threaded
 def dual_update(
-    problem: Problem, now: Iterate, run_end: Ints32, eta: float, relaxation: float
+    problem: Problem,
+    now: Iterate,
+    run_end: Ints32,
+    part: int,
+    parts: int,
+    eta: float,
+    relaxation: float,
 ) -> None:
     """Update the duals of a part, and set its gradient."""
     for j in range(len(now.gradient)):
-        now.gradient[j] = -problem.bonus[j]
-    i = 0
-    while i < len(problem.constant):
-        end, size = run_end[i], problem.start[i + 1] - problem.start[i]
-        if size == 2:  # the loops over the variables of a row are compiled apart for these sizes
-            _update_run(problem, now, i, end, 2, eta, relaxation)
-        elif size == 3:
-            _update_run(problem, now, i, end, 3, eta, relaxation)
-        else:
-            _update_run(problem, now, i, end, size, eta, relaxation)
-        i = end
+        now.gradient[j] = 0.0
+    for block in range(part * BLOCK, len(now.dual), parts * BLOCK):
+        i, stop = block, min(block + BLOCK, len(now.dual))
+        while i < stop:
+            end, size = min(run_end[i], stop), problem.start[i + 1] - problem.start[i]
+            if size == 2:
+                _update_pairs(problem, now, i, end, eta, relaxation)
+            elif size == 3:
+                _update_triples(problem, now, i, end, eta, relaxation)
+            else:
+                _update_run(problem, now, i, end, size, eta, relaxation)
+            i = end
+
+
+@threaded
+def of_rows(
+    problem: Problem, now: Iterate, part: int, parts: int
+) -> tuple[float, float, float, float]:
+    """Return the certificate's terms of a part, as ``admm.of_rows`` does, and set its gradient."""
+    energy, bound, violation, complementarity = 0.0, 0.0, 0.0, 0.0
+    for j in range(len(now.gradient)):
+        now.gradient[j] = 0.0
+    for block in range(part * BLOCK, len(now.dual), parts * BLOCK):
+        for i in range(block, min(block + BLOCK, len(now.dual))):
+            added, least, excess, apart, u = of_row(problem, now, i)
+            energy += added
+            bound += least
+            violation = max(violation, excess)
+            complementarity += apart
+            add_gradient(problem, i, u, now.gradient)
+    return energy, bound, violation, complementarity
+
+
+@kernel
+def _of_run(problem: Problem, i: int, eta: float) -> tuple[float, float, float, float]:
+    """Return what the rows of row i's run have in common: sigma, divisor, low and high of the step."""
+    sigma = eta * problem.row_step[i]
+    return sigma, 1.0 + sigma * problem.curvature[i], problem.low[i], problem.high[i]
+
+
+@kernel
+def _step(
+    now: Iterate,
+    i: int,
+    form: float,
+    of_run: tuple[float, float, float, float],
+    relaxation: float,
+) -> float:
+    """Update and return the dual of row i, given its form."""
+    sigma, divisor, low, high = of_run
+    u = clip((now.dual[i] + sigma * form) / divisor, low, high)
+    u = now.dual[i] + relaxation * (u - now.dual[i])
+    now.dual[i] = u
+    return u
 
 
 @kernel
@@ -85,17 +132,46 @@ def _update_run(
     problem: Problem, now: Iterate, first: int, end: int, size: int, eta: float, relaxation: float
 ) -> None:
     """Do as ``admm.dual_update`` for a run of rows of ``size`` variables each."""
-    sigma = eta * problem.row_step[first]
-    divisor = 1.0 + sigma * problem.curvature[first]
-    low, high = problem.low[first], problem.high[first]
+    of_run = _of_run(problem, first, eta)
     like = at = problem.start[first]
     for i in range(first, end):
         form = problem.constant[i]
         for d in range(size):
             form += problem.coefficient[like + d] * now.ahead[problem.variable[at + d]]
-        u = clip((now.dual[i] + sigma * form) / divisor, low, high)
-        u = now.dual[i] + relaxation * (u - now.dual[i])
-        now.dual[i] = u
+        u = _step(now, i, form, of_run, relaxation)
         for d in range(size):
             now.gradient[problem.variable[at + d]] += u * problem.coefficient[like + d]
         at += size
+
+
+@kernel
+def _update_pairs(
+    problem: Problem, now: Iterate, first: int, end: int, eta: float, relaxation: float
+) -> None:
+    """Do as ``_update_run`` for two variables each; without the loops it takes a fifth less time."""
+    of_run, at = _of_run(problem, first, eta), problem.start[first]
+    q0, q1 = problem.coefficient[at], problem.coefficient[at + 1]
+    for i in range(first, end):
+        j0, j1 = problem.variable[at], problem.variable[at + 1]
+        form = problem.constant[i] + q0 * now.ahead[j0] + q1 * now.ahead[j1]
+        u = _step(now, i, form, of_run, relaxation)
+        now.gradient[j0] += u * q0
+        now.gradient[j1] += u * q1
+        at += 2
+
+
+@kernel
+def _update_triples(
+    problem: Problem, now: Iterate, first: int, end: int, eta: float, relaxation: float
+) -> None:
+    """Do as ``_update_pairs`` for three variables each."""
+    of_run, at = _of_run(problem, first, eta), problem.start[first]
+    q0, q1, q2 = problem.coefficient[at], problem.coefficient[at + 1], problem.coefficient[at + 2]
+    for i in range(first, end):
+        j0, j1, j2 = problem.variable[at], problem.variable[at + 1], problem.variable[at + 2]
+        form = problem.constant[i] + q0 * now.ahead[j0] + q1 * now.ahead[j1] + q2 * now.ahead[j2]
+        u = _step(now, i, form, of_run, relaxation)
+        now.gradient[j0] += u * q0
+        now.gradient[j1] += u * q1
+        now.gradient[j2] += u * q2
+        at += 3

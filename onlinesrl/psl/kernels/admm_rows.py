@@ -64,7 +64,7 @@ def _is_ridge(rows: Potentials, i: int) -> bool:
     )
 
 
-@kernel
+@threaded
 def weigh(rows: Potentials, weight_sums: Floats, ridge: Floats) -> float:
     """Add the potentials' absolute weights to the ``weight_sums`` of their variables.
 
@@ -144,7 +144,7 @@ def begin(
         admm.add_gradient(problem, i, u, now.gradient)
 
 
-@kernel
+@threaded
 def rescale(before: Floats, after: Floats, dual: Floats) -> None:
     """Multiply the dual of every row by what its penalty, and so its step, is multiplied by.
 

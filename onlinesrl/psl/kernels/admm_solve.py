@@ -3,7 +3,7 @@
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.kernels.jit import kernel
+from onlinesrl.core.kernels.jit import kernel, threaded
 from onlinesrl.psl.kernels.admm import Iterate, Problem, certificate, rounds
 from onlinesrl.psl.kernels.admm_rows import duals
 from onlinesrl.psl.kernels.potentials import Potentials
@@ -39,17 +39,24 @@ def balanced(values: float, duals: float, eta: float) -> float:
     return eta
 
 
+@threaded
+def moved(before: Floats, after: Floats, row_step: Floats) -> float:
+    """Return the squared norm, over the local copies, of the change of the rows' duals."""
+    total = 0.0
+    for i in range(len(before)):
+        if after[i] != before[i]:  # a row without variables has row_step 0
+            total += (after[i] - before[i]) ** 2 / row_step[i]
+    return total
+
+
 @kernel
-def balance(problem: Problem, now: Iterate, y: Floats, dual: Floats, control: Floats) -> None:
-    """Change the step size, given the values and duals before these rounds."""
+def balance(problem: Problem, now: Iterate, y: Floats, duals: float, control: Floats) -> None:
+    """Change the step size, given the values before these rounds and how far the duals have ``moved``."""
     control[NEXT] = np.floor(GROWTH * control[ROUNDS])
-    primal, moved = 0.0, 0.0
+    values = 0.0
     for j in range(len(y)):
-        primal += (now.y[j] - y[j]) ** 2 * problem.degree[j]
-    for i in range(len(dual)):
-        if now.dual[i] != dual[i]:  # a row without variables has row_step 0
-            moved += (now.dual[i] - dual[i]) ** 2 / problem.row_step[i]
-    control[ETA] = balanced(primal, moved, control[ETA])
+        values += (now.y[j] - y[j]) ** 2 * problem.degree[j]
+    control[ETA] = balanced(values, duals, control[ETA])
 
 
 @kernel
@@ -66,7 +73,7 @@ def advance(
             dual[i] = now.dual[i]
     rounds(problem, now, control[ETA], RELAXATION, n)
     if due:
-        balance(problem, now, y, dual, control)
+        balance(problem, now, y, moved(dual, now.dual, problem.row_step), control)
 
 
 @kernel
