@@ -343,6 +343,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
             item.add_marker("soak")
 
 
+def pytest_collection_finish() -> None:
+    """Look for garbage among what tests make, seldom among what stays, as most of it does."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(700, 10, 100)
+
+
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Five processes for folders of tests, as many of them wait; none for a few files, and where they
     measure or print.
