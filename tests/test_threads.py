@@ -79,3 +79,44 @@ def test_ctrl_c_while_one_is_ahead():
             if n == 2:
                 signal.raise_signal(signal.SIGINT)
     assert threading.active_count() == before
+
+
+def test_threads_of_a_team_meet():
+    """None is ahead of another by more than the meeting that it waits at."""
+    came, seen = [0, 0, 0], []
+
+    def part(rank, threads):
+        for n in range(200):
+            came[rank] = n
+            seen.append(n - min(came))
+            team.meet(rank)
+
+    with Team(3) as team:
+        team.run(part)
+        team.run(part)
+    assert came == [199] * 3
+    assert set(seen) == {0, 1}
+
+
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_who_is_to_meet_a_thread_that_has_an_error_does_not_wait(where):
+    def part(rank, threads):
+        if rank == where:
+            raise Odd(rank)
+        team.meet(rank)
+        raise AssertionError(rank)
+
+    with Team(3) as team:
+        with pytest.raises(Odd, match=str(where)):
+            team.run(part)
+        team.run(lambda rank, threads: team.meet(rank))
+
+
+def test_ctrl_c_ends_a_meeting():
+    def part(rank, threads):
+        if rank == 0:
+            signal.raise_signal(signal.SIGINT)
+        team.meet(rank)
+
+    with pytest.raises(KeyboardInterrupt), Team(2) as team:
+        team.run(part)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -10,12 +11,21 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
+TRIES, NAP_SECONDS = 2_000, 5e-5
+"""How often a thread looks for others that it waits for, some 2 ms, before it rests in between."""
+
+
+class _LeftError(Exception):
+    """Another thread does not come: it raises why."""
+
+
 class Team:
     """The caller's thread and ``threads - 1`` others, which end with the context."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self._others = ThreadPoolExecutor(max(threads - 1, 1), "part")
+        self._met, self._left = [0], False
 
     def __enter__(self) -> Team:
         return self
@@ -25,11 +35,41 @@ class Team:
 
     def run(self, part: Callable[..., object], *arguments: Any) -> None:
         """Call ``part(*arguments, rank, threads)`` for all ranks at once; raises what a part raises."""
-        ranks = range(1, self.threads)
-        asked = [self._others.submit(part, *arguments, rank, self.threads) for rank in ranks]
-        part(*arguments, 0, self.threads)
+        self._met, self._left = [0] * self.threads, False
+        asked: list[Future[None]] = []
+        try:
+            for rank in range(1, self.threads):
+                asked.append(self._others.submit(self._do, part, *arguments, rank))
+            self._do(part, *arguments, 0)
+        except BaseException:
+            self._left = True
+            raise
+        finally:
+            wait(asked)
         for each in asked:
             each.result()
+
+    def _do(self, part: Callable[..., object], *arguments: Any) -> None:
+        try:
+            part(*arguments, self.threads)
+        except _LeftError:
+            pass
+        except BaseException:
+            self._left = True
+            raise
+
+    def meet(self, rank: int) -> None:
+        """Wait, in a part, until all threads have come here as often.
+
+        It takes less than to be woken: who waits looks for the others again and again.
+        """
+        self._met[rank] += 1
+        tries = 0
+        while min(self._met) < self._met[rank]:
+            if self._left:
+                raise _LeftError
+            time.sleep(0.0 if tries < TRIES else NAP_SECONDS)
+            tries += 1
 
 
 class Aside:

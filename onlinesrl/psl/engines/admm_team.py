@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -51,8 +51,7 @@ class TeamRounds(Rounds):
     """Rounds of a large model by a team: the numbers are the same to the bit for any number of threads.
 
     They differ from those of ``Rounds`` by rounding, since the parts that the rows are divided into,
-    as the model's size says, add up their gradients apart. Every thread updates y for itself, which takes
-    less time than to wait for the others' share.
+    as the model's size says, add up their gradients apart.
     """
 
     def __init__(
@@ -61,23 +60,21 @@ class TeamRounds(Rounds):
         super().__init__(rows, problem, now)
         self._team = team
         m, n, parts = len(now.dual), len(now.y), number_of_parts(len(now.dual))
-        self._run_end = np.empty(m, np.int32)
-        others = range(1, min(team.threads, parts))
-        self._own = [now, *(replace(now, y=np.empty(n), ahead=np.empty(n)) for _ in others)]
-        self._sides = [_Side.of(self._own, np.zeros((parts, n))) for _ in range(2)]
         self._ranges = [slice(m * k // parts, m * (k + 1) // parts) for k in range(parts)]
+        self._run_end = np.empty(m, np.int32)
+        self._gradients = np.zeros((parts, n))
+        self._iterates = [replace(now, gradient=each) for each in self._gradients]
 
     def prepare(self, before: Floats, known: bool) -> float:
         """See ``admm_rows.prepare``."""
-        gradients, _ = self._sides[0]
-        weight_sums, degrees = np.zeros(len(self.now.y)), np.zeros_like(gradients)
+        weight_sums, degrees = np.zeros(len(self.now.y)), np.zeros_like(self._gradients)
         highest = admm_rows.weigh(self.rows, weight_sums, self.problem.ridge)
 
         def of_range(k: int) -> None:
             which = self._ranges[k]
             rows = _some(self.rows, which)
             problem = _some(self.problem, which, degree=degrees[k])
-            now = _some(self.now, which, gradient=gradients[k])
+            now = _some(self._iterates[k], which)
             admm_rows.expand(rows, weight_sums, problem)
             admm_rows.rescale(before[which], problem.row_step, now.dual)
             admm_rows.begin(rows, weight_sums, problem, now, known)
@@ -93,13 +90,10 @@ class TeamRounds(Rounds):
         control[admm_solve.ROUNDS] += n
         due = control[admm_solve.ROUNDS] >= control[admm_solve.NEXT]
         step = float(control[admm_solve.ETA]), admm_solve.RELAXATION
-        for own in self._own[1:]:
-            own.y[:] = self.now.y
         if due:
             y[:] = self.now.y
             self._each(lambda k: np.copyto(dual[self._ranges[k]], self.now.dual[self._ranges[k]]))
-        for _ in range(n):
-            self._round(*step)
+        self._team.run(self._rounds, n, step)
         if due:
             admm_solve.balance(self.problem, self.now, y, self._moved(dual), control)
 
@@ -114,39 +108,37 @@ class TeamRounds(Rounds):
         self._each(of_range)
         return float(found.sum())
 
-    def _round(self, *step: float) -> None:
-        (before, _), (gradients, iterates) = self._sides
-        problem, run_end, parts = self.problem, self._run_end, len(gradients)
-
-        def of_thread(rank: int, threads: int) -> None:
-            if rank < parts:
-                admm_parts.x_update(problem, self._own[rank], before, *step)
+    def _rounds(self, n: int, step: tuple[float, float], rank: int, threads: int) -> None:
+        """Do a thread's share of n rounds."""
+        problem, now, parts = self.problem, self.now, len(self._iterates)
+        for _ in range(n):
+            admm_parts.x_update(problem, now, self._gradients, rank, threads, *step)
+            self._team.meet(rank)
             for k in range(rank, parts, threads):
-                admm_parts.dual_update(problem, iterates[k], run_end, k, parts, *step)
-
-        self._team.run(of_thread)
-        self._sides.reverse()
+                of = problem, self._iterates[k], self._run_end
+                admm_parts.dual_update(*of, k, parts, *step)
+            self._team.meet(rank)
 
     def solve(
         self, y: Floats, dual: Floats, control: Floats, until: Until
     ) -> tuple[int, float, float, float]:
         """See ``admm_solve.solve``."""
         *limits, most_rounds = until
+        gradients = np.empty_like(self._gradients)
         while True:
             self.advance(y, dual, control, admm_solve.PERIOD)
-            found = self._certificate()
+            found = self._certificate(gradients)
             verdict = admm_solve.verdict(*found, *limits)
             if verdict != admm_solve.OPEN or control[admm_solve.ROUNDS] >= most_rounds:
                 admm_rows.duals(self.rows, self.problem, self.now, dual)
                 return verdict, *found[:3]
 
-    def _certificate(self) -> tuple[float, float, float, float]:
-        """See ``admm.certificate``."""
-        gradients, iterates = self._sides[1]  # which the next round sets
+    def _certificate(self, gradients: Floats) -> tuple[float, float, float, float]:
+        """See ``admm.certificate``; ``gradients``, as those of the rounds, are working memory."""
         parts, terms = len(gradients), np.empty((len(gradients), 4))
 
         def of_part(k: int) -> None:
-            terms[k] = admm_parts.of_rows(self.problem, iterates[k], k, parts)
+            terms[k] = admm_parts.of_rows(self.problem, self.now, gradients[k], k, parts)
 
         self._each(of_part)
         np.subtract(gradients.sum(0), self.problem.bonus, out=self.now.ahead)
@@ -163,22 +155,6 @@ class TeamRounds(Rounds):
                 work(k)
 
         self._team.run(of_thread)
-
-
-class _Side(NamedTuple):
-    """The parts' gradients, float64[part, variable]: one side is read while the other is set.
-
-    The iterate of a part has its gradient, and the y of the thread that works on it.
-    """
-
-    gradients: Floats
-    iterates: list[admm.Iterate]
-
-    @classmethod
-    def of(cls, own: list[admm.Iterate], gradients: Floats) -> _Side:
-        """Return the side of these gradients, for threads with iterates of their own."""
-        each = enumerate(gradients)
-        return cls(gradients, [replace(own[k % len(own)], gradient=of) for k, of in each])
 
 
 def _some(of: F, rows: slice, **others: Any) -> F:

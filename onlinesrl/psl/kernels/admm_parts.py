@@ -12,7 +12,7 @@ from onlinesrl.psl.kernels.admm import Iterate, Problem, add_gradient, of_row, x
 from onlinesrl.psl.kernels.potentials import clip
 
 BLOCK = 4096
-"""Rows in a block, and variables whose gradients are added up together."""
+"""Rows or variables in a block; thread ``rank`` of ``threads`` has every ``threads``-th one of variables."""
 
 
 @kernel
@@ -45,12 +45,18 @@ def find_runs(problem: Problem, run_end: Ints32) -> None:
 
 @threaded
 def x_update(
-    problem: Problem, now: Iterate, gradients: Floats, eta: float, relaxation: float
+    problem: Problem,
+    now: Iterate,
+    gradients: Floats,
+    rank: int,
+    threads: int,
+    eta: float,
+    relaxation: float,
 ) -> None:
-    """Update y, given the parts' ``gradients`` [part, variable], which do not have the bonus."""
-    for first in range(0, len(now.y), BLOCK):  # loops that LLVM turns into vector instructions
+    """Update a thread's share of y, given the parts' ``gradients`` [part, variable] without the bonus."""
+    for first in range(rank * BLOCK, len(now.y), threads * BLOCK):
         stop = min(first + BLOCK, len(now.y))
-        for j in range(first, stop):
+        for j in range(first, stop):  # loops that LLVM turns into vector instructions
             now.ahead[j] = -problem.bonus[j]
         for part in range(len(gradients)):
             for j in range(first, stop):
@@ -87,12 +93,12 @@ def dual_update(
 
 @threaded
 def of_rows(
-    problem: Problem, now: Iterate, part: int, parts: int
+    problem: Problem, now: Iterate, gradient: Floats, part: int, parts: int
 ) -> tuple[float, float, float, float]:
     """Return the certificate's terms of a part, as ``admm.of_rows`` does, and set its gradient."""
     energy, bound, violation, complementarity = 0.0, 0.0, 0.0, 0.0
-    for j in range(len(now.gradient)):
-        now.gradient[j] = 0.0
+    for j in range(len(gradient)):
+        gradient[j] = 0.0
     for block in range(part * BLOCK, len(now.dual), parts * BLOCK):
         for i in range(block, min(block + BLOCK, len(now.dual))):
             added, least, excess, apart, u = of_row(problem, now, i)
@@ -100,7 +106,7 @@ def of_rows(
             bound += least
             violation = max(violation, excess)
             complementarity += apart
-            add_gradient(problem, i, u, now.gradient)
+            add_gradient(problem, i, u, gradient)
     return energy, bound, violation, complementarity
 
 
