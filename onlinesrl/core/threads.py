@@ -59,9 +59,9 @@ class Team:
             raise
 
     def meet(self, rank: int) -> None:
-        """Wait, in a part, until all threads have come here as often.
+        """Wait, in a part, until all threads have come here as often; all parts must do so equally often.
 
-        It takes less than to be woken: who waits looks for the others again and again.
+        It takes less time than being woken: who waits looks for the others again and again.
         """
         self._met[rank] += 1
         tries = 0
