@@ -365,7 +365,7 @@ def _joined(literals: list[str], hard: bool) -> st.SearchStrategy[str]:
         return st.just(literals[0])
     implication = f"{' ^ '.join(literals[:-1])} => {literals[-1]}"
     conjunction = [] if hard else [" ^ ".join(literals)]
-    return one_of([" v ".join(literals), implication, *conjunction])
+    return st.sampled_from([" v ".join(literals), implication, *conjunction])
 
 
 def _at_most_one(draw: st.DrawFn, name: str, kinds: list[str]) -> str:

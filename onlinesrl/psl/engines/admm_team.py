@@ -75,9 +75,7 @@ class TeamRounds(Rounds):
             rows = _some(self.rows, which)
             problem = _some(self.problem, which, degree=degrees[k])
             now = _some(self._iterates[k], which)
-            admm_rows.expand(rows, weight_sums, problem)
-            admm_rows.rescale(before[which], problem.row_step, now.dual)
-            admm_rows.begin(rows, weight_sums, problem, now, known)
+            admm_rows.set_up(rows, weight_sums, problem, now, before[which], known)
             admm_parts.find_runs(problem, self._run_end[which])
             self._run_end[which] += which.start
 
@@ -138,7 +136,8 @@ class TeamRounds(Rounds):
         parts, terms = len(gradients), np.empty((len(gradients), 4))
 
         def of_part(k: int) -> None:
-            terms[k] = admm_parts.of_rows(self.problem, self.now, gradients[k], k, parts)
+            gradients[k] = 0.0
+            terms[k] = admm.of_rows(self.problem, self.now, gradients[k], k, parts)
 
         self._each(of_part)
         np.subtract(gradients.sum(0), self.problem.bonus, out=self.now.ahead)

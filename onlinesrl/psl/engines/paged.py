@@ -124,7 +124,7 @@ class PageRows:
             kernel.begin(page.rows, self._weight_sums, problem, now, False)
             page.mark[:] = page.dual
             self._pages.keep(k, page, with_mark=True)
-            found = found.add(admm.of_rows(problem, now, self._clipped))
+            found = found.add(admm.of_rows(problem, now, self._clipped, 0, 1))
         return Begun(found, self._degree, self._gradient, self._clipped)
 
     def round(self, ahead: Floats, eta: float, y: Floats | None, mark: bool) -> Rounded:
@@ -134,7 +134,7 @@ class PageRows:
         for k, (page, problem) in enumerate(self._read()):
             if y is not None:
                 before = admm.Iterate(y, page.dual, _NONE, _NONE)
-                found = found.add(admm.of_rows(problem, before, self._clipped))
+                found = found.add(admm.of_rows(problem, before, self._clipped, 0, 1))
             now = admm.Iterate(_NONE, page.dual, self._gradient, ahead)
             admm.dual_update(problem, now, eta, RELAXATION)
             if mark:

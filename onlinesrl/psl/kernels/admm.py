@@ -22,6 +22,9 @@ from onlinesrl.core.kernels.frames import Frame
 from onlinesrl.core.kernels.jit import kernel, threaded
 from onlinesrl.psl.kernels.potentials import clip
 
+BLOCK = 4096
+"""Rows, or variables, of a block: work is divided among threads by blocks."""
+
 
 class Problem(Frame):
     """Linear forms l, the conjugates of the functions of l, and separable terms of variables.
@@ -131,7 +134,7 @@ def certificate(
     """
     for j in range(len(gradient)):
         gradient[j] = -problem.bonus[j]
-    energy, bound, violation, complementarity = of_rows(problem, now, gradient)
+    energy, bound, violation, complementarity = of_rows(problem, now, gradient, 0, 1)
     linear, least = of_variables(problem, now, gradient)
     return energy + linear, bound + least, violation, complementarity
 
@@ -168,14 +171,17 @@ def of_row(problem: Problem, now: Iterate, i: int) -> tuple[float, float, float,
 
 
 @threaded
-def of_rows(problem: Problem, now: Iterate, gradient: Floats) -> tuple[float, float, float, float]:
-    """Return the certificate's terms of all rows or of a page, and add to the gradient."""
+def of_rows(
+    problem: Problem, now: Iterate, gradient: Floats, part: int, parts: int
+) -> tuple[float, float, float, float]:
+    """Return the certificate's terms of every ``parts``-th block of rows, and add to the gradient."""
     energy, bound, violation, complementarity = 0.0, 0.0, 0.0, 0.0
-    for i in range(len(problem.constant)):
-        added, least, excess, apart, u = of_row(problem, now, i)
-        energy += added
-        bound += least
-        violation = max(violation, excess)
-        complementarity += apart
-        add_gradient(problem, i, u, gradient)
+    for block in range(part * BLOCK, len(problem.constant), parts * BLOCK):
+        for i in range(block, min(block + BLOCK, len(problem.constant))):
+            added, least, excess, apart, u = of_row(problem, now, i)
+            energy += added
+            bound += least
+            violation = max(violation, excess)
+            complementarity += apart
+            add_gradient(problem, i, u, gradient)
     return energy, bound, violation, complementarity

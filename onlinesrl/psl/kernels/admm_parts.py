@@ -3,16 +3,14 @@
 Part ``part`` of ``parts`` has every ``parts``-th block of rows, so that all are of the same kinds, and adds
 to a gradient of its own. The sum over the parts is in their order, so that it does not depend on the
 threads. Adjacent rows that differ only in variables and constant form runs, within which the rest is not
-read again: memory is what a round waits for.
+read again: memory is what a round waits for. Thread ``rank`` of ``threads`` has every ``threads``-th block
+of variables.
 """
 
 from onlinesrl.core.arrays import Floats, Ints32
 from onlinesrl.core.kernels.jit import kernel, threaded
-from onlinesrl.psl.kernels.admm import Iterate, Problem, add_gradient, of_row, x_step
+from onlinesrl.psl.kernels.admm import BLOCK, Iterate, Problem, x_step
 from onlinesrl.psl.kernels.potentials import clip
-
-BLOCK = 4096
-"""Rows or variables in a block; thread ``rank`` of ``threads`` has every ``threads``-th one of variables."""
 
 
 @kernel
@@ -89,25 +87,6 @@ def dual_update(
             else:
                 _update_run(problem, now, i, end, size, eta, relaxation)
             i = end
-
-
-@threaded
-def of_rows(
-    problem: Problem, now: Iterate, gradient: Floats, part: int, parts: int
-) -> tuple[float, float, float, float]:
-    """Return the certificate's terms of a part, as ``admm.of_rows`` does, and set its gradient."""
-    energy, bound, violation, complementarity = 0.0, 0.0, 0.0, 0.0
-    for j in range(len(gradient)):
-        gradient[j] = 0.0
-    for block in range(part * BLOCK, len(now.dual), parts * BLOCK):
-        for i in range(block, min(block + BLOCK, len(now.dual))):
-            added, least, excess, apart, u = of_row(problem, now, i)
-            energy += added
-            bound += least
-            violation = max(violation, excess)
-            complementarity += apart
-            add_gradient(problem, i, u, gradient)
-    return energy, bound, violation, complementarity
 
 
 @kernel

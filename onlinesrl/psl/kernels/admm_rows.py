@@ -64,7 +64,7 @@ def _is_ridge(rows: Potentials, i: int) -> bool:
     )
 
 
-@threaded
+@kernel
 def weigh(rows: Potentials, weight_sums: Floats, ridge: Floats) -> float:
     """Add the potentials' absolute weights to the ``weight_sums`` of their variables.
 
@@ -144,7 +144,7 @@ def begin(
         admm.add_gradient(problem, i, u, now.gradient)
 
 
-@threaded
+@kernel
 def rescale(before: Floats, after: Floats, dual: Floats) -> None:
     """Multiply the dual of every row by what its penalty, and so its step, is multiplied by.
 
@@ -177,6 +177,24 @@ def duals(rows: Potentials, problem: admm.Problem, now: admm.Iterate, out: Float
             out[i] = slope(rows, i, rows.coefficient[e] * y)
 
 
+@threaded
+def set_up(
+    rows: Potentials,
+    weight_sums: Floats,
+    problem: admm.Problem,
+    now: admm.Iterate,
+    before: Floats,
+    given: bool,
+) -> None:
+    """Set up ADMM for rows, given the weight sums of all: ``expand``, ``rescale`` and ``begin``.
+
+    Given duals are those of the steps ``before`` [row]; empty: of the same.
+    """
+    expand(rows, weight_sums, problem)
+    rescale(before, problem.row_step, now.dual)
+    begin(rows, weight_sums, problem, now, given)
+
+
 @kernel
 def prepare(
     rows: Potentials,
@@ -186,12 +204,7 @@ def prepare(
     before: Floats,
     given: bool,
 ) -> float:
-    """Set up ADMM for rows in memory: ``weigh``, ``expand`` and ``begin`` in one call.
-
-    Given duals are those of the steps ``before`` [row]; empty: of the same.
-    """
+    """Set up ADMM for rows in memory: ``weigh`` and ``set_up`` in one call."""
     ceiling = weigh(rows, weight_sums, problem.ridge)
-    expand(rows, weight_sums, problem)
-    rescale(before, problem.row_step, now.dual)
-    begin(rows, weight_sums, problem, now, given)
+    set_up(rows, weight_sums, problem, now, before, given)
     return ceiling
