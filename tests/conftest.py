@@ -77,7 +77,7 @@ TRIED: Counter[str] = Counter()
 KEYS = {"model": str(MODEL), "query": "InField", "metrics": {"by": "field"}}
 
 
-for name, most in (("few", 8), ("soak", 2_000)):
+for name, most in (("few", 5), ("soak", 2_000)):
     settings.register_profile(
         name,
         derandomize=True,
@@ -234,6 +234,11 @@ def soaked(*values: Any, name: str | None = None) -> Any:
     return pytest.param(*values, marks=pytest.mark.soak, id=name)
 
 
+def long(*values: Any, name: str | None = None) -> Any:
+    """A case of a test that takes seconds, and is left to ``-m long``."""
+    return pytest.param(*values, marks=pytest.mark.long, id=name)
+
+
 def brief() -> None:
     """Let a report show little: it would take half the time of a short run; called in a fork."""
     from onlinesrl.runs import results
@@ -331,7 +336,7 @@ def pytest_collection(session: pytest.Session) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not import benchmarks for nothing."""
-    left_out = "not benchmark" in config.option.markexpr
+    left_out = config.option.markexpr != "benchmark"
     return True if left_out and collection_path.name == "benchmarks" else None
 
 

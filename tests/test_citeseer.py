@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 from conftest import command as call
-from conftest import soaked
+from conftest import long, soaked
 
 from onlinesrl.core.example import Example, decode
 from onlinesrl.core.learner import Prediction
@@ -83,6 +83,7 @@ def trained(citeseer: Path, examples: list[Example]) -> OnlineLearner:
 # accuracy ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_leaving_one_topic_out(citeseer, tmp_path):
     learners = ("{update: cda1, loss: pl}", "{update: cda2, loss: ml}")
     _, *words = command(citeseer, learners, "0.003,0.01,1,30")
@@ -109,7 +110,7 @@ def predicted(
 
 @pytest.mark.parametrize(
     ("solver", "count"),
-    [("highs", 30), soaked("highs", 200), ("cbc", 10), soaked("cbc", 20)],
+    [("highs", 10), soaked("highs", 200), long("cbc", 10), soaked("cbc", 20)],
 )
 def test_the_reductions_change_no_answer(trained, citeseer, examples, solver, count):
     chosen = examples[:: len(examples) // count][:count]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from conftest import REPO
+from conftest import REPO, long
 
 from onlinesrl.commands import memory
 
@@ -41,7 +41,7 @@ def run(
     )
 
 
-@pytest.mark.parametrize("command", ["infer", "ground"])
+@pytest.mark.parametrize("command", ["infer", long("ground")])
 def test_a_world_that_is_too_large_for_memory_is_said(command: str, tmp_path: Path) -> None:
     (tmp_path / "m.mln").write_text(SMOKERS)
     for name, n in (("small", 3), ("large", 700)):
@@ -60,6 +60,7 @@ def test_a_world_that_is_too_large_for_memory_is_said(command: str, tmp_path: Pa
     assert not found.stdout
 
 
+@pytest.mark.long
 def test_what_memory_does_not_hold_is_answered_from_disk(tmp_path: Path) -> None:
     """Three hundred pairs of people, who meet on each of two thousand days: 600,000 ground rules."""
     rules = "0.001 Friends(x, y) ^ Day(d) ^ Smokes(x) => Smokes(y)\n0.5 Smokes(x)\n"

@@ -13,7 +13,7 @@ from onlinesrl.mln.counting.flips import flips
 from onlinesrl.mln.counting.ijgp import Estimator
 from tests.counting import plain
 
-MANY = settings(max_examples=max(60, settings.default.max_examples))
+MANY = settings(max_examples=max(25, settings.default.max_examples))
 
 
 @MANY

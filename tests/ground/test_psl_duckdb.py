@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import long
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -136,7 +137,7 @@ def test_ground_rules_that_reach_a_missing_atom_are_left_out(folder, program, da
 
 
 @pytest.mark.skipif(not PEERS.exists(), reason="needs the recorded answers of PSL")
-@pytest.mark.parametrize("case", ["citeseer", "friendship-10k", "simple-acquaintances"])
+@pytest.mark.parametrize("case", [long("citeseer"), "friendship-10k", "simple-acquaintances"])
 def test_cases_of_psl(case, folder):
     psl = load_json(PEERS / "cases" / case / "config.json")
     data = psl.database()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import command, tiers
+from conftest import command, long, tiers
 
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.core.parts import PartError
@@ -84,7 +84,7 @@ def test_the_optimum(inline):
     assert ground.bytes_a_round == 16 * model.n_variables
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [long(1), 2, long(3)])
 def test_the_same_bits_for_any_workers(inline, workers):
     found, _ = solved(Forks(workers))
     assert found.y.tobytes() == inline.y.tobytes()

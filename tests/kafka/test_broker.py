@@ -47,6 +47,7 @@ def test_deleted_records_move_the_start_of_the_log(broker: Cluster, topic: str) 
     assert broker.end_offsets(topic) == {0: 5}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("end", [soaked(Broker.stop), Broker.kill])
 def test_records_outlive_the_process(own_broker: Broker, topic: str, end) -> None:
     own_broker.create_topic(topic)

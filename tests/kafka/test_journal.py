@@ -6,6 +6,7 @@ import random
 import signal
 from pathlib import Path
 
+import pytest
 from conftest import Job, tiers
 
 from onlinesrl.stream.journal import Journal
@@ -32,6 +33,7 @@ def in_order(run: Job, broker: Cluster, topic: str) -> list[bytes]:
     return [values[place] + b"\n" for place in order]
 
 
+@pytest.mark.long
 @tiers("most", 2, 20)
 def test_after_kills_the_state_is_that_of_the_noted_order(  # noqa: PLR0917
     broker, topic, job, citations, tally, most

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import soaked, tiers, wait
+from conftest import long, soaked, tiers, wait
 from kafka import KafkaProducer
 
 from tests.kafka.streams import UNTIL_END, add, fill, from_file, keys, learned, predicted
@@ -26,6 +26,7 @@ def small_flushes() -> None:
     kafka_sink.FLUSH_SECONDS = 0.0
 
 
+@pytest.mark.long
 @tiers("most", 1, 40)
 def test_kills_at_random_moments_leave_no_trace(broker, topic, job, citations, tally, most):  # noqa: PLR0917
     """A process is killed at any moment between its start and when an unbroken one would end."""
@@ -54,7 +55,7 @@ def test_kills_at_random_moments_leave_no_trace(broker, topic, job, citations, t
 
 STEPS = (
     "commit_transaction",
-    "committed",
+    long("committed"),
     *map(soaked, ("begin_transaction", "send", "save", "saved")),
 )
 

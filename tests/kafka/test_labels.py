@@ -3,6 +3,7 @@
 import json
 import random
 
+import pytest
 from conftest import Job, tiers
 
 from onlinesrl.core.example import Example, Label
@@ -53,6 +54,7 @@ def once(values: list[bytes]) -> list[bytes]:
     return list({json.loads(value)["id"]: value for value in reversed(values)}.values())[::-1]
 
 
+@pytest.mark.long
 @tiers("most", 2, 20)
 def test_labels_further_down_the_stream_with_kills(broker, topic, job, citations, tally, most):  # noqa: PLR0917
     stream, lines = delayed(citations[:50])

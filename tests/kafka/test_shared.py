@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from conftest import Job, soaked, wait
+from conftest import Job, long, soaked, wait
 
 from onlinesrl.core.errors import DataError, UnavailableError
 from onlinesrl.mln.learner import OnlineLearner
@@ -189,6 +189,7 @@ def disturbed(jobs: Sequence[Job], rng: random.Random, kills: int) -> None:
     finish(jobs)
 
 
+@pytest.mark.long
 @SEEDS
 def test_kills_lose_nothing_and_repeat_nothing(
     member: Callable[..., Job], ids: set[str], tally: Counter[str], seed: int, kills: int
@@ -203,7 +204,7 @@ def test_kills_lose_nothing_and_repeat_nothing(
     ("number", "after"),
     [
         (signal.SIGKILL, True),
-        (signal.SIGSTOP, False),
+        long(signal.SIGSTOP, False),
         soaked(signal.SIGKILL, False),
         soaked(signal.SIGSTOP, True),
     ],
@@ -230,6 +231,7 @@ def test_a_checkpoint_counts_when_the_group_has_taken_it(
     assert_each_once(jobs, ids)
 
 
+@pytest.mark.long
 def test_a_member_that_was_asleep_goes_on_from_what_the_group_has(
     member: Callable[..., Job], ids: set[str], tally: Counter[str]
 ) -> None:

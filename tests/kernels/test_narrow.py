@@ -67,6 +67,7 @@ def is_best(state, possible) -> None:
     assert state.tolist() in equal
 
 
+@pytest.mark.long
 @given(networks(), values, st.tuples(number, number))
 def test_a_prediction_is_the_best_state_and_its_score(case, rows, scale):
     net, (cu, cv) = case[0], scale

@@ -188,7 +188,7 @@ def test_sampled_counts_have_their_expectation(sampler: type) -> None:
     share = np.exp(scores - scores.max())
     exact = share @ np.stack([f for _, f in every]) / share.sum()
     chain = Chain(world, world.features, sampler(seed=3), 0, size)
-    drawn = np.stack([*chain.step(weights, 4000)]) + world.features(world.truth, size)
+    drawn = np.stack([*chain.step(weights, 2000)]) + world.features(world.truth, size)
     np.testing.assert_allclose(drawn.mean(axis=0), exact, atol=0.15)
 
 
@@ -313,7 +313,7 @@ def test_states_of_perturbed_searches_are_draws_where_atoms_do_not_depend_on_eac
     exact = share @ np.stack([f for _, f in every]) / share.sum() - world.features(
         world.truth, size
     )
-    drawn = VotedPerceptron(states=3000).draws(of)(weights)
+    drawn = VotedPerceptron(states=1000).draws(of)(weights)
     np.testing.assert_allclose(drawn.mean(axis=0), exact, atol=0.06)
 
 

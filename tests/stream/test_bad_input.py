@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Job
+from conftest import Job, long
 
 from onlinesrl.runs import inspect, session
 from onlinesrl.runs.config import load
@@ -298,7 +298,7 @@ def test_strict_stops_at_the_first_with_the_state_before_it(
 
 
 @pytest.mark.parametrize(
-    ("good", "bad", "seen"), [(100, 40, "28 of 128"), (8, 1, "1 of 9"), (0, 1, "1 of 1")]
+    ("good", "bad", "seen"), [(100, 40, "28 of 128"), long(8, 1, "1 of 9"), long(0, 1, "1 of 1")]
 )
 def test_too_many_bad_examples_end_the_run_at_one_place_whatever_the_batch(
     stream: Callable[..., Job], good: int, bad: int, seen: str

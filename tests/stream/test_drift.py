@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from conftest import REPO, Job, command, tiers
+from conftest import REPO, Job, command, long, tiers
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -78,7 +78,7 @@ def streams(draw: st.DrawFn) -> tuple[list[str], list[int]]:
     return what, draw(st.lists(st.integers(1, PAGES - 1), max_size=PAGES))
 
 
-@pytest.mark.parametrize(("language", "metric"), [("mln", "exact"), ("psl", "hamming")])
+@pytest.mark.parametrize(("language", "metric"), [("mln", "exact"), long("psl", "hamming")])
 @given(streams())
 def test_micro_batches_change_no_bit(
     program: Path, language: str, metric: Any, drawn: tuple[list[str], list[int]]
@@ -119,7 +119,7 @@ def test_both_languages_respond(program: Path, language: str) -> None:
 
 
 @tiers("kills", 2, 100)
-@pytest.mark.parametrize("update", ["cda2", "adagrad"])
+@pytest.mark.parametrize("update", ["cda2", long("adagrad")])
 def test_kills_leave_no_trace(job: Callable[..., Job], update: str, kills: int) -> None:
     """Nor do they with checkpoints that fall between a change, its signal, and the metrics."""
     lines = [*SOME, b"{\n"]

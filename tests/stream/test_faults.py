@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Job, soaked, tiers, wait
+from conftest import Job, long, soaked, tiers, wait
 
 EVERY = {"every": 7}
 TWO = ("--threads", "2")
@@ -95,15 +95,15 @@ def tell_when_it_runs(end: int) -> None:
 @pytest.mark.parametrize(
     ("name", "code", "options"),
     [
-        ("fsync", errno.EIO, ()),
         ("fsync", errno.ENOSPC, ()),
-        ("fsync", errno.ENOSPC, TWO),
         ("write", errno.EDQUOT, ()),
-        ("pwrite", errno.EIO, ()),
-        ("replace", errno.EIO, ()),
         ("replace", errno.EIO, TWO),
         ("open", errno.EROFS, ()),
         ("ftruncate", errno.EIO, ()),
+        long("fsync", errno.EIO, ()),
+        long("fsync", errno.ENOSPC, TWO),
+        long("pwrite", errno.EIO, ()),
+        long("replace", errno.EIO, ()),
     ],
 )
 def test_an_error_of_the_disk_ends_a_run_that_can_go_on_later(  # noqa: PLR0917

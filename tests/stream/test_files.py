@@ -233,7 +233,7 @@ def test_a_file_that_goes_away_is_an_error(tmp_path):
 
 def test_a_cut_gzip_file_is_an_error_with_its_line(tmp_path):
     path = tmp_path / "a.jsonl.gz"
-    data = gzip.compress(b"".join(b"\n%d\n" % n for n in range(200_000)), 1)
+    data = gzip.compress(b"".join(b"\n%d\n" % n for n in range(40_000)), 1)
     path.write_bytes(data[: len(data) // 2])
     with pytest.raises(StorageError) as caught:
         for record, _ in reading([path]):

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from conftest import Job, wait
+from conftest import Job, long, wait
 
 from onlinesrl.core.errors import StorageError
 from onlinesrl.stream.files import FileSource
@@ -51,7 +51,7 @@ def finish(run: Job, *options: str) -> Job:
 # the same as one unbroken run ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("learner", ["cda2", "mira"])
+@pytest.mark.parametrize("learner", ["cda2", long("mira")])
 def test_more_lines_in_the_file(job: Make, citations: list[bytes], learner: str) -> None:
     keys = {"learner": LEARNERS[learner], "checkpoint": {"every": 7}}
     run = job(citations[:20], **keys)
@@ -175,6 +175,7 @@ def test_results_that_a_kill_prevented_are_those_of_the_last_end(
     assert finish(run).results() == results
 
 
+@pytest.mark.long
 def test_kills_of_a_run_that_grows(job: Make, citations: list[bytes]) -> None:
     whole = finish(job(citations[:60], "whole")).results()
     rng = random.Random(3)

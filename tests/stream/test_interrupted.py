@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import REPO, Job, soaked, tiers, wait
+from conftest import REPO, Job, long, soaked, tiers, wait
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.errors import Infeasible
@@ -184,7 +184,7 @@ STREAMS = {
     [
         ("with a bad one", 1, 1),
         soaked("with a bad one", 64, 2),
-        ("labelled later", 64, 2),
+        long("labelled later", 64, 2),
         soaked("new constants", 64, 2),
     ],
 )

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from conftest import REPO, Job, soaked, tiers
+from conftest import REPO, Job, long, soaked, tiers
 
 from tests.waiting import PATIENCE
 
@@ -36,7 +36,7 @@ def mixed(citations: list[bytes], count: int, seed: str) -> list[bytes]:
 
 
 @tiers("kills", 3, 100)
-@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("learner", ["cda2", *(long(each) for each in LEARNERS if each != "cda2")])
 def test_kills_at_random_moments_leave_no_trace(
     job: Callable[..., Job], citations: list[bytes], learner: str, kills: int
 ) -> None:
@@ -97,6 +97,7 @@ def test_a_kill_at_every_system_call_of_a_run_leaves_no_trace(
     tally["kills"] += victim // step
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("learner", "kills"),
     [("cda2", 2), *(soaked(each, 20) for each in LEARNERS)],

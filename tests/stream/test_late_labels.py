@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from conftest import Job, wait
+from conftest import Job, long, wait
 
 from onlinesrl.core.example import Example, Label
 from onlinesrl.core.learner import Answered
@@ -96,7 +96,7 @@ def test_what_was_given_out_is_scored(job: Callable[..., Job], citations: list[b
     }
 
 
-@pytest.mark.parametrize("presolve", ["exact", "none"])
+@pytest.mark.parametrize("presolve", ["exact", long("none")])
 def test_scores_are_those_of_the_file_whatever_the_batches(
     job: Callable[..., Job], citations: list[bytes], presolve: str
 ) -> None:

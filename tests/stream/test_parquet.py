@@ -118,6 +118,7 @@ def test_tables_teach_what_lines_teach(
     assert table.results() == lines.results()
 
 
+@pytest.mark.long
 @tiers("kills", 2, 100)
 def test_kills_leave_no_trace(tables: Callable[..., Job], kills: int) -> None:
     tables().survives(kills, "tables")

@@ -122,6 +122,7 @@ def test_it_learns_about_as_well_as_without_shards(
     assert f1[1] > f1[0] - 0.06
 
 
+@pytest.mark.long
 @tiers("kills", 2, 100)
 @pytest.mark.parametrize("workers", [soaked(1), 2])
 def test_kills_of_the_run_leave_no_trace(

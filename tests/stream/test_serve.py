@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from conftest import Job, wait
+from conftest import Job, long, wait
 
 from onlinesrl.runs import serve
 from onlinesrl.runs.progress import Display
@@ -92,7 +92,7 @@ def check_journal(job: Job, make: Make, **keys: Any) -> list[bytes]:
     return journal.splitlines()
 
 
-@pytest.fixture(params=["mln", "psl"])
+@pytest.fixture(params=["mln", long("psl")])
 def stream(
     request: pytest.FixtureRequest, job: Make, citations: list[bytes], tmp_path: Path
 ) -> tuple[Make, list[bytes]]:

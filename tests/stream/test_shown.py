@@ -131,6 +131,7 @@ def test_labels_that_come_late_are_shown_when_they_come(
     assert all(predicted[5:])
 
 
+@pytest.mark.long
 @tiers("kills", 4, 40)
 def test_kills_leave_no_trace_of_what_was_shown(
     job: Callable[..., Job], citations: list[bytes], model: Callable[[str], str], kills: int

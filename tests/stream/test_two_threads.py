@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import Job, tiers, wait
+from conftest import Job, long, tiers, wait
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -104,7 +104,7 @@ def test_a_run_goes_on_with_any_number_of_threads(job: Make, citations: list[byt
     assert results(run) == results(whole)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, long(signal.SIGTERM)])
 @tiers("kills", 3, 60)
 def test_it_goes_on_after_signals(
     job: Make, citations: list[bytes], number: int, kills: int, tally: Any

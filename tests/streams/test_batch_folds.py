@@ -61,6 +61,7 @@ def test_learners_are_compared_on_folds(tmp_path: Path) -> None:
     assert rule.text == "Faculty(p)"
 
 
+@pytest.mark.long
 def test_friends_and_smokers_grow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -138,6 +138,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.long
 def test_the_real_pairs(data: Path) -> None:
     examples = [json.loads(line) for line in data.read_text().splitlines()]
     meeting: Counter[str] = Counter()
@@ -162,6 +163,7 @@ def mean(f1: Iterable[float]) -> float:
     return sum(f1) / 6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("order", [soaked(list), experiment.side_by_side])
 def test_every_learner_beats_the_majority_and_the_untrained_rules_in_the_mean(
     data: Path, order: Callable[[list[Example]], list[Example]]

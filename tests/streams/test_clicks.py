@@ -77,6 +77,7 @@ def test_probabilities_are_exact_and_each_model_has_the_rules_of_the_one_before(
     assert rules[: len(before)] == before
 
 
+@pytest.mark.long
 def test_the_table_has_its_shape(
     table_2: Any, sessions: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

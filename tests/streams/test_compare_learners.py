@@ -41,6 +41,7 @@ def compare(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPO)
 
 
+@pytest.mark.long
 def test_every_learner_has_a_row(tmp_path: Path) -> None:
     lines = (STREAMS / "trust" / "trust.jsonl").read_bytes().splitlines(keepends=True)
     source = tmp_path / "few.jsonl"

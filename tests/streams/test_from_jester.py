@@ -168,6 +168,7 @@ def test_the_model_grounds_what_the_converter_writes(tmp_path: Path) -> None:
     assert y == pytest.approx([np.mean([0.8, 0.3, 0.5, 0.6])], abs=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not JESTER.is_dir(), reason="the Jester data is not at hand")
 def test_the_real_ratings(tmp_path: Path) -> None:
     out = tmp_path / "jester.jsonl"

@@ -25,6 +25,7 @@ def compare(monkeypatch):
         sys.modules.pop(name, None)
 
 
+@pytest.mark.long
 def test_a_search_of_jester(compare, capsys):
     folds = [*compare.DATASETS["jester"].folds(DATA, 1)]
     assert len(folds) == 8
