@@ -393,6 +393,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"tried: {tried}")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def little_room(pytestconfig: pytest.Config) -> None:
+    """Let tables of weights grow in short tests, too."""
+    from onlinesrl.mln import weights
+
+    if pytestconfig.option.markexpr != "benchmark":
+        weights.ROOM, weights.SLOTS = 1024, 2048
+
+
 @pytest.fixture(scope="session")
 def citations() -> list[bytes]:
     """The lines of the citation stream."""

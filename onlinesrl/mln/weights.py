@@ -28,6 +28,8 @@ from onlinesrl.mln.kernels.network import ROWS, Network
 from onlinesrl.mln.lang.normal import Clause
 
 KEPT_SHARE = 0.9
+ROOM, SLOTS = 1 << 16, 1 << 13
+"""Room at first, for weights and of the hash table. It takes memory where it is used; growing takes time."""
 STANDARD = Cda2()
 
 
@@ -76,7 +78,7 @@ class WeightTable(AveragedWeights):
                 self.set(number, key, weight)
 
     def _empty(self, keys: int) -> k.Weights:
-        n = max(1024, 2 * self.reserved)
+        n = max(ROOM, 2 * self.reserved)
         defaults = [0.0 if c.hard or c.weight is None else c.weight for c in self.clauses]
         return k.Weights(
             np.zeros((n, 3)),
@@ -86,7 +88,7 @@ class WeightTable(AveragedWeights):
             np.zeros(n, np.int64),
             np.zeros((n, keys + 1), np.int32),
             np.zeros(n, np.int64),
-            np.full(2048, -1, np.int32),
+            np.full(SLOTS, -1, np.int32),
             np.array([self.reserved, 0], np.int64),
             np.asarray([size for _, size in self.strides], np.int32),
             np.asarray([0 in strides for strides, _ in self.strides], np.uint8),
@@ -104,11 +106,24 @@ class WeightTable(AveragedWeights):
         return int(self.arrays.size[0])
 
     def grow(self) -> None:
-        """Double the room for weights, blocks and hash slots."""
+        """Double the room of which a new block has too little: for hash slots, or for weights and blocks."""
+        if 2 * (self.arrays.size[1] + 1) > len(self.arrays.slot):
+            self._grow_slots()
+        else:
+            self._grow_weights()
+
+    def _grow_slots(self) -> None:
+        a = self.arrays
+        self.arrays = replace(a, slot=np.full(2 * len(a.slot), -1, np.int32))
+        k.rehash(self.arrays)
+
+    def _grow_weights(self) -> None:
         a = self.arrays
 
         def twice(x: Any) -> Any:
-            return np.concatenate([x, np.zeros_like(x)])
+            more = np.zeros((2 * len(x), *x.shape[1:]), x.dtype)
+            more[: len(x)] = x
+            return more
 
         self.arrays = replace(
             a,
@@ -119,10 +134,8 @@ class WeightTable(AveragedWeights):
             touched=twice(a.touched),
             key=twice(a.key),
             block=twice(a.block),
-            slot=np.full(2 * len(a.slot), -1, np.int32),
         )
         self.kept = {name: twice(column) for name, column in self.kept.items()}
-        k.rehash(self.arrays)
 
     def cut(self, weights: int, blocks: int) -> None:
         """Remove all weights and blocks but the first so many; none of the others has been updated."""
@@ -350,16 +363,18 @@ class WeightTable(AveragedWeights):
         self.stream = {t: Domain(names) for t, names in header["constants"].items()}
         self.dropped, self.before = header["dropped"], header.get("before", 0)
         n, blocks = len(arrays["uses"]), len(arrays["block"])
-        while n > len(self.arrays.uses) or 2 * (blocks + 1) > len(self.arrays.slot):
-            self.grow()
-        a = self.arrays
-        a.value[:n], a.value[n:] = arrays["value"], 0.0
-        a.uses[:n], a.uses[n:] = arrays["uses"], 0
+        while n > len(self.arrays.uses):
+            self._grow_weights()
+        while 2 * (blocks + 1) > len(self.arrays.slot):
+            self._grow_slots()
+        a, old = self.arrays, len(self)
+        a.value[:n], a.value[n:old] = arrays["value"], 0.0
+        a.uses[:n], a.uses[n:old] = arrays["uses"], 0
         a.key[:blocks] = arrays["key"]
         a.block[:blocks] = arrays["block"]
         self.scalar[:] = arrays["scalar"]
         for name, column in self.kept.items():
-            column[:n], column[n:] = arrays[name], 0.0
+            column[:n], column[n:old] = arrays[name], 0.0
         a.size[:] = n, blocks
         a.slot[:] = -1
         k.rehash(a)

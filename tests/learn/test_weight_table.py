@@ -10,6 +10,7 @@ from textbook import RULES
 
 from onlinesrl.core.example import Example
 from onlinesrl.core.kernels.averaged import NORM
+from onlinesrl.mln import weights as table
 from onlinesrl.mln.ground import pack
 from onlinesrl.mln.lang import mln
 from onlinesrl.mln.weights import WeightTable
@@ -127,6 +128,21 @@ def test_constants_without_weights_are_forgotten(monkeypatch: pytest.MonkeyPatch
     all_words = {word for e in seen for word, _ in e.evidence["Token"]}
     assert sum(len(domain.names) for domain in never.weights.stream.values()) > len(all_words)
     assert sum(counts) < 150 + 2 + 8 * 5 < len(all_words)
+
+
+def test_the_room_at_first_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether weights or hash slots run out, or neither; nor where a checkpoint is restored."""
+    found = []
+    for room, slots in ((8, 4), (8, 1 << 13), (1 << 16, 4), (1 << 16, 1 << 13)):
+        monkeypatch.setattr(table, "ROOM", room)
+        monkeypatch.setattr(table, "SLOTS", slots)
+        learner, again = new_learner("adagrad"), new_learner("adagrad")
+        predictions = learn(learner, examples(60), 7)
+        learn(again, examples(20, seed=1), 7)
+        again.restore(*learner.save())
+        assert state(again) == state(learner)
+        found.append((predictions, state(learner), learn(again, examples(40, seed=2), 7)))
+    assert found[1:] == found[:1] * 3
 
 
 @pytest.mark.parametrize("update", RULES)
