@@ -1,4 +1,4 @@
-"""The types of arrays, and a check of what a caller gives."""
+"""The types of arrays, a check of what a caller gives, and growth."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -28,3 +28,13 @@ def check_rows(rows: object, expected: Mapping[str, tuple[type[np.generic], int]
     start: Ints = rows.start  # type: ignore[attr-defined]
     if start[0] != 0 or np.any(np.diff(start) < 0):
         raise ValueError("start must rise from 0")
+
+
+def enlarged(array: Any, size: int) -> Any:
+    """Return a copy of ``size`` entries, which are 0 behind those of ``array``.
+
+    The new ones take memory where they are written to.
+    """
+    grown = np.zeros((size, *array.shape[1:]), array.dtype)
+    grown[: len(array)] = array
+    return grown

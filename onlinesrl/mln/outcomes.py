@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 import numpy as np
 
-from onlinesrl.core.arrays import Bytes, Ints
+from onlinesrl.core.arrays import Bytes, Ints, enlarged
 from onlinesrl.core.confusion import Confusion, Pair, pairs
 from onlinesrl.core.counts import BEYOND_RANGE
 from onlinesrl.core.drift import Monitor
@@ -105,12 +105,12 @@ class Results:
 
 def with_room(out: k.Output) -> k.Output:
     """Return a copy with twice the room for atoms."""
-    room = np.zeros(len(out.true_key), np.int64)
+    size = 2 * len(out.true_key)
     return replace(
         out,
-        true_query=np.concatenate([out.true_query, room.astype(np.int32)]),
-        true_key=np.concatenate([out.true_key, room]),
-        true_mark=np.concatenate([out.true_mark, room.astype(np.uint8)]),
+        true_query=enlarged(out.true_query, size),
+        true_key=enlarged(out.true_key, size),
+        true_mark=enlarged(out.true_mark, size),
     )
 
 

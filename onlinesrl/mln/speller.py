@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from onlinesrl.core.arrays import Ints
+from onlinesrl.core.arrays import Ints, enlarged
 from onlinesrl.mln.ground.constants import Domain
 from onlinesrl.mln.ground.pack import Packer
 from onlinesrl.mln.kernels import report as k
@@ -73,8 +73,4 @@ class Speller:
 
 def _with_room(array: Any, size: int) -> Any:
     """Return an array of at least so many entries, doubled when it has to grow."""
-    if size <= len(array):
-        return array
-    grown = np.zeros(2 * size, array.dtype)
-    grown[: len(array)] = array
-    return grown
+    return array if size <= len(array) else enlarged(array, 2 * size)

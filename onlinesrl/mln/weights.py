@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats, Ints32
+from onlinesrl.core.arrays import Floats, Ints32, enlarged
 from onlinesrl.core.averages import AveragedWeights
 from onlinesrl.core.example import Constant
 from onlinesrl.core.kernels.averaged import NORM
@@ -107,10 +107,14 @@ class WeightTable(AveragedWeights):
 
     def grow(self) -> None:
         """Double the room of which a new block has too little: for hash slots, or for weights and blocks."""
-        if 2 * (self.arrays.size[1] + 1) > len(self.arrays.slot):
+        if self._crowded(int(self.arrays.size[1]) + 1):
             self._grow_slots()
         else:
             self._grow_weights()
+
+    def _crowded(self, blocks: int) -> bool:
+        """Tell whether so many blocks are more than half of the hash slots."""
+        return 2 * blocks > len(self.arrays.slot)
 
     def _grow_slots(self) -> None:
         a = self.arrays
@@ -121,9 +125,7 @@ class WeightTable(AveragedWeights):
         a = self.arrays
 
         def twice(x: Any) -> Any:
-            more = np.zeros((2 * len(x), *x.shape[1:]), x.dtype)
-            more[: len(x)] = x
-            return more
+            return enlarged(x, 2 * len(x))
 
         self.arrays = replace(
             a,
@@ -365,7 +367,7 @@ class WeightTable(AveragedWeights):
         n, blocks = len(arrays["uses"]), len(arrays["block"])
         while n > len(self.arrays.uses):
             self._grow_weights()
-        while 2 * (blocks + 1) > len(self.arrays.slot):
+        while self._crowded(blocks + 1):
             self._grow_slots()
         a, old = self.arrays, len(self)
         a.value[:n], a.value[n:old] = arrays["value"], 0.0

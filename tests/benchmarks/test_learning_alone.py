@@ -18,11 +18,9 @@ import numpy as np
 import pytest
 
 from onlinesrl.core.example import Example, decode
-from onlinesrl.core.kernels.averaged import S, T
 from onlinesrl.core.kernels.jit import kernel
-from onlinesrl.mln.kernels.narrow import LEARN, PREDICT, Pass, learn, solve
+from onlinesrl.mln.kernels.narrow import LEARN, PREDICT, Pass, ground, learn, mean, solve
 from onlinesrl.mln.kernels.plans import OK
-from onlinesrl.mln.kernels.truth import ground_labelled
 from onlinesrl.mln.kernels.weights import number
 from onlinesrl.mln.learner import OnlineLearner
 from onlinesrl.mln.outcomes import Results
@@ -45,25 +43,20 @@ Step = Callable[[OnlineLearner, Results, int, int], None]
 
 
 @kernel
-def ground(p: Pass, stop: int) -> None:
+def ground_all(p: Pass, stop: int) -> None:
     """Ground so many worlds, as the kernel that learns from them does."""
     for w in range(stop):
-        ground_labelled(
-            p.plans, p.batch, w, p.net, p.scratch, p.state.truth, p.max_atoms, p.max_groundings
-        )
+        ground(p, w)
 
 
 @kernel
 def ground_and_learn(p: Pass, first: int, stop: int) -> int:
     """Do what ``narrow.run`` does, but for writing results; returns ``stop``, or what needs more room."""
     for w in range(first, stop):
-        ground_labelled(
-            p.plans, p.batch, w, p.net, p.scratch, p.state.truth, p.max_atoms, p.max_groundings
-        )
+        ground(p, w)
         if not number(p.plans, p.net, p.weights, True):
             return w
-        t, sum_s = p.scalar[T], p.scalar[S]
-        cu, cv = (sum_s / t, -1.0 / t) if t != 0.0 else (0.0, 0.0)
+        cu, cv = mean(p)
         status, _ = solve(p, cu, cv, True)
         if status != OK:
             return w
@@ -91,7 +84,7 @@ def ours(examples: list[Example], step: Step) -> tuple[float, float, Any]:
     assert isinstance(learner, OnlineLearner)
     learner.compile()
     packed(learner, examples[:1])
-    ground(learner.worlds.memory, 1)
+    ground_all(learner.worlds.memory, 1)
     ground_and_learn(learner.worlds.memory, 0, 0)
     taken = apart = 0.0
     for first in range(0, len(examples), BATCH):
@@ -100,7 +93,7 @@ def ours(examples: list[Example], step: Step) -> tuple[float, float, Any]:
         begun = time.process_time()
         step(learner, results, 0, worlds)
         learned = time.process_time()
-        ground(learner.worlds.memory, worlds)
+        ground_all(learner.worlds.memory, worlds)
         apart += time.process_time() - learned
         taken += learned - begun
     assert learner.weights.updates == len(examples)
@@ -156,10 +149,10 @@ def test_learning_alone_beside_crfsuite(tmp_path: Path) -> None:
     sequences = [sequence(each) for each in examples]
     rounds = []
     for _ in range(ROUNDS):
-        learn, ground, weights = ours(examples, alone)
+        moved, apart, weights = ours(examples, alone)
         run, _, same = ours(examples, whole)
         np.testing.assert_array_equal(weights, same)
-        rounds.append((learn, run, learn + ground, peers(sequences, tmp_path / "model")))
+        rounds.append((moved, run, moved + apart, peers(sequences, tmp_path / "model")))
     costs = np.array(rounds) / len(examples)
     names = (
         "learning from ground networks",

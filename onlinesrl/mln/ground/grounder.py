@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from onlinesrl.core.arrays import Ints, Zeros
+from onlinesrl.core.arrays import Ints, Zeros, enlarged
 from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Constant, Example
@@ -184,5 +184,4 @@ class Grounder:
 
 def _with_room(batch: plans.Batch) -> plans.Batch:
     """Return a batch with twice the room for tuples."""
-    more = np.zeros(len(batch.data) + 1024, np.int32)
-    return replace(batch, data=np.concatenate([batch.data, more]))
+    return replace(batch, data=enlarged(batch.data, 2 * len(batch.data) + 1024))

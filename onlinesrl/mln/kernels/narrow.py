@@ -108,6 +108,21 @@ def solve(p: Pass, cu: float, cv: float, rival: bool) -> tuple[int, float]:
 
 
 @kernel
+def ground(p: Pass, w: int) -> tuple[int, int]:
+    """Ground a world, with its truth; see ``truth.ground_labelled``."""
+    return ground_labelled(
+        p.plans, p.batch, w, p.net, p.scratch, p.state.truth, p.max_atoms, p.max_groundings
+    )
+
+
+@kernel
+def mean(p: Pass) -> tuple[float, float]:
+    """Return (cu, cv): the averaged weight is base + cu u + cv v."""
+    t, sum_s = p.scalar[T], p.scalar[S]
+    return (sum_s / t, -1.0 / t) if t != 0.0 else (0.0, 0.0)
+
+
+@kernel
 def predict(p: Pass, w: int, learning: bool, rival: bool) -> tuple[int, int]:
     """Predict a world that is ground, by the averaged weights, and write its results; see ``solve``.
 
@@ -116,8 +131,7 @@ def predict(p: Pass, w: int, learning: bool, rival: bool) -> tuple[int, int]:
     """
     if not number(p.plans, p.net, p.weights, learning and p.batch.labelled[w] == 1):
         return GROW_WEIGHTS, -1
-    t, sum_s = p.scalar[T], p.scalar[S]
-    cu, cv = (sum_s / t, -1.0 / t) if t != 0.0 else (0.0, 0.0)
+    cu, cv = mean(p)
     status, score = solve(p, cu, cv, rival)
     if status != OK:
         return status, -1
@@ -163,9 +177,7 @@ def take(p: Pass, w: int, what: int, learning: bool) -> int:
     if what & PREDICT:
         p.begun[0], p.begun[1] = p.weights.size[0], p.weights.size[1]
         p.out.true_start[w + 1] = p.out.true_start[w]
-        status, detail = ground_labelled(
-            p.plans, p.batch, w, p.net, p.scratch, p.state.truth, p.max_atoms, p.max_groundings
-        )
+        status, detail = ground(p, w)
         if status == OK:
             status, detail = predict(p, w, learning, learns)
         if p.structure.stop[0]:
