@@ -239,6 +239,16 @@ def long(*values: Any, name: str | None = None) -> Any:
     return pytest.param(*values, marks=pytest.mark.long, id=name)
 
 
+def long_if(is_long: Callable[[Any], bool], values: Iterable[Any]) -> list[Any]:
+    """Cases of a test, some of which are ``long``."""
+    return [long(value) if is_long(value) else value for value in values]
+
+
+def measuring(config: pytest.Config) -> bool:
+    """Tell whether the benchmarks are asked for."""
+    return bool(config.option.markexpr == "benchmark")
+
+
 def brief() -> None:
     """Let a report show little: it would take half the time of a short run; called in a fork."""
     from onlinesrl.runs import results
@@ -336,8 +346,8 @@ def pytest_collection(session: pytest.Session) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not import benchmarks for nothing."""
-    left_out = config.option.markexpr != "benchmark"
-    return True if left_out and collection_path.name == "benchmarks" else None
+    left_out = collection_path.name == "benchmarks" and not measuring(config)
+    return True if left_out else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
@@ -361,7 +371,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """
     start = config.invocation_params.dir
     folders = all((start / each).is_dir() for each in config.args)
-    quiet = config.option.capture != "no" and config.option.markexpr != "benchmark"
+    quiet = config.option.capture != "no" and not measuring(config)
     return 5 if folders and quiet else 0
 
 
@@ -398,7 +408,7 @@ def little_room(pytestconfig: pytest.Config) -> None:
     """Let tables of weights grow in short tests, too."""
     from onlinesrl.mln import weights
 
-    if pytestconfig.option.markexpr != "benchmark":
+    if not measuring(pytestconfig):
         weights.ROOM, weights.SLOTS = 1024, 2048
 
 

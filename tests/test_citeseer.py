@@ -110,7 +110,7 @@ def predicted(
 
 @pytest.mark.parametrize(
     ("solver", "count"),
-    [("highs", 10), soaked("highs", 200), long("cbc", 10), soaked("cbc", 20)],
+    [("highs", 30), soaked("highs", 200), long("cbc", 10), soaked("cbc", 20)],
 )
 def test_the_reductions_change_no_answer(trained, citeseer, examples, solver, count):
     chosen = examples[:: len(examples) // count][:count]

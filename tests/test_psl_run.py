@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from conftest import Job, command, long, tiers, wait
+from conftest import Job, command, long_if, tiers, wait
 
 from onlinesrl.core.errors import ConfigError, OnlinesrlError
 from onlinesrl.psl.engines.admm import Admm
@@ -181,7 +181,7 @@ def test_classes_are_confused_and_predicates_counted(
     assert [long_[name] for name in nothing] == [None] * 4
 
 
-@pytest.mark.parametrize("learner", ["cda2", *(long(each) for each in LEARNERS if each != "cda2")])
+@pytest.mark.parametrize("learner", long_if("cda2".__ne__, LEARNERS))
 def test_batches_and_stops_leave_no_trace(trust: Callable[..., Job], learner: str) -> None:
     run = trust(mixed(40), learner=LEARNERS[learner])
     assert run.run() == 0, run.said

@@ -1,10 +1,9 @@
 """PSL's cases: PSL's recorded answers, a reference solver's, our engines'."""
 
 import json
-from typing import Any
 
 import pytest
-from conftest import long
+from conftest import long_if
 
 from onlinesrl.psl.engines.admm import Admm
 from onlinesrl.psl.engines.lifting import Lifted
@@ -17,9 +16,8 @@ CASES = sorted(each.parent.name for each in PSL.glob("cases/*/config.json"))
 GOLDEN = [name for name in CASES if (PSL / "golden" / name / "golden.json").exists()]
 
 
-def as_large(name: str) -> Any:
-    """A case, which is long if it is large."""
-    return long(name) if name.startswith(("smokers-100k", "socialnet")) else name
+def is_large(name: str) -> bool:
+    return name.startswith(("smokers-100k", "socialnet"))
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -34,7 +32,7 @@ def test_the_recorded_optimum(name):
     assert found.certified
 
 
-@pytest.mark.parametrize("name", [as_large(name) for name in CASES if name not in GOLDEN])
+@pytest.mark.parametrize("name", long_if(is_large, [name for name in CASES if name not in GOLDEN]))
 def test_the_optimum_of_the_quadratic_program(name):
     model, weights = psl_case(name)
     found, best = Admm().solve(model, weights), Qp().solve(model, weights)
@@ -45,7 +43,7 @@ def test_the_optimum_of_the_quadratic_program(name):
     assert found.certified
 
 
-@pytest.mark.parametrize("name", [as_large(name) for name in CASES])
+@pytest.mark.parametrize("name", long_if(is_large, CASES))
 def test_lifted_is_unlifted(name):
     model, weights = psl_case(name)
     engine = Admm(tolerance=1e-7)

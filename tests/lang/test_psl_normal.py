@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from conftest import long
+from conftest import long_if
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from psl_grounding import as_dicts, ground
@@ -195,7 +195,7 @@ def test_a_group_without_a_row_is_no_ground_rule():
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="needs the peers' cases in ../shared")
-@pytest.mark.parametrize("name", [long(each) if each == "citeseer" else each for each in GOLDEN])
+@pytest.mark.parametrize("name", long_if("citeseer".__eq__, GOLDEN))
 def test_the_peers_ground_models_and_objectives(name):
     """The golden counts hold potentials that can be positive, but for one case.
 

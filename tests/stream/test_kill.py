@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from conftest import REPO, Job, long, soaked, tiers
+from conftest import REPO, Job, long_if, soaked, tiers
 
 from tests.waiting import PATIENCE
 
@@ -36,7 +36,7 @@ def mixed(citations: list[bytes], count: int, seed: str) -> list[bytes]:
 
 
 @tiers("kills", 3, 100)
-@pytest.mark.parametrize("learner", ["cda2", *(long(each) for each in LEARNERS if each != "cda2")])
+@pytest.mark.parametrize("learner", long_if("cda2".__ne__, LEARNERS))
 def test_kills_at_random_moments_leave_no_trace(
     job: Callable[..., Job], citations: list[bytes], learner: str, kills: int
 ) -> None:
