@@ -87,8 +87,10 @@ def check(*lines: bytes) -> list[Example | str]:
     return quick
 
 
-texts = st.text(max_size=4) | st.sampled_from(
-    ["a", "b", "3", "-1", "007", ":", "é", "\ud7ff", "0", ""]
+texts = (
+    st.text(max_size=4)
+    | st.text("ab é", min_size=6, max_size=18)  # of several words of eight bytes
+    | st.sampled_from(["a", "b", "3", "-1", "007", ":", "é", "\ud7ff", "0", ""])
 )
 whole = st.integers(-3, 3) | st.sampled_from([10**17, 10**18, -(10**18), 2**63, 10**30])
 constants = texts | whole
@@ -185,6 +187,18 @@ def test_plain_lines_are_read_in_one_pass() -> None:
         b'{ "evidence" : { "Next" : [ [ 0 , -1 ] , [ 1 , "" ] ] } , "id" : 12 }\r\n',
     )
     assert all(isinstance(each, NumberedExample) for each in found)
+
+
+@pytest.mark.parametrize("odd", ["", *'!"[\\]~\x00\x1f \x7fé日\U0001f9ff'])
+def test_texts_of_all_lengths_are_told_apart(odd: str) -> None:
+    """Also at the end of a line, and where they differ in one byte only, or contain another."""
+    text = "abcdefghijklmnopqr"
+    for size in range(len(text) + 1):
+        for at in {size // 2, size}:
+            text_with = text[:at] + odd + text[at:size]
+            words = [text_with, text[:size], text_with + "a", text_with[:-1] + "z", text_with]
+            tokens = ",".join(f'["{word}",0]' for word in words)
+            check(f'{{"evidence":{{"Token":[{tokens}]}},"id":"{text_with}"}}'.encode())
 
 
 @pytest.mark.parametrize(

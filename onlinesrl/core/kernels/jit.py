@@ -78,6 +78,11 @@ def kernel(function: F) -> F:
     return _kernel(function, "", None)
 
 
+def inlined(function: F) -> F:
+    """Compile a kernel that becomes a part of each kernel that calls it: a few steps of a hot loop."""
+    return _kernel(function, "", None, inside=True)
+
+
 def threaded(function: F) -> F:
     """Compile a kernel that other threads may run beside: it does not hold Python's lock."""
     return _kernel(function, "", None, nogil=True)
@@ -99,10 +104,10 @@ def kernel_of(what: str, otherwise: Any) -> Callable[[F], F]:
     return lambda function: _kernel(function, what, otherwise)
 
 
-def _kernel(function: F, what: str, otherwise: Any, **options: Any) -> F:
+def _kernel(function: F, what: str, otherwise: Any, inside: bool = False, **options: Any) -> F:
     @cache
     def part(needed: bool) -> Any:
-        wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+        wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": inside}
         return _compiled(
             function if needed else _returning(otherwise, function), "PartCompiler", **wrappers
         )

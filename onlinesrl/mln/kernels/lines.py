@@ -6,7 +6,7 @@ and whole numbers. Whatever else a line may be is left to the decoder of any JSO
 
 from onlinesrl.core.arrays import Bytes, Ints, Ints32
 from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import kernel, threaded
+from onlinesrl.core.kernels.jit import inlined, kernel, threaded
 
 REFUSED = -1
 SMALL = 1000
@@ -18,6 +18,10 @@ KEYS = (b"id", b"group", b"evidence", b"truth")
 TEXT, COMMA, COLON, MINUS = ord('"'), ord(","), ord(":"), ord("-")
 OPEN_LIST, CLOSE_LIST, OPEN_MAP, CLOSE_MAP = ord("["), ord("]"), ord("{"), ord("}")
 ESCAPE, ZERO, NINE, BLANK = ord("\\"), ord("0"), ord("9"), ord(" ")
+WORD = 8
+"""Texts are read by words of so many bytes, the first one lowest."""
+ONES = int.from_bytes(b"\x01" * WORD, "little")
+TOPS = int.from_bytes(b"\x80" * WORD, "little", signed=True)
 
 
 class Texts(Frame):
@@ -46,37 +50,71 @@ class Scan(Frame):
     span: Ints  # [line, key, 2] where id and group stand in the line; start -1: they do not
 
 
-@kernel
-def _hash(line: Bytes, first: int, stop: int) -> int:
-    """Return FNV-1a of some bytes, its high bits mixed into the low ones."""
-    h = -3750763034362895579
-    for at in range(first, stop):
-        h = (h ^ line[at]) * 1099511628211
+@inlined
+def _word(line: Bytes, at: int) -> int:
+    """Return the bytes of a word."""
+    low = line[at] | line[at + 1] << 8 | line[at + 2] << 16 | line[at + 3] << 24
+    high = line[at + 4] | line[at + 5] << 8 | line[at + 6] << 16 | line[at + 7] << 24
+    return low | high << 32
+
+
+@inlined
+def _part(line: Bytes, at: int, n: int) -> int:
+    """Return the first ``n`` bytes of a word, less than all."""
+    if at + WORD <= len(line):
+        return _word(line, at) & ((1 << 8 * n) - 1)
+    word = 0
+    for k in range(n):
+        word |= line[at + k] << 8 * k
+    return word
+
+
+@inlined
+def _mixed(h: int, word: int) -> int:
+    """Return a hash with a word more; that of a single word is of no other."""
+    h = (h ^ word) * -7046029254386353131
     return h ^ (h >> 29)
 
 
-@kernel
+@inlined
+def _hash(line: Bytes, first: int, stop: int) -> int:
+    """Return the hash of some bytes: its words, the last one less than whole."""
+    h = 0
+    while first + WORD <= stop:
+        h = _mixed(h, _word(line, first))
+        first += WORD
+    return _mixed(h, _part(line, first, stop - first))
+
+
+@inlined
+def _same(one: Bytes, a: int, other: Bytes, b: int, n: int) -> bool:
+    """Tell whether ``n`` bytes from ``a`` and ``b`` on are the same."""
+    while n >= WORD:
+        if _word(one, a) != _word(other, b):
+            return False
+        a, b, n = a + WORD, b + WORD, n - WORD
+    return _part(one, a, n) == _part(other, b, n)
+
+
+@inlined
 def _cell(texts: Texts, line: Bytes, first: int, stop: int, h: int) -> int:
-    """Return the cell of a text, or the empty one where it would be."""
+    """Return the cell of a text with this hash, or the empty one where it would be."""
     mask = len(texts.cell) - 1
     cell = h & mask
     while texts.cell[cell] >= 0:
         known = texts.cell[cell]
         begin = texts.start[known]
-        if texts.hash[known] == h and texts.start[known + 1] - begin == stop - first:
-            same = True
-            for k in range(stop - first):
-                same = same and texts.byte[begin + k] == line[first + k]
-            if same:
-                return cell
+        n = texts.start[known + 1] - begin
+        alike = texts.hash[known] == h and n == stop - first
+        if alike and (n < WORD or _same(texts.byte, begin, line, first, n)):
+            return cell
         cell = (cell + 1) & mask
     return cell
 
 
 @kernel
-def _number(texts: Texts, line: Bytes, first: int, stop: int) -> int:
-    """Return the number of a text, which is added if it is new; there must be room."""
-    h = _hash(line, first, stop)
+def _number(texts: Texts, line: Bytes, first: int, stop: int, h: int) -> int:
+    """Return the number of a text with this hash, which is added if it is new; there must be room."""
     cell = _cell(texts, line, first, stop, h)
     if texts.cell[cell] < 0:
         number = texts.size[0]
@@ -90,9 +128,9 @@ def _number(texts: Texts, line: Bytes, first: int, stop: int) -> int:
 
 
 @kernel
-def _known(texts: Texts, line: Bytes, first: int, stop: int) -> int:
-    """Return the number of a text, or -1."""
-    return texts.cell[_cell(texts, line, first, stop, _hash(line, first, stop))]
+def _known(texts: Texts, line: Bytes, first: int, stop: int, h: int) -> int:
+    """Return the number of a text with this hash, or -1."""
+    return texts.cell[_cell(texts, line, first, stop, h)]
 
 
 @kernel
@@ -100,11 +138,11 @@ def add(texts: Texts, joined: Bytes, stops: Ints) -> None:
     """Add texts, ``joined`` one after another, each up to its place in ``stops``."""
     first = 0
     for k in range(len(stops)):
-        _number(texts, joined, first, stops[k])
+        _number(texts, joined, first, stops[k], _hash(joined, first, stops[k]))
         first = stops[k]
 
 
-@kernel
+@inlined
 def _next(line: Bytes, at: int) -> int:
     """Return where the next byte is that is no white space; that of the line's end, if there is none."""
     while line[at] <= BLANK and at < len(line) - 1:
@@ -114,14 +152,38 @@ def _next(line: Bytes, at: int) -> int:
     return at
 
 
-@kernel
-def _text_end(line: Bytes, at: int) -> int:
-    """Return where the text ends whose first byte is at ``at``; REFUSED: nowhere, or it has escapes."""
+@inlined
+def _ends(word: int) -> int:
+    """Return the top bit of the first byte of a word that ends a text, beside others above; 0: none does.
+
+    That is a quotation mark, an escape, or a control character. A byte less one has its top bit where it
+    was zero; a borrow only reaches the bytes above.
+    """
+    text, escape = word ^ ONES * TEXT, word ^ ONES * ESCAPE
+    found = (text - ONES) & ~text | (escape - ONES) & ~escape | (word - ONES * BLANK) & ~word
+    return found & TOPS
+
+
+@inlined
+def _text(line: Bytes, at: int) -> tuple[int, int]:
+    """Return where the text ends whose first byte is at ``at``, and its hash.
+
+    REFUSED: it ends nowhere, or it has escapes.
+    """
+    h, first = 0, at
+    while at + WORD <= len(line):
+        word = _word(line, at)
+        found = _ends(word)
+        if found:
+            n = (((found - 1) & ~found & ONES) * ONES >> 56) - 1
+            stop = at + n if line[at + n] == TEXT else REFUSED
+            return stop, _mixed(h, word & ((1 << 8 * n) - 1))
+        h, at = _mixed(h, word), at + WORD
     while line[at] != TEXT:
         if line[at] < BLANK or line[at] == ESCAPE:
-            return REFUSED
+            return REFUSED, h
         at += 1
-    return at
+    return at, _hash(line, first, at)
 
 
 @kernel
@@ -135,17 +197,17 @@ def _whole_end(line: Bytes, at: int) -> int:
     return REFUSED if at == first or at - first > DIGITS or padded else at
 
 
-@kernel
-def _constant(line: Bytes, at: int) -> tuple[int, int, int]:
-    """Return where the text of the constant at ``at`` starts and ends, and what follows it."""
+@inlined
+def _constant(line: Bytes, at: int) -> tuple[int, int, int, int]:
+    """Return where the text of the constant at ``at`` starts and ends, what follows it, and its hash."""
     if line[at] == TEXT:
-        stop = _text_end(line, at + 1)
-        return at + 1, stop, stop + 1
+        stop, h = _text(line, at + 1)
+        return at + 1, stop, stop + 1, h
     stop = _whole_end(line, at)
-    return at, stop, stop
+    return at, stop, stop, _hash(line, at, max(stop, at))
 
 
-@kernel
+@inlined
 def _after(line: Bytes, at: int, close: int) -> int:
     """Return what follows the comma at ``at``, or where ``close`` is; REFUSED: neither is there."""
     at = _next(line, at)
@@ -157,7 +219,7 @@ def _after(line: Bytes, at: int, close: int) -> int:
     return REFUSED if line[at] == close else at
 
 
-@kernel
+@inlined
 def _small(line: Bytes, at: int, most: int) -> int:
     """Return a whole number below ``most`` without a padding zero, whose last digit ends it; or REFUSED."""
     value, first = 0, at
@@ -169,22 +231,22 @@ def _small(line: Bytes, at: int, most: int) -> int:
     return REFUSED if ZERO <= line[at] <= NINE else value
 
 
-@kernel
+@inlined
 def _argument(line: Bytes, at: int, s: Scan) -> tuple[int, int]:
     """Return the number of the constant at ``at``, and what follows it; REFUSED: it is none."""
     value = _small(line, at, len(s.small))
     if value >= 0 and s.small[value] >= 0:
         return s.small[value], at + (1 if value < 10 else 2 if value < 100 else 3)
-    first, stop, after = _constant(line, at)
+    first, stop, after, h = _constant(line, at)
     if stop < 0:
         return REFUSED, after
-    number = _number(s.constants, line, first, stop)
+    number = _number(s.constants, line, first, stop, h)
     if value >= 0:
         s.small[value] = number
     return number, after
 
 
-@kernel
+@inlined
 def _atom(line: Bytes, at: int, s: Scan, arity: int, n: int) -> int:
     """Read the atom at ``at`` into the row from ``n`` on; returns what follows it."""
     if line[at] != OPEN_LIST:
@@ -194,11 +256,11 @@ def _atom(line: Bytes, at: int, s: Scan, arity: int, n: int) -> int:
     while line[at] != CLOSE_LIST:
         if found == arity:
             return REFUSED
-        s.row[n + found], at = _argument(line, at, s)
-        if s.row[n + found] < 0:
+        number, at = _argument(line, at, s)
+        if number < 0:
             return REFUSED
-        found += 1
-        at = _after(line, at, CLOSE_LIST)
+        s.row[n + found] = number
+        found, at = found + 1, _after(line, at, CLOSE_LIST)
         if at < 0:
             return REFUSED
     return at + 1 if found == arity else REFUSED
@@ -228,10 +290,10 @@ def _key(line: Bytes, at: int, texts: Texts) -> tuple[int, int]:
     """Return the number of the key at ``at``, and where its value is; REFUSED: it is unknown."""
     if line[at] != TEXT:
         return REFUSED, at
-    stop = _text_end(line, at + 1)
+    stop, h = _text(line, at + 1)
     if stop < 0:
         return REFUSED, at
-    key = _known(texts, line, at + 1, stop)
+    key = _known(texts, line, at + 1, stop, h)
     at = _next(line, stop + 1)
     if line[at] != COLON:
         return REFUSED, at
@@ -265,7 +327,7 @@ def _value(line: Bytes, at: int, s: Scan, i: int, key: int, n: int) -> tuple[int
     s.span[i, key, 0] = at
     if key >= EVIDENCE:
         return _relations(line, at, s, i, key, n)
-    first, stop, after = _constant(line, at)
+    first, stop, after, _ = _constant(line, at)
     if stop < 0 or (key == GROUP and first == at):
         return REFUSED, n
     s.span[i, key, 0], s.span[i, key, 1] = first, stop
