@@ -18,16 +18,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 import numpy as np
 from numba import from_dtype, types
+from numpy import ndarray
 
 _HEAD = object.__basicsize__
+_word_at = c_ssize_t.from_address
 
 
-def _data(value: np.ndarray[Any, Any]) -> int:
+def _data(value: ndarray[Any, Any]) -> int:
     """Return the address of an array's data: the first word after the object header."""
-    return c_ssize_t.from_address(id(value) + _HEAD).value
+    return _word_at(id(value) + _HEAD).value
 
 
-def _data_told(value: np.ndarray[Any, Any]) -> int:
+def _data_told(value: ndarray[Any, Any]) -> int:
     return value.ctypes.data
 
 
@@ -76,50 +78,59 @@ class Frame:
         cls._types = {}
 
     def __init__(self, *values: Any, **named: Any) -> None:
-        given = {**dict(zip(self._names, values, strict=False)), **named}
-        if len(values) + len(named) != len(given) or len(given) != len(self._names):
-            raise TypeError(f"{type(self).__name__} has the fields {', '.join(self._names)}")
-        kinds: list[Any] = []
+        names = self._names
+        if named:
+            values += tuple([named.pop(name) for name in names[len(values) :] if name in named])
+        if named or len(values) != len(names):
+            raise TypeError(f"{type(self).__name__} has the fields {', '.join(names)}")
+        kinds: list[Any] = []  # what the type of the frame depends on
         words: list[int] = []
-        for name in self._names:
-            value = given[name]
-            if isinstance(value, np.ndarray) and value.flags.c_contiguous:
-                kinds += value.dtype, value.ndim
+        for name, value in zip(names, values, strict=True):
+            if isinstance(value, ndarray) and value.flags.c_contiguous:
+                kinds.append(value.dtype)
+                kinds.append(value.ndim)
                 words.append(_data(value))
                 words += value.shape
+            elif isinstance(value, Frame):
+                kinds.append(id(value._numba_type_))
+                words.append(value._address)
             else:
-                kind, word = self._number(name, value)
-                kinds += kind, -1
-                words.append(word)
-        kinds += self._without(given)
+                kinds.append(type(value))
+                words.append(self._word(name, value))
+        own = self.__dict__
+        own.update(zip(names, values, strict=True))
+        without = self._without(own)
+        kinds += without
+        known = self._types.get(tuple(kinds)) or self._learn(tuple(kinds), without)
         table = array("q", words)
-        known = self._types.get(tuple(kinds)) or self._learn(kinds)
-        given.update(_table=table, _address=table.buffer_info()[0], _numba_type_=known)
-        self.__dict__.update(given)
+        own.update(_table=table, _address=table.buffer_info()[0], _numba_type_=known)
 
     @classmethod
     def _without(cls, values: dict[str, Any]) -> tuple[str, ...]:
         """Return the features that a frame does not have, whose functions are then not compiled."""
         return ()
 
-    def _number(self, name: str, value: Any) -> tuple[Any, int]:
-        """Return the type and the word of a field that is not an array."""
-        if isinstance(value, Frame):
-            return value._numba_type_, value._address
-        if isinstance(value, bool | np.bool_):
-            return types.boolean, int(value)
-        if isinstance(value, int | np.integer):
-            return types.int64, int(value)
+    def _word(self, name: str, value: Any) -> int:
+        """Return the word of a field that is a number."""
+        if isinstance(value, int | np.integer | np.bool_):
+            return int(value)
         if isinstance(value, float):
-            return types.float64, int(struct.unpack("q", struct.pack("d", value))[0])
+            return int(struct.unpack("q", struct.pack("d", value))[0])
         raise TypeError(f"{type(self).__name__}.{name}: no contiguous array or number")
 
-    def _learn(self, kinds: list[Any]) -> FrameType:
-        """Create the type of frames with these fields: by field a type, or dtype and dimensions."""
-        members = tuple(
-            (name, kind if dimensions < 0 else types.Array(from_dtype(kind), dimensions, "C"))
-            for name, kind, dimensions in zip(self._names, kinds[::2], kinds[1::2], strict=False)
-        )
-        cls, without = type(self), tuple(kinds[2 * len(members) :])
-        made = self._types[tuple(kinds)] = FrameType(cls.__name__, members, without)
+    def _learn(self, kinds: tuple[Any, ...], without: tuple[str, ...]) -> FrameType:
+        """Create the type of frames with fields of these kinds, those of this frame."""
+        members = tuple((name, _type_of(getattr(self, name))) for name in self._names)
+        made = self._types[kinds] = FrameType(type(self).__name__, members, without)
         return made
+
+
+def _type_of(value: Any) -> Any:
+    """Return the numba type of a field."""
+    if isinstance(value, ndarray):
+        return types.Array(from_dtype(value.dtype), value.ndim, "C")
+    if isinstance(value, Frame):
+        return value._numba_type_
+    if isinstance(value, bool | np.bool_):
+        return types.boolean
+    return types.float64 if isinstance(value, float) else types.int64

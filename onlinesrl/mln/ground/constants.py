@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -111,9 +112,11 @@ class Constants:
             self.shared_place.append(place)
         self.facts = FactTables(layout, layout.plans, facts, self.local, self.shared_place)
         self.known = 0
-        self.stamps = [np.zeros(0, np.int64) for _ in layout.types]
-        self.places = [np.zeros(0, np.int32) for _ in layout.types]
-        self.stream_ids = [np.zeros(0, np.int32) for _ in layout.types]
+        none, nowhere = np.zeros(0, np.int64), np.zeros(0, np.int32)
+        self.numbered = [
+            Numbered(place, none, nowhere, nowhere, np.zeros(2, np.int64), nowhere)
+            for place in self.shared_place
+        ]
         self.stream_size = [0] * len(layout.types)
         self._number_facts()
         self.unshared: Atoms = {}  # the background's atoms that show constants of open types
@@ -253,18 +256,27 @@ class Constants:
         names = self.constants.names
         return np.asarray([n if isinstance(n, int) else NO_NUMBER for n in names], np.int64)
 
-    def make_room(self) -> None:
-        """Extend the tables by constant, and find constants in the stream where either has new ones."""
+    def make_room(self, cells: int) -> None:
+        """Extend the tables by constant, and find constants in the stream where either has new ones.
+
+        The batch that comes has so many ``cells`` of data.
+        """
         before, self.known = self.known, len(self.constants.names)
         for kind, name in enumerate(self.layout.types):
-            self.stamps[kind] = _extended(self.stamps[kind], self.known)
-            self.places[kind] = _extended(self.places[kind], self.known)
-            self.stream_ids[kind] = _extended(self.stream_ids[kind], self.known)
+            of, fresh = self.numbered[kind], cells if name in self.stream else 0
+            if self.known > len(of.stamp) or fresh > len(of.fresh):
+                of = self.numbered[kind] = replace(
+                    of,
+                    stamp=_extended(of.stamp, self.known),
+                    place=_extended(of.place, self.known),
+                    stream=_extended(of.stream, self.known),
+                    fresh=_extended(of.fresh, fresh),
+                )
             if name in self.stream:
                 stream = self.stream[name]
                 first = before if self.stream_size[kind] == len(stream.names) else 0
                 found = [stream.get(text, -1) for text in map(str, self.constants.names[first:])]
-                self.stream_ids[kind][first : self.known] = found
+                of.stream[first : self.known] = found
 
     def localise(  # noqa: PLR0913, PLR0917 - where it stands
         self, batch: Batch, kind: int, before: int, at: int, early: int, learning: bool
@@ -272,15 +284,8 @@ class Constants:
         """Renumber one type's constants by world, by stream, or both; new ones join the stream."""
         stream = self.stream.get(self.layout.types[kind])
         shared = len(self.shared[self.layout.types[kind]].names)
-        first = 0 if stream is None else len(stream.names)
-        known = Numbered(
-            shared=self.shared_place[kind],
-            stamp=self.stamps[kind],
-            place=self.places[kind],
-            stream=self.stream_ids[kind],
-            next=np.array([first, first]),
-            fresh=np.zeros(0 if stream is None else len(batch.data), np.int32),
-        )
+        known, first = self.numbered[kind], 0 if stream is None else len(stream.names)
+        known.next[:] = first
         of = batch, self.slots, known
         how = stream is not None, learning, shared
         if len(self.facts.constants[kind]):
@@ -289,7 +294,7 @@ class Constants:
         else:
             at = localise(*of, kind, before, at, self.local[kind], *how)
         if stream is not None:
-            for constant in known.fresh[: int(known.next[0]) - first].tolist():
+            for constant in known.fresh[: known.next.item(0) - first].tolist():
                 stream[self.constants.names[constant]]
             self.stream_size[kind] = len(stream.names)
         return at, early

@@ -133,16 +133,23 @@ class FactTables:
 
     def own(self, worlds: int, cells: int) -> Own:
         """Return room for the worlds' own constants, where their tuples have so many cells of data."""
-        types, room = len(self.layout.types), cells if self.rows else 0
-        return Own(
-            np.zeros((worlds, types), np.int32),
-            np.zeros(room, np.int64),
-            np.zeros(room, np.int32),
-            np.zeros((worlds, types), np.int64),
-            np.zeros((worlds, types), np.int32),
-            np.zeros(room, np.int64),
-            np.zeros(room, np.int32),
-        )
+        return _room(worlds, len(self.layout.types), cells) if self.rows else NO_OWN
+
+
+def _room(worlds: int, types: int, cells: int) -> Own:
+    return Own(
+        count=np.zeros((worlds, types), np.int32),
+        number=np.zeros(cells, np.int64),
+        shared=np.zeros(cells, np.int32),
+        early_start=np.zeros((worlds, types), np.int64),
+        early_count=np.zeros((worlds, types), np.int32),
+        early=np.zeros(cells, np.int64),
+        early_number=np.zeros(cells, np.int32),
+    )
+
+
+NO_OWN = _room(0, 0, 0)
+"""Of worlds without facts, where kernels read nothing of it."""
 
 
 class NamesBeside(Sequence[Constant]):

@@ -314,7 +314,7 @@ class Packer(Constants):
             self.facts.own(worlds, len(data)),
             np.array([*self.fact_values, *self.values], np.float64),
         )
-        self.make_room()
+        self.make_room(len(data))
         at, early = 0, 0
         before, self.worlds_ever = self.worlds_ever, self.worlds_ever + worlds
         for kind in range(types):
