@@ -20,12 +20,14 @@ Nothing in it is executed on reading. Neither writing nor reading holds a second
 import hashlib
 import io
 import json
+import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from onlinesrl.core.errors import StorageError
@@ -95,8 +97,8 @@ def _encode(
         padding = bytes(-raw.nbytes % ALIGNMENT)
         body += [raw.reshape(-1).view(np.uint8).data, padding]
         offset += raw.nbytes + len(padding)
-    text = json.dumps({"number": number, "header": header, "arrays": table}, allow_nan=False)
-    json_bytes = text.encode() + b" " * (-len(text) % ALIGNMENT)
+    text = _json({"number": number, "header": header, "arrays": table})
+    json_bytes = text + b" " * (-len(text) % ALIGNMENT)
     body = [
         _LENGTHS.pack(len(json_bytes), _HEAD.size + len(json_bytes) + offset),
         json_bytes,
@@ -106,6 +108,31 @@ def _encode(
     for piece in body:
         digest.update(piece)
     return [MAGIC + VERSION.to_bytes(8, "little") + digest.digest(), *body]
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    """Return JSON text. Raises ValueError for NaN and infinity, TypeError for what JSON has not."""
+    _check(value)
+    try:
+        return msgspec.json.encode(value)
+    except (UnicodeEncodeError, TypeError):  # of file names that are no text, and numpy's floats
+        return json.dumps(value).encode()
+
+
+def _check(value: object) -> None:
+    """Raise ValueError or TypeError for what JSON has not, which msgspec would write in its own way."""
+    if isinstance(value, dict):
+        for each in value.values():
+            _check(each)
+    elif isinstance(value, list | tuple):
+        if not {*map(type, value)} <= {str, int}:
+            for each in value:
+                _check(each)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"the header of a checkpoint cannot hold {value}")
+    elif not (value is None or isinstance(value, str | int)):
+        raise TypeError(f"the header of a checkpoint cannot hold {type(value).__name__}")
 
 
 def _little_endian(name: str, array: np.ndarray) -> np.ndarray:

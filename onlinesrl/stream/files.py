@@ -120,8 +120,8 @@ class FileSource(Source):
             assert opened is not None
             with opened:
                 yield from self._records(opened)
+                self._spans[self._index] = opened.settle()  # hashes the lines, then
                 self._ended[self._index] = taken(opened)
-                self._spans[self._index] = opened.settle()
             self._opened = None
 
     def mark(self) -> Mark:
@@ -130,8 +130,8 @@ class FileSource(Source):
         spans, self._spans = self._spans, {}
         if opened is None:
             return Mark(index, self._ended[index], spans)
-        now = taken(opened)
-        return Mark(index, now, {**spans, index: opened.settle()})
+        spans[index] = opened.settle()  # hashes the lines, then
+        return Mark(index, taken(opened), spans)
 
     def after(
         self,

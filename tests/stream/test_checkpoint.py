@@ -103,6 +103,9 @@ def test_layout_is_as_documented(tmp_path):
     ("header", "array", "error"),
     [
         ({"loss": float("nan")}, np.zeros(1), ValueError),
+        ({"loss": [{"all": (1.0, -float("inf"))}]}, np.zeros(1), ValueError),
+        ({"x": [b"text"]}, np.zeros(1), TypeError),
+        ({"x": {1, 2}}, np.zeros(1), TypeError),
         ({"x": np.float64(1).astype(np.float32)}, np.zeros(1), TypeError),
         ({}, np.array([{}], dtype=object), TypeError),
         ({}, np.array(["text"]), TypeError),
@@ -112,6 +115,11 @@ def test_what_cannot_be_written_is_refused_before_anything_is(tmp_path, header, 
     with pytest.raises(error):
         save(tmp_path, 1, header, {"a": array}, keep=1)
     assert names(tmp_path) == []
+
+
+def test_headers_hold_file_names_that_are_no_text_and_floats_of_numpy(tmp_path):
+    header = {"path": "a\udcff.jsonl", "mean": np.float64(0.1), "names": ["é", 3, "\u2028"]}
+    assert load(save(tmp_path, 1, header, {}, keep=1)).header == header
 
 
 def test_keep_must_be_positive(tmp_path):

@@ -154,10 +154,10 @@ def test_an_error_of_the_disk_ends_a_run_that_can_go_on_later(  # noqa: PLR0917
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 400 kB."""
+    """A file system of 320 kB."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(disk)]
+    command = ["mount", "-t", "tmpfs", "-o", "size=320k", "tmpfs", str(disk)]
     if os.geteuid() or subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("needs the right to mount")
     yield disk

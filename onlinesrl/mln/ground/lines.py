@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from onlinesrl.core.example import Atoms, Example, decode
@@ -51,6 +52,10 @@ class NumberedExample(Example, frozen=True, kw_only=True, gc=False):
         """Return the example with its atoms."""
         return decode(self.line)
 
+    def text(self) -> msgspec.Raw:
+        """Return the example as JSON: its line."""
+        return msgspec.Raw(self.line)
+
 
 class LineReader:
     """Reads lines to the numbers of a packer's constants, to which new ones are added.
@@ -85,10 +90,10 @@ class LineReader:
 
     def _read(self, lines: Sequence[bytes]) -> list[NumberedExample | None]:
         """Return the examples of some lines, of at most MOST_BYTES together."""
-        text = b"\n".join(lines) + b"\n"
+        text = bytearray(b"\n").join([*lines, b""])
         if not text.isascii() and not all(map(_is_text, lines)):
             lines = [line if _is_text(line) else b"" for line in lines]
-            text = b"\n".join(lines) + b"\n"
+            text = bytearray(b"\n").join([*lines, b""])
         domain = self.packer.constants
         if domain is not self.domain or self.known < len(domain.names):
             self._follow(domain)
@@ -97,7 +102,7 @@ class LineReader:
         if len(lines) >= len(self.row_start):
             self.lines = 2 * len(lines)
             self._make_scan()
-        given = np.frombuffer(bytearray(text), np.uint8)  # not read-only: kernels are told apart
+        given = np.frombuffer(text, np.uint8)  # not read-only: kernels are told apart
         stops = np.cumsum([len(line) + 1 for line in lines], dtype=np.int64)
         k.scan(given, stops, self.scan)
         if self.size.item() > self.known:
@@ -111,10 +116,9 @@ class LineReader:
         found: list[NumberedExample | None] = []
         first = 0
         starts = (self.row_start[1 : n + 1] * self.row.itemsize).tolist()
-        for i, (line, last, span) in enumerate(
-            zip(lines, starts, self.span[:n].tolist(), strict=True)
-        ):
-            (begin, stop), (group, end), _, (truth, _) = span
+        spans = self.span[:n].reshape(n, -1).tolist()
+        for i, (line, last, span) in enumerate(zip(lines, starts, spans, strict=True)):
+            begin, stop, group, end, _, _, truth, _ = span
             if begin < 0:
                 found.append(None)
                 continue
