@@ -59,7 +59,7 @@ def test_defaults_and_where_paths_lead(folder: Path) -> None:
     )
     assert (config.inference.presolve, config.inference.solver) == ("exact", "highs")
     assert (config.checkpoint.examples, config.checkpoint.seconds) == (None, 30.0)
-    assert (config.limits.bad_share, config.seed, config.batch) == (0.1, 0, 128)
+    assert (config.limits.bad_share, config.seed, config.batch) == (0.1, 0, 500)
 
 
 def test_paths_set_on_the_command_line_are_relative_to_the_current_directory(folder: Path) -> None:

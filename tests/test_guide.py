@@ -41,7 +41,7 @@ def test_every_key_is_there_with_a_meaning() -> None:
     ("key", "default", "kind"),
     [
         ("model", "-", "path"),
-        ("batch", "128", "integer >= 1"),
+        ("batch", "500", "integer >= 1"),
         ("source.kind", "file", "file | kafka | parquet | socket"),
         ("source.shared", "false", "true | false"),
         ("source.path", "-", "list | path"),

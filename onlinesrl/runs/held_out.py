@@ -21,6 +21,7 @@ from onlinesrl.runs.session import compile_kernels, new_learner, trained_learner
 from onlinesrl.stream.choice import Choice
 from onlinesrl.stream.examples import READ_BYTES, Decoded, Reader, micro_batch
 from onlinesrl.stream.files import Record
+from onlinesrl.stream.pace import Pace
 
 SHOWN_PLACES = 3
 _DETAIL = re.compile(r"\([^()]*\)|[0-9]+")
@@ -85,12 +86,13 @@ def _step(
 
 def _batches(reader: Reader, most: int) -> Iterator[list[Decoded] | None]:
     """Read a source in micro-batches; None: there is no more for now."""
-    items = _read(reader)
+    items, pace = _read(reader), Pace()
     while True:
-        batch, dry = micro_batch(items, most)
+        batch, dry = micro_batch(items, min(most, pace.most))
         if not batch and not dry:
             return
-        yield from reader.parts(batch)
+        with pace.taking(len(batch)):
+            yield from reader.parts(batch)
         if dry:
             yield None
 

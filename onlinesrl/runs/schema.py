@@ -169,8 +169,8 @@ class Config(Root):
     distribute: DistributeSection | None = None
     seed: Natural = 0
     """of the random numbers of MaxWalkSAT (also as the fallback of a search) and MC-SAT."""
-    batch: Count = 128
-    """examples in a micro-batch; affects only speed: every size gives bit-identical results."""
+    batch: Count = 500
+    """the most examples in a micro-batch; affects only speed: every size gives bit-identical results."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -11,6 +11,7 @@ from onlinesrl.core.learner import AHEAD, Item, Learner
 from onlinesrl.core.threads import Aside
 from onlinesrl.stream.examples import READ_BYTES, Reader, Taken, unread
 from onlinesrl.stream.files import Record
+from onlinesrl.stream.pace import Pace
 from onlinesrl.stream.stopper import Stopped, Stopper
 
 HELD = 2 * READ_BYTES
@@ -44,6 +45,7 @@ class Batches:
         """Bytes that were read, and those of the micro-batches that the caller has done with."""
         self.at = 0, 0
         """What ``count`` will return when all that was read has been processed."""
+        self.pace = Pace()
 
     def each(self, position: dict[str, Any] | None, stopper: Stopper) -> Generator[Taken]:
         """Yield the micro-batches after a position, until the source ends or a signal comes.
@@ -55,7 +57,8 @@ class Batches:
             self.learner.quiet = aside.wait
             try:
                 while not stopper.asked and (taken := self._next(records, aside)) is not None:
-                    yield taken
+                    with self.pace.taking(len(taken.batch)):
+                        yield taken
                     self.given += taken.size
             finally:
                 self.learner.quiet = lambda: None
@@ -79,8 +82,7 @@ class Batches:
             raise
         if taken is None:
             return None
-        for group in taken.groups:
-            self.reader.choice.takes(group)
+        self.reader.choice.note(taken.groups)
         if not taken.batch and not taken.dry:
             return None
         if self.threaded:
@@ -97,7 +99,7 @@ class Batches:
         """
         if self.read - self.given >= HELD or not (room := self.room(*self.at)):
             return None
-        taken = self.reader.take(records, room)
+        taken = self.reader.take(records, min(room, self.pace.most))
         if unread(taken.batch):  # how many examples count is known when they were decoded again
             taken = taken._replace(size=HELD)
         self.read += taken.size

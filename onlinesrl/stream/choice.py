@@ -19,11 +19,21 @@ class Choice:
         self.met: dict[str | None, None] = {}
         self.examples = 0
 
+    @property
+    def all(self) -> bool:
+        """Whether every group is chosen."""
+        return self.only is None and not self.without
+
+    def note(self, groups: Sequence[str | None]) -> None:
+        """Note the groups of examples."""
+        self.examples += len(groups)
+        for group in dict.fromkeys(groups):
+            if group not in self.met and (len(self.met) < NOTED or self._named(group)):
+                self.met[group] = None
+
     def takes(self, group: str | None) -> bool:
         """Note an example's group; return whether it is chosen."""
-        self.examples += 1
-        if group not in self.met and (len(self.met) < NOTED or self._named(group)):
-            self.met[group] = None
+        self.note([group])
         return self.has(group)
 
     def _named(self, group: str | None) -> bool:

@@ -158,12 +158,10 @@ class Reader:
                     break
             if not some:
                 break
-            for item in zip(some, self._contents(some), strict=True):
-                if isinstance(item[1], Example):
-                    groups.append(item[1].group)
-                    if not self.choice.has(item[1].group):
-                        continue
-                batch.append(item)
+            contents = self._contents(some)
+            groups += [each.group for each in contents if isinstance(each, Example)]
+            found = zip(some, contents, strict=True)
+            batch += found if self.choice.all else filter(self._chosen, found)
         mark = self.source.mark() if self.source.marked and (batch or groups) else None
         return Taken(batch, dry or (size >= READ_BYTES and not batch), mark, groups, size)
 
@@ -182,6 +180,9 @@ class Reader:
             short = contents and _unread((record, contents[-1]))
             contents.append(contents[-1] if short else self.example(record))
         return contents
+
+    def _chosen(self, item: Decoded) -> bool:
+        return not isinstance(item[1], Example) or self.choice.has(item[1].group)
 
     def _taken(self, content: Content) -> bool:
         return not isinstance(content, Example) or self.choice.takes(content.group)

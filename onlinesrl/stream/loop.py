@@ -24,7 +24,7 @@ from onlinesrl.stream.folder import OutputFile, RunFolder
 from onlinesrl.stream.labels import Labels, Waiting
 from onlinesrl.stream.protocols import Sink, Watcher
 from onlinesrl.stream.saver import Saver
-from onlinesrl.stream.schedule import SHARE_EVERY, Schedule, rare_collections
+from onlinesrl.stream.schedule import SHARE_EVERY, WEIGH_EVERY, Schedule, rare_collections
 from onlinesrl.stream.stopper import Stopper
 from onlinesrl.stream.work import Shown, Work, drifts
 
@@ -207,7 +207,7 @@ class Loop:
                 break
         if records:
             self.position = self.reader.source.after(self.position, records, stopped, taken.mark)
-            if self.labels is not None and self.metrics.steps % SHARE_EVERY == 0:
+            if self.labels is not None and self.metrics.steps % WEIGH_EVERY == 0:
                 self.labels.weigh()
             self.check_share()
         return condemned
@@ -312,9 +312,10 @@ class Loop:
 
         0: there is an end before it.
         """
-        room = 1 if self.strict or self.settle else self.schedule.room(steps)
-        if self.until is not None:
-            room = min(room, self.until - examples)
+        due = [1 if self.strict or self.settle else self.schedule.room(steps)]
+        due += [] if self.labels is None else [WEIGH_EVERY - steps % WEIGH_EVERY]
+        due += [] if self.until is None else [self.until - examples]
+        room = min(due)
         return self.crash.room(steps, room) if room > 0 else 0
 
     def save_due(self, seconds: float) -> bool:

@@ -26,6 +26,7 @@ from onlinesrl.stream.files import Record
 from onlinesrl.stream.folder import OutputFile
 from onlinesrl.stream.loop import Loop
 from onlinesrl.stream.opened import WAIT_SECONDS
+from onlinesrl.stream.pace import Pace
 from onlinesrl.stream.protocols import Setting, Source
 from onlinesrl.stream.received import Received
 from onlinesrl.stream.stopper import Stopper
@@ -76,7 +77,7 @@ class Requests(Stopper):
     def __init__(self) -> None:
         super().__init__()
         self.opened = self.closed = False
-        self.batch = 1
+        self.batch, self.pace = 1, Pace()
         self.predicting: float | None = None
         # not SimpleQueue, which before Python 3.13 misses its timeout if a signal comes at that moment
         self._queue = Queue[Asked]()
@@ -175,10 +176,11 @@ class Requests(Stopper):
         lines = [(asked, place) for asked in requests for place in range(len(asked.lines))]
         items = (self._item(asked.lines[place], place + 1) for asked, place in lines)
         first = 0
-        while batch := micro_batch(items, self.batch)[0]:
+        while batch := micro_batch(items, min(self.batch, self.pace.most))[0]:
             self.predicting = time.monotonic()
             examples = [item for _, item in batch if isinstance(item, Example | ExampleError)]
-            outcomes = self.learner.predict(examples)
+            with self.pace.taking(len(batch)):
+                outcomes = self.learner.predict(examples)
             for (record, item), outcome in zip(batch, outcomes, strict=True):
                 asked, place = lines[first]
                 asked.answer(place, answer(record, item, outcome), outcome.prediction is None)

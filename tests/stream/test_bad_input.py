@@ -298,13 +298,13 @@ def test_strict_stops_at_the_first_with_the_state_before_it(
 
 
 @pytest.mark.parametrize(
-    ("good", "bad", "seen"), [(100, 40, "28 of 128"), long(8, 1, "1 of 9"), long(0, 1, "1 of 1")]
+    ("good", "bad", "seen"), [(440, 70, "60 of 500"), long(8, 1, "1 of 9"), long(0, 1, "1 of 1")]
 )
 def test_too_many_bad_examples_end_the_run_at_one_place_whatever_the_batch(
     stream: Callable[..., Job], good: int, bad: int, seen: str
 ) -> None:
-    """At every 128th example, or where the source ends."""
-    lines = [GOOD[0]] * good + [b"{\n"] * bad + [GOOD[1]] * 60 * (good == 100)
+    """At every 500th example, or where the source ends."""
+    lines = [GOOD[0]] * good + [b"{\n"] * bad + [GOOD[1]] * 60 * (good == 440)
     patient = stream(lines, "patient")
     assert patient.run() == 0
     for batch in (1, 50, 1000):

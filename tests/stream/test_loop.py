@@ -3,14 +3,20 @@
 import json
 from collections.abc import Callable
 from itertools import accumulate
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from conftest import Job
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlinesrl.stream import checkpoint
+from onlinesrl.stream import checkpoint, pace
+from onlinesrl.stream.batches import Batches
+from onlinesrl.stream.choice import Choice
+from onlinesrl.stream.examples import Taken
 from onlinesrl.stream.schedule import Schedule
+from onlinesrl.stream.work import saved_examples
 
 interval = st.none() | st.integers(1, 50)
 
@@ -29,6 +35,29 @@ def test_batches_end_where_something_is_due(
     due |= {n for n in range(1, 301) for step in (every, metrics) if step and n % step == 0}
     assert due <= set(ends) | set(range(ends[-1], 301))
     assert {n for n in range(1, 301) if schedule.metrics_due(n)} <= due
+
+
+def test_micro_batches_are_as_large_as_takes_about_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By a clock that the test owns: what takes long an example shows and stops in time."""
+    now, sizes, room = [0.0], list[int](), 100
+
+    def take(_: Any, most: int) -> Taken:
+        return Taken([(None, None)] * most, False, None, [])  # type: ignore[list-item]
+
+    monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
+    nothing = lambda *_: None  # noqa: E731
+    source: Any = SimpleNamespace(records=nothing, take=take, choice=Choice())
+    of = Batches(source, source, False, lambda: (0, 0), lambda *_: room, nothing)
+    stopper: Any = SimpleNamespace(asked=False)
+    costs = [0.0] * 9 + [0.1] * 6 + [3.0] * 2 + [0.001] * 4
+    for cost, taken in zip(costs, of.each(None, stopper), strict=False):
+        sizes.append(len(taken.batch))
+        now[0] += cost * len(taken.batch)
+    assert sizes[:9] == [1, 2, 4, 8, 16, 32, 64, 100, 100]
+    assert sizes[9:15] == [100, 50, 25, 12, 6, 6]
+    assert sizes[15:] == [6, 3, 1, 2, 4, 8]
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +135,7 @@ def test_the_last_labelled_examples_are_shown_whatever_the_batches(
         assert run.run() == 0, run.said
         shown.append(checkpoint.load(run.checkpoints()[-1]).header["shown"])
     assert shown[0] == shown[1]
-    assert [example["id"] for example, _ in shown[0]] == [
+    assert [example.id for example, _ in saved_examples(shown[0])] == [
         f"online-max-margin-{n:02d}" for n in range(5, 13)
     ]
 

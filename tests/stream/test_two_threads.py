@@ -187,7 +187,7 @@ class Sized:
 
     def __init__(self, sizes: list[int]) -> None:
         self.sizes = sizes
-        self.choice: Any = SimpleNamespace(takes=lambda group: True)
+        self.choice: Any = SimpleNamespace(note=lambda groups: None)
         self.read, self.done, self.most = 0, 0, 0
         self.ahead_of: list[Any] = []
         self.turns: list[Any] = []

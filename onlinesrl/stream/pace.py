@@ -1,0 +1,30 @@
+"""How large micro-batches are: what takes long an example still shows, saves and stops in time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+SECONDS = 1.0
+
+
+class Pace:
+    """Finds how many examples take about a second: ``most``, at first one.
+
+    Results are the same for all sizes.
+    """
+
+    def __init__(self) -> None:
+        self.most = 1
+
+    @contextmanager
+    def taking(self, size: int) -> Iterator[None]:
+        """Heed how long a micro-batch of this size takes: half as many if too long, twice if far less."""
+        began = time.monotonic()
+        yield
+        seconds = time.monotonic() - began
+        if seconds > SECONDS:
+            self.most = max(size // 2, 1)
+        elif seconds < SECONDS / 4:
+            self.most = max(self.most, 2 * size)
