@@ -1,7 +1,7 @@
 """CPU per citation of CDA2-ML, JSON lines to predictions and checkpoints, beside CRFsuite's and VW's.
 
-Slopes between 5 and 25 repetitions of CiteSeer under fresh ids, of the least CPU (user and system)
-of three interleaved rounds. A peer trains each citation twice and tags it once, over its folds.
+Slopes between 5 and 50 repetitions of CiteSeer under fresh ids, of the least CPU (user and system)
+of five interleaved rounds. A peer trains each citation twice and tags it once, over its folds.
 """
 
 import json
@@ -19,7 +19,7 @@ CITESEER = SHARED / "data" / "citeseer"
 PEER = SHARED / "peers" / "crfsuite" / "crfsuite_citeseer.py"
 CONFIG = REPO / "configs" / "citeseer.yaml"
 VOWPAL = Path(__file__).with_name("vw_citations.py")
-FEW, MANY, ROUNDS = 5, 25, 3
+FEW, MANY, ROUNDS = 5, 50, 5
 pytestmark = [
     pytest.mark.benchmark,
     pytest.mark.skipif(not CITESEER.exists(), reason=f"CiteSeer is not here: no {CITESEER}"),
