@@ -170,7 +170,7 @@ class Config(Root):
     seed: Natural = 0
     """of the random numbers of MaxWalkSAT (also as the fallback of a search) and MC-SAT."""
     batch: Count = 500
-    """the most examples in a micro-batch; affects only speed: every size gives bit-identical results."""
+    """the most examples in a micro-batch of about a second; every size gives bit-identical results."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

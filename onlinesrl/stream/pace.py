@@ -20,11 +20,11 @@ class Pace:
 
     @contextmanager
     def taking(self, size: int) -> Iterator[None]:
-        """Heed how long a micro-batch of this size takes: half as many if too long, twice if far less."""
+        """Heed how long a micro-batch of this size takes: half as many if too long, more if far less."""
         began = time.monotonic()
         yield
         seconds = time.monotonic() - began
         if seconds > SECONDS:
             self.most = max(size // 2, 1)
-        elif seconds < SECONDS / 4:
-            self.most = max(self.most, 2 * size)
+        elif seconds < SECONDS / 8:
+            self.most = max(self.most, 4 * size)

@@ -51,13 +51,14 @@ def test_micro_batches_are_as_large_as_takes_about_a_second(
     source: Any = SimpleNamespace(records=nothing, take=take, choice=Choice())
     of = Batches(source, source, False, lambda: (0, 0), lambda *_: room, nothing)
     stopper: Any = SimpleNamespace(asked=False)
-    costs = [0.0] * 9 + [0.1] * 6 + [3.0] * 2 + [0.001] * 4
+    costs = [0.0] * 6 + [0.1] * 6 + [3.0] * 3 + [0.001] * 4
     for cost, taken in zip(costs, of.each(None, stopper), strict=False):
         sizes.append(len(taken.batch))
         now[0] += cost * len(taken.batch)
-    assert sizes[:9] == [1, 2, 4, 8, 16, 32, 64, 100, 100]
-    assert sizes[9:15] == [100, 50, 25, 12, 6, 6]
-    assert sizes[15:] == [6, 3, 1, 2, 4, 8]
+    assert sizes[:6] == [1, 4, 16, 64, 100, 100]
+    assert sizes[6:12] == [100, 50, 25, 12, 6, 6]
+    assert sizes[12:15] == [6, 3, 1]
+    assert sizes[15:] == [1, 4, 16, 64]
 
 
 @pytest.fixture(scope="module")
