@@ -240,12 +240,10 @@ class FileSource(Source):
                 yield None
                 if opened.dry:
                     self._wait(opened)
-            else:
-                value = self._value(raw, opened)
-                if value is not None:
-                    yield value
-                elif opened.line % _BLANK_LINES == 0:
-                    yield None
+            elif (value := self._value(raw, opened)) is not None:
+                yield value
+            elif opened.line % _BLANK_LINES == 0:
+                yield None
         raw = opened.last_line()
         value = None if raw is None else self._value(raw, opened)
         if value is not None:
@@ -266,11 +264,11 @@ class FileSource(Source):
             opened.whole = True
             opened.set_line(opened.line - 1)
             return None
-        too_long = len(raw) > self.max_bytes and not raw.endswith(b"\n")
-        value = line_value(raw, opened.line, too_long)
+        line, too_long = opened.line, len(raw) > self.max_bytes and not raw.endswith(b"\n")
+        value = line_value(raw, line, too_long)
         if value is None:
             return None
-        return Record(value, opened.file, opened.line, self._index, opened.offset, "json", too_long)
+        return Record(value, opened.file, line, self._index, opened.offset, "json", too_long)
 
     def _world(self, opened: Opened) -> Iterator[Record | None]:
         value = b""
