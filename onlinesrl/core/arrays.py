@@ -38,3 +38,8 @@ def enlarged(array: Any, size: int) -> Any:
     grown = np.zeros((size, *array.shape[1:]), array.dtype)
     grown[: len(array)] = array
     return grown
+
+
+def extended(array: Any, size: int) -> Any:
+    """Return an array of at least so many entries: itself, or a copy of twice as many, see ``enlarged``."""
+    return array if size <= len(array) else enlarged(array, 2 * size)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from itertools import accumulate, pairwise
-from typing import Any
 
 import msgspec
 import numpy as np
 
-from onlinesrl.core.arrays import Ints, enlarged
+from onlinesrl.core.arrays import Ints, extended
 from onlinesrl.mln.ground.constants import Domain
 from onlinesrl.mln.ground.pack import Packer
 from onlinesrl.mln.kernels import report as k
@@ -64,13 +63,8 @@ class Speller:
             return
         texts = [*map(msgspec.json.encode, names)]
         stops = [*accumulate(map(len, texts), initial=int(self.start[self.known]))]
-        self.start = _with_room(self.start, self.known + 1 + len(names))
-        self.byte = _with_room(self.byte, stops[-1])
+        self.start = extended(self.start, self.known + 1 + len(names))
+        self.byte = extended(self.byte, stops[-1])
         self.byte[stops[0] : stops[-1]] = np.frombuffer(b"".join(texts), np.uint8)
         self.start[self.known : self.known + 1 + len(names)] = stops
         self.known += len(names)
-
-
-def _with_room(array: Any, size: int) -> Any:
-    """Return an array of at least so many entries, doubled when it has to grow."""
-    return array if size <= len(array) else enlarged(array, 2 * size)

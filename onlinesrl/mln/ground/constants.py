@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from onlinesrl.core.arrays import Ints, Ints32
+from onlinesrl.core.arrays import Ints, Ints32, extended
 from onlinesrl.core.background import Background
 from onlinesrl.core.example import Atoms, Constant, Example, arguments
 from onlinesrl.mln.ground.encode import number_of
@@ -267,10 +267,10 @@ class Constants:
             if self.known > len(of.stamp) or fresh > len(of.fresh):
                 of = self.numbered[kind] = replace(
                     of,
-                    stamp=_extended(of.stamp, self.known),
-                    place=_extended(of.place, self.known),
-                    stream=_extended(of.stream, self.known),
-                    fresh=_extended(of.fresh, fresh),
+                    stamp=extended(of.stamp, self.known),
+                    place=extended(of.place, self.known),
+                    stream=extended(of.stream, self.known),
+                    fresh=extended(of.fresh, fresh),
                 )
             if name in self.stream:
                 stream = self.stream[name]
@@ -328,12 +328,3 @@ class Constants:
             else:
                 found.append((self.names(batch, w, self.layout.type_number[kind])[number], None))
         return found
-
-
-def _extended(array_: np.ndarray[tuple[int], np.dtype[np.generic]], size: int) -> Any:
-    """Return an array with room for ``size`` entries, at least doubled when it must grow."""
-    if size <= len(array_):
-        return array_
-    grown = np.zeros(2 * size, array_.dtype)
-    grown[: len(array_)] = array_
-    return grown
