@@ -111,12 +111,15 @@ def _encode(
 
 
 def _json(value: dict[str, Any]) -> bytes:
-    """Return JSON text. Raises ValueError for NaN and infinity, TypeError for what JSON has not."""
+    """Return JSON text, in which ``msgspec.Raw`` stands as it is.
+
+    Raises ValueError for NaN and infinity, TypeError for what JSON has not.
+    """
     _check(value)
     try:
         return msgspec.json.encode(value)
     except (UnicodeEncodeError, TypeError):  # of file names that are no text, and numpy's floats
-        return json.dumps(value).encode()
+        return json.dumps(value, default=msgspec.json.decode).encode()
 
 
 def _check(value: object) -> None:
@@ -131,7 +134,7 @@ def _check(value: object) -> None:
     elif isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError(f"the header of a checkpoint cannot hold {value}")
-    elif not (value is None or isinstance(value, str | int)):
+    elif not (value is None or isinstance(value, str | int | msgspec.Raw)):
         raise TypeError(f"the header of a checkpoint cannot hold {type(value).__name__}")
 
 

@@ -43,14 +43,6 @@ def drifts(outcomes: Sequence[Outcome], work: Sequence[Work]) -> list[int]:
     ]
 
 
-def saved_examples(saved: str | list[Any]) -> list[tuple[Example, Outcome]]:
-    """Return the examples that ``Shown.save`` saved; checkpoints of before have them as JSON values."""
-    kind = list[tuple[Example, Outcome]]
-    if isinstance(saved, str):
-        return msgspec.json.decode(saved, type=kind)
-    return msgspec.convert(saved, kind)
-
-
 class Shown(deque[tuple[Example, Outcome]]):
     """The last labelled examples and their outcomes."""
 
@@ -79,13 +71,13 @@ class Shown(deque[tuple[Example, Outcome]]):
         copy.extend(self)
         return copy
 
-    def save(self) -> str:
-        """Return them as JSON text."""
-        return msgspec.json.encode([(example.text(), of) for example, of in self]).decode()
+    def save(self) -> msgspec.Raw:
+        """Return them as JSON."""
+        return msgspec.Raw(msgspec.json.encode([(example.text(), of) for example, of in self]))
 
-    def restore(self, saved: str | list[Any]) -> None:
-        """Restore what ``save`` returned."""
-        self.extend(saved_examples(saved))
+    def restore(self, saved: Any) -> None:
+        """Restore the values of what ``save`` returned."""
+        self.extend(msgspec.convert(saved, list[tuple[Example, Outcome]]))
 
 
 def _whole(outcome: Outcome) -> Outcome:

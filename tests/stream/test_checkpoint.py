@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -120,6 +121,13 @@ def test_what_cannot_be_written_is_refused_before_anything_is(tmp_path, header, 
 def test_headers_hold_file_names_that_are_no_text_and_floats_of_numpy(tmp_path):
     header = {"path": "a\udcff.jsonl", "mean": np.float64(0.1), "names": ["é", 3, "\u2028"]}
     assert load(save(tmp_path, 1, header, {}, keep=1)).header == header
+
+
+@pytest.mark.parametrize("path", ["a.jsonl", "a\udcff.jsonl"])
+def test_headers_hold_json_that_is_written_already(tmp_path, path):
+    header = {"path": path, "shown": msgspec.Raw(b'[{"id": "\xc3\xa9"}, 1]')}
+    found = load(save(tmp_path, 1, header, {}, keep=1)).header
+    assert found == {"path": path, "shown": [{"id": "é"}, 1]}
 
 
 def test_keep_must_be_positive(tmp_path):

@@ -16,7 +16,6 @@ from onlinesrl.stream.batches import Batches
 from onlinesrl.stream.choice import Choice
 from onlinesrl.stream.examples import Taken
 from onlinesrl.stream.schedule import Schedule
-from onlinesrl.stream.work import saved_examples
 
 interval = st.none() | st.integers(1, 50)
 
@@ -136,7 +135,7 @@ def test_the_last_labelled_examples_are_shown_whatever_the_batches(
         assert run.run() == 0, run.said
         shown.append(checkpoint.load(run.checkpoints()[-1]).header["shown"])
     assert shown[0] == shown[1]
-    assert [example.id for example, _ in saved_examples(shown[0])] == [
+    assert [example["id"] for example, _ in shown[0]] == [
         f"online-max-margin-{n:02d}" for n in range(5, 13)
     ]
 

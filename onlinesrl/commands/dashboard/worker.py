@@ -26,7 +26,6 @@ from onlinesrl.core.metrics import Metrics
 from onlinesrl.library.learner import OnlineLearner
 from onlinesrl.runs.results import shown_row
 from onlinesrl.stream.checkpoint import load
-from onlinesrl.stream.work import saved_examples
 
 SECONDS = 60
 NICE = 19
@@ -44,6 +43,7 @@ def look(checkpoint: str, before: str | None) -> dict[str, Any]:
     learner = OnlineLearner.load(checkpoint, background={}).learned
     weights = learner.weights
     line = {**Metrics.restore(header["metrics"]).snapshot(), **learner.certificate()}
+    shown = [(msgspec.convert(pair, tuple[Example, Outcome]), pair) for pair in header["shown"]]
     return {
         "line": line | {"updates": weights.updates, "weights": len(weights)},
         "seconds": header["seconds"],
@@ -56,8 +56,7 @@ def look(checkpoint: str, before: str | None) -> dict[str, Any]:
             for e in heaviest(weights.entries())[:HEAVIEST]
         ],
         "examples": [
-            {"row": asdict(shown_row(learner, *pair)), "pair": msgspec.to_builtins(pair)}
-            for pair in saved_examples(header["shown"])
+            {"row": asdict(shown_row(learner, *read)), "pair": pair} for read, pair in shown
         ],
         **({} if before is None else _since(before, learner, header)),
     }
