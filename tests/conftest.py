@@ -362,7 +362,7 @@ def pytest_collection_finish() -> None:
     """Look for garbage among what tests make, seldom among what stays, as most of it does."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(700, 10, 100)
+    gc.set_threshold(20_000, 10, 100)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

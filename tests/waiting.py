@@ -10,9 +10,13 @@ PATIENCE = 300.0
 
 
 def until(done: Callable[[], T]) -> T:
-    """Ask until the answer is yes, and return it."""
-    limit = time.monotonic() + PATIENCE
+    """Ask until the answer is yes, and return it; the longer it takes, the more seldom.
+
+    Asking takes time, too, from what is waited for.
+    """
+    start = time.monotonic()
     while not (found := done()):
-        assert time.monotonic() < limit, f"not done within {PATIENCE} s"
-        time.sleep(0.002)
+        waited = time.monotonic() - start
+        assert waited < PATIENCE, f"not done within {PATIENCE} s"
+        time.sleep(min(0.002 + waited / 20, 0.05))
     return found
