@@ -3,6 +3,7 @@
 import doctest
 import json
 import pickle
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from conftest import REPO, command
 
 import onlinesrl as srl
 from onlinesrl.core.interrupt import whole
+from onlinesrl.core.updates import UPDATES
 from onlinesrl.runs.session import load_checkpoint
 
 SMOKERS = """
@@ -34,6 +36,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "trust": {"query": "Trusts", "sigma": 0.1},
 }
 EXAMPLES = 40
+
+
+def test_the_updates_that_are_named_are_those_there_are() -> None:
+    named = re.search(r"online update \(([^)]*)\)", srl.OnlineLearner.__doc__ or "")
+    assert named is not None
+    assert {*re.findall(r"``(.*?)``", named[1])} == UPDATES.keys()
 
 
 def new(name: str) -> srl.OnlineLearner:
