@@ -294,7 +294,7 @@ def test_numbers_in_mappings_and_tables_are_those_of_lines() -> None:
 BAD_IN_PYTHON: list[tuple[Any, str]] = [
     (["Anna"], r"Score\(Anna\) has no value, and Score is numeric"),
     ({"Anna": float("nan")}, "Score, row 0: expected a finite number, found nan"),
-    ({"Anna": None}, "Score, row 0: expected a finite number, found None"),
+    ({"Anna": None}, "Score, row 0: expected a finite number, found nothing"),
     ({"Anna": -1e31}, r"Score\(Anna\) has value -1e\+31; expected a number from"),
     (pd.DataFrame({"person": ["Anna"]}), r"Score\(Anna\) has no value"),
     (

@@ -33,6 +33,14 @@ def shortened(text: str) -> str:
     return f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
 
 
+def shown(value: object) -> str:
+    """Return a value as Python writes it, or its type where that fails: for an integer of 5000 digits."""
+    try:
+        return repr(value)
+    except Exception:
+        return f"a {type(value).__name__}"
+
+
 class OnlinesrlError(Exception):
     """Base of every error that onlinesrl raises deliberately."""
 

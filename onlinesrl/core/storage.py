@@ -31,6 +31,8 @@ def storage_errors(path: Path | str, action: str) -> Iterator[None]:
         reason = error.strerror or str(error)
         advice = "; free some space and run it again" if error.errno in _NO_SPACE else ""
         raise StorageError(f"{path}: cannot {action}: {reason}{advice}") from error
+    except UnicodeEncodeError as error:  # a lone surrogate, in the path too
+        raise StorageError(f"{path}: cannot {action}: {error}") from error
 
 
 def write_atomic(path: Path, *chunks: bytes | memoryview) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from itertools import count
 from numbers import Integral, Real
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.errors import DataError, ExampleError
+from onlinesrl.core.errors import DataError, ExampleError, shown
 from onlinesrl.core.example import (
     UNSAID,
     Atoms,
@@ -30,31 +32,34 @@ Given: TypeAlias = Mapping[str, Any]
 """Atoms by predicate: rows of constants (a lone constant is a row of one), a mapping from rows to
 values, or a table."""
 
+Place: TypeAlias = str | tuple[str, int]
+"""A field of an example, or a predicate and the number of a row, from 0."""
+T = TypeVar("T")
+
 _NUMBERS = count(1)
 
 
 def example(x: Example | Given, y: Given | None = None, query: Given | None = None) -> Example:
     """Return the example of evidence ``x`` and truth ``y``, with only the atoms of ``query`` open.
 
-    An Example is taken as it is, with ``y`` as its truth if that is given. Raises ExampleError.
+    An Example is checked as mappings are; ``y`` is its truth if that is given. Raises ExampleError.
     """
-    if isinstance(x, Example):
-        if y is None and query is None:
-            return x
+    if not isinstance(x, Example):
         return Example(
-            id=x.id,
-            evidence=x.evidence,
-            truth=x.truth if y is None else atoms(y, "truth"),
-            query=x.query if query is None else atoms(query, "query"),
-            group=x.group,
-            dup_of=x.dup_of,
-            time=x.time,
+            id=next(_NUMBERS),
+            evidence=atoms(x, "evidence"),
+            truth=None if y is None else atoms(y, "truth"),
+            query=None if query is None else atoms(query, "query"),
         )
+    y, query = x.truth if y is None else y, x.query if query is None else query
     return Example(
-        id=next(_NUMBERS),
-        evidence=atoms(x, "evidence"),
+        id=constant(x.id, "id"),
+        evidence=atoms(x.evidence, "evidence"),
         truth=None if y is None else atoms(y, "truth"),
         query=None if query is None else atoms(query, "query"),
+        group=None if x.group is None else str(constant(x.group, "group")),
+        dup_of=None if x.dup_of is None else constant(x.dup_of, "dup_of"),
+        time=None if x.time is None else _value(x.time, "time"),
     )
 
 
@@ -68,7 +73,7 @@ def atoms(given: Given, where: str) -> Atoms:
     found: Atoms = {}
     for name, rows in given.items():
         if not isinstance(name, str):
-            raise ExampleError(f"{where}: expected a predicate's name, found {name!r}", "schema")
+            raise _wrong(where, "a predicate's name", name)
         found[name] = _atoms(rows, name)
     return found
 
@@ -97,39 +102,74 @@ def _atoms(rows: Any, name: str) -> list[list[Constant] | ValuedAtom]:
         return atoms_of_table(rows, name)
     if isinstance(rows, Mapping):
         return [
-            ValuedAtom(_constants(row, name, n), _value(value, name, n))
-            for n, (row, value) in enumerate(rows.items())
+            ValuedAtom(_constants(row, place), _value(value, place))
+            for place, (row, value) in _placed(rows.items(), name)
         ]
-    if isinstance(rows, str) or not isinstance(rows, Iterable):
+    iterable = isinstance(rows, Iterable) and getattr(rows, "ndim", 1) > 0
+    if isinstance(rows, str | bytes | bytearray) or not iterable:
         raise ExampleError(f"{name}: expected rows of constants, found {_kind(rows)}", "schema")
+    listed = sorted(rows, key=repr) if isinstance(rows, Set) else rows
     return [
-        row if isinstance(row, ValuedAtom) else _constants(row, name, n)
-        for n, row in enumerate(sorted(rows, key=repr) if isinstance(rows, Set) else rows)
+        _valued(row, place) if isinstance(row, ValuedAtom) else _constants(row, place)
+        for place, row in _placed(listed, name)
     ]
 
 
-def _constants(row: Any, name: str, n: int) -> list[Constant]:
-    """Return a row of constants; n is its number, from 0."""
+def _placed(rows: Iterable[T], name: str) -> Iterator[tuple[Place, T]]:
+    """Yield rows with their places, which are written out only for a message."""
+    return (((name, n), row) for n, row in enumerate(rows))
+
+
+def _valued(row: ValuedAtom, place: Place) -> ValuedAtom:
+    value = row.value if row.value is UNSAID else _value(row.value, place)
+    return ValuedAtom(_constants(row.args, place), value)
+
+
+def _constants(row: Any, place: Place) -> list[Constant]:
     listed: Any = [row] if isinstance(row, str | Integral) else row
-    if not isinstance(listed, Sequence) and not hasattr(listed, "tolist"):
-        raise ExampleError(f"{name}, row {n}: expected constants, found {_kind(row)}", "schema")
-    return [value if type(value) in {str, int} else _constant(value, name, n) for value in listed]
+    if getattr(listed, "ndim", 0) == 1:
+        listed = listed.tolist()
+    if not isinstance(listed, Sequence) or isinstance(listed, bytes | bytearray):
+        raise _wrong(place, "constants", row)
+    return [
+        value if type(value) is str and value.isascii() else constant(value, place)
+        for value in listed
+    ]
 
 
-def _constant(value: Any, name: str, n: int) -> Constant:
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, Integral) and not isinstance(value, bool):
-        return int(value)
-    raise ExampleError(
-        f"{name}, row {n}: expected a text or a whole number, found {value!r}", "schema"
-    )
+def constant(value: Any, place: Place) -> Constant:
+    """Return a text that is Unicode, or a whole number that can be written. Raises ExampleError."""
+    try:
+        if isinstance(value, str):
+            value.encode()
+            return str(value)
+        if isinstance(value, Integral) and not isinstance(value, bool):
+            str(number := int(value))
+            return number
+    except UnicodeEncodeError:
+        raise _wrong(place, "Unicode without lone surrogates", value) from None
+    except ValueError:
+        most = sys.get_int_max_str_digits()
+        reason = f"expected a whole number of at most {most} digits, found a longer one"
+        raise ExampleError(f"{_named(place)}: {reason}", "schema") from None
+    raise _wrong(place, "a text or a whole number", value)
 
 
-def _value(value: Any, name: str, n: int) -> float:
-    if isinstance(value, Real) and math.isfinite(value):
-        return float(value)
-    raise ExampleError(f"{name}, row {n}: expected a finite number, found {value!r}", "schema")
+def _value(value: Any, place: Place) -> float:
+    with suppress(OverflowError, TypeError):
+        if isinstance(value, Real) and math.isfinite(number := float(value)):
+            return number
+    raise _wrong(place, "a finite number", value)
+
+
+def _wrong(place: Place, expected: str, value: object) -> ExampleError:
+    """Return the error for a value that is not what was expected."""
+    found = "nothing" if value is None else shown(value)
+    return ExampleError(f"{_named(place)}: expected {expected}, found {found}", "schema")
+
+
+def _named(place: Place) -> str:
+    return place if isinstance(place, str) else "{}, row {}".format(*place)
 
 
 def _kind(value: object) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from onlinesrl.core.errors import UsageError
 from onlinesrl.core.example import Constant, Example
 from onlinesrl.core.explanation import Atom, Explanation, ExplanationError, read_atom
 from onlinesrl.core.flips import Asked
-from onlinesrl.library.atoms import Given, example
+from onlinesrl.library.atoms import Given, constant, example
 from onlinesrl.library.learner import OnlineLearner
 from onlinesrl.library.prediction import Prediction
 
@@ -32,7 +33,8 @@ def explain(  # noqa: PLR0913 - what may be asked
     and ``tries`` how many changes are tried at most (0: none). Shows itself as text, in a notebook as a
     table; ``as_dict`` gives all of it. The learner does not change.
 
-    Raises ExampleError for a bad example, ExplanationError for an atom that is not predicted.
+    Raises ExampleError for a bad example, ExplanationError for an atom that is not predicted, UsageError
+    for what is no atom.
     """
     found = x.example if isinstance(x, Prediction) else example(x, None, query)
     of = learner.learned
@@ -46,5 +48,7 @@ def explain(  # noqa: PLR0913 - what may be asked
 def _atom(given: AnyAtom) -> Atom:
     if isinstance(given, str):
         return read_atom(given)
-    name, arguments = given
-    return name, tuple(map(str, arguments))
+    match given:
+        case [str(name), [*arguments]]:
+            return name, tuple(str(constant(each, f"the atom of {name}")) for each in arguments)
+    raise UsageError("expected an atom as text, Name(a, b), or its predicate and its arguments")

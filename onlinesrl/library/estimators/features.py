@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from onlinesrl.core.errors import InputError
+from onlinesrl.core.errors import InputError, shown
 from onlinesrl.library.estimators.samples import listed
 
 
@@ -76,6 +76,7 @@ class Features:
     def _meet(self, name: Any, value: Any, rows: Rows, adding: bool) -> None:
         """Add the features of a name and a value that are not known together."""
         for feature, number in flat(name, value):
+            check_text(feature)
             n = self.names.get(feature, -1) if number else -1
             if n < 0 and number and adding:
                 n = self.names[feature] = len(self.names)
@@ -97,7 +98,7 @@ def pairs(position: Any) -> Iterable[tuple[Any, Any]]:
 def flat(name: Any, value: Any) -> Iterator[tuple[str, float]]:
     """Yield the features of a name and value, with the number by which each counts. Raises InputError."""
     if not isinstance(name, str):
-        raise InputError(f"the name of a feature is {name!r}, expected a string")
+        raise InputError(f"the name of a feature is {shown(name)}, expected a string")
     match value:
         case str():
             yield f"{name}:{value}", 1.0
@@ -112,11 +113,19 @@ def flat(name: Any, value: Any) -> Iterator[tuple[str, float]]:
         case _:
             kind = type(value).__name__
             expected = "expected a string, a bool, a number, strings or a mapping"
-            raise InputError(f"feature {name!r} is {value!r} ({kind}), {expected}")
+            raise InputError(f"feature {name!r} is {shown(value)} ({kind}), {expected}")
+
+
+def check_text(feature: str) -> None:
+    """Raise InputError for the name of a feature that is not Unicode."""
+    try:
+        feature.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"feature {feature!r}: expected Unicode without lone surrogates") from None
 
 
 def _finite(name: str, value: Any) -> float:
     with suppress(OverflowError):
         if math.isfinite(number := float(value)):
             return number
-    raise InputError(f"feature {name!r} is {value}, expected a finite number")
+    raise InputError(f"feature {name!r} is {shown(value)}, expected a finite number")

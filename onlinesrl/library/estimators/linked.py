@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from onlinesrl.core.errors import InputError
+from onlinesrl.core.errors import InputError, shown
 from onlinesrl.core.example import ValuedAtom
 from onlinesrl.library.estimators.estimator import Estimator
-from onlinesrl.library.estimators.features import flat, pairs
+from onlinesrl.library.estimators.features import check_text, flat, pairs
 from onlinesrl.library.estimators.samples import (
     Label,
     classes_of,
@@ -156,6 +156,7 @@ def _features(thing: Any, place: str) -> dict[str, float]:
     try:
         for name, value in pairs(thing):
             for feature, number in flat(name, value):
+                check_text(feature)
                 found[feature] = found.get(feature, 0.0) + number
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
@@ -171,4 +172,4 @@ def _link(given: Any, things: int, place: str) -> list[str | int]:
             (relation,) = rest or [LINKED]
             if isinstance(relation, str):
                 return [relation, int(i), int(j)]
-    raise InputError(f"{place} is {given!r}, {expected}")
+    raise InputError(f"{place} is {shown(given)}, {expected}")

@@ -7,14 +7,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from onlinesrl.core.errors import InputError
+from onlinesrl.core.errors import ExampleError, InputError, shown
+from onlinesrl.library.atoms import constant
 
 Label: TypeAlias = str | int
 
 
 def listed(given: Any, place: str, expected: str) -> list[Any]:
     """Return what was given as a list. Raises InputError where it is a text, a mapping or one thing."""
-    if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
+    iterable = isinstance(given, Iterable) and getattr(given, "ndim", 1) > 0
+    if not iterable or isinstance(given, str | bytes | Mapping):
         raise InputError(f"{place} is a {type(given).__name__}, expected {expected}")
     return given if isinstance(given, list) else [*given]
 
@@ -44,16 +46,22 @@ def _labels(given: Any, n: int, length: int, noun: str) -> list[Label]:
     labels = listed(given, f"sample {n}: its y", "a list of labels")
     if len(labels) != length:
         raise InputError(f"sample {n} has {length} {noun}s, but {len(labels)} labels")
-    if {*map(type, labels)} <= {str, int}:
-        return labels  # as they nearly always are
-    return [_label(each, f"sample {n}, {noun} {t}") for t, each in enumerate(labels)]
+    return [
+        each
+        if type(each) is str and each.isascii()  # as they nearly always are
+        else _label(each, f"sample {n}, {noun} {t}")
+        for t, each in enumerate(labels)
+    ]
 
 
 def _label(given: Any, place: str) -> Label:
     label = given.item() if isinstance(given, np.generic) else given
     if type(label) not in {str, int}:
-        raise InputError(f"{place}: the label is {label!r}, expected a string or an integer")
-    found: Label = label
+        raise InputError(f"{place}: the label is {shown(label)}, expected a string or an integer")
+    try:
+        found: Label = constant(label, place)
+    except ExampleError as error:
+        raise InputError(str(error)) from None
     return found
 
 
