@@ -6,8 +6,9 @@ import gc
 import os
 import sys
 import traceback
+import warnings
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -22,7 +23,8 @@ from onlinesrl.commands import (
     learn,
     operate,
 )
-from onlinesrl.core.errors import OnlinesrlError, legible
+from onlinesrl.commands.common import warn
+from onlinesrl.core.errors import OnlinesrlError, OnlinesrlWarning, legible
 from onlinesrl.core.version import __version__
 
 USAGE, UNAVAILABLE, DEFECT = 64, 69, 70
@@ -90,6 +92,19 @@ def _open_streams() -> None:
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
+def _say_warnings() -> None:
+    """Say warnings of the project in one line each; those of others are shown as Python does."""
+    show: Any = warnings.showwarning
+
+    def say_or_show(message: Any, category: Any, *more: Any) -> None:
+        if issubclass(category, OnlinesrlWarning):
+            warn(str(message))
+        else:
+            show(message, category, *more)
+
+    warnings.showwarning = cast("Any", say_or_show)
+
+
 def _say_unforeseen(error: Exception) -> int:
     """Say what typer finds wrong with a command, or show a defect; return the exit code."""
     shown = getattr(error, "format_message", None)
@@ -104,6 +119,7 @@ def _say_unforeseen(error: Exception) -> int:
 def main() -> None:
     """Run the command line; every error of the project becomes one message and its exit code."""
     _open_streams()
+    _say_warnings()
     gc.set_threshold(GC_THRESHOLD)
     try:
         code = app(standalone_mode=False)

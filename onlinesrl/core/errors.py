@@ -47,6 +47,10 @@ class OnlinesrlError(Exception):
     exit_code = 70
 
 
+class OnlinesrlWarning(UserWarning):
+    """What does not stop the work, but should be known: the command line says it in one line."""
+
+
 class LocatedError(OnlinesrlError):
     """An error at a place in a text file; ``line`` and ``column`` count from 1."""
 

@@ -144,7 +144,8 @@ def test_a_kernel_is_compiled_anew_where_a_part_of_it_has_changed(tmp_path: Path
     shutil.copytree(REPO / "onlinesrl" / "core" / "kernels", package / "core" / "kernels")
     (package / "__init__.py").touch()
     (package / "core" / "__init__.py").touch()
-    shutil.copy(REPO / "onlinesrl" / "core" / "arrays.py", package / "core" / "arrays.py")
+    for name in "arrays.py", "errors.py":
+        shutil.copy(REPO / "onlinesrl" / "core" / name, package / "core" / name)
     one, other = package / "core" / "kernels" / "one.py", package / "core" / "kernels" / "other.py"
     start = "from onlinesrl.core.kernels.jit import kernel\n"
     other.write_text(

@@ -20,6 +20,8 @@ from numba import types
 from numba.core import event
 from numba.np import numpy_support
 
+from onlinesrl.core.kernels.cache import KernelCache, lasting
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -115,13 +117,8 @@ def _kernel(function: F, what: str, otherwise: Any, inside: bool = False, **opti
     def of(kinds: Any) -> Any:
         return part(not any(what in getattr(kind, "without", ()) for kind in kinds))
 
-    compiled = _compiled(function, "KernelCompiler", cache=True, no_cfunc_wrapper=True, **options)
-    stored, file = compiled._cache, compiled._cache._cache_file
-    file._source_stamp = file._source_stamp, _sources()
-    if hasattr(
-        stored, "_load_overload"
-    ):  # without what numba imports before, which compiling needs
-        stored.load_overload = stored._load_overload
+    compiled = _compiled(function, "KernelCompiler", no_cfunc_wrapper=True, **options)
+    compiled._cache = KernelCache(function, _sources)
     compiled.get_call_template = lambda kinds, names: of(kinds).get_call_template(kinds, names)
     compiled.get_overload = lambda signature: of(signature).get_overload(signature)
     result: F = compiled
@@ -157,7 +154,8 @@ class _Once(event.Listener):
         """Report, once, that a function is not in the cache and is compiled."""
         if not self.told:
             self.told = True
-            self.tell("compiling the kernels, once: up to half a minute ...")
+            once = ", once" if lasting() else ""
+            self.tell(f"compiling the kernels{once}: up to half a minute ...")
 
     def on_end(self, event: Any) -> None:
         """Ignore the end of a compilation."""
