@@ -56,6 +56,15 @@ def test_a_kernel_is_loaded_from_a_folder_of_its_own(folder: Path) -> None:
     assert only_file(folder).name.startswith("tripled-")
 
 
+def test_the_umask_lets_nobody_else_write(folder: Path) -> None:
+    before = os.umask(0)
+    try:
+        assert [loaded(), loaded()] == [0, 1]
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(only_file(folder).stat().st_mode) == 0o600
+
+
 def test_a_damaged_file_is_compiled_anew(folder: Path) -> None:
     loaded()
     anew: Any = kernel(tripled)

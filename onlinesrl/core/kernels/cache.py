@@ -86,6 +86,7 @@ class KernelCache(_Cache):
         content = self._stamp() + serialize.dumps(data._reduce())
         temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex[:16]}")
         try:
+            temporary.touch(mode=0o600, exist_ok=False)
             temporary.write_bytes(_hash(path, content) + content)
             temporary.replace(path)
         except OSError as error:
