@@ -42,11 +42,11 @@ def guide(
         for line in tables.config_lines(width, learning=topic != "config"):
             print(line)
     elif topic is None:
-        titles = {name: page.read_text().partition("\n")[0] for name, page in pages.items()}
+        titles = {name: page.read_text(encoding="utf-8").partition("\n")[0] for name, page in pages.items()}
         for name, title in sorted({**titles, **KEYS}.items()):
             print(f"{name:12} {title.removeprefix('# ')}")
     elif topic in pages:
-        _show(pages[topic].read_text(), width)
+        _show(pages[topic].read_text(encoding="utf-8"), width)
     else:
         raise UsageError(f"no topic {topic}; there are {', '.join(sorted([*pages, *KEYS]))}")
 
