@@ -88,32 +88,6 @@ def test_rate(job: Callable[..., Job], citations: list[bytes]) -> None:
     assert run.said.startswith("11 sent in ")
 
 
-def test_speed(job: Callable[..., Job]) -> None:
-    """Half a minute of examples, fifty times as fast; one without a time goes with the one before."""
-    times = [100.0, 110.0, None, 130.0]
-    lines = [
-        json.dumps({"id": n, "evidence": {}} | ({"time": t} if t else {})).encode() + b"\n"
-        for n, t in enumerate(times)
-    ]
-    run = job(lines)
-    started = time.monotonic()
-    assert run.call("replay", run.source, "--to", "stdout", "--speed", 50) == 0
-    assert time.monotonic() - started >= 0.6
-    assert (run.folder / "stdout").read_bytes() == b"".join(lines)
-    assert run.call("replay", run.source, "--to", "stdout", "--speed", 50, "--rate", 1) == 64
-    assert "--rate and --speed" in run.said
-
-
-def test_speed_is_by_times_and_says_where_there_are_none(job: Callable[..., Job]) -> None:
-    run = job([b'{"id": 1, "evidence": {}}\n', b'{"id": 2, "evidence": {}, "time": 1}\n'])
-    assert run.call("replay", run.source, "--to", "stdout", "--speed", 50) == 65
-    assert f"{run.source}:1: no `time`, which --speed needs" in run.said
-    assert (run.folder / "stdout").read_bytes() == b""
-    run.source.write_bytes(b'{"id": 2, "time": 1}\n{"id": 1}\n{"id": 3}\n')
-    assert run.call("replay", run.source, "--to", "stdout", "--speed", 50) == 0
-    assert "warning: 2 have no `time` and were sent with the one before" in run.said
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("waiting", ["to send", "to read"])
 def test_a_signal_stops_it(

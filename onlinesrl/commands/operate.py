@@ -53,12 +53,6 @@ def replay(  # noqa: PLR0913, PLR0917 - the options of the command
     rate: Annotated[
         float | None, typer.Option(min=1e-6, max=1e9, help="Examples a second at most.")
     ] = None,
-    speed: Annotated[
-        float | None,
-        typer.Option(
-            min=1e-6, max=1e9, help="Times as fast as it happened, by each example's time."
-        ),
-    ] = None,
     query: Annotated[
         str, typer.Option(metavar="P,Q", help="What is to be predicted, for .db files.")
     ] = "",
@@ -73,9 +67,8 @@ def replay(  # noqa: PLR0913, PLR0917 - the options of the command
     predicates = [name for name in query.split(",") if name]
     found = give.messages(file, predicates, dialect_of(dialect))
     kafka = to is Target.KAFKA
-    pace, live = give.Pace(rate, speed), rate is not None or speed is not None
-    destination = _topic(topic, bootstrap, partition) if kafka else give.Lines(None, live)
-    give.replay(found, destination, pace, say)
+    destination = _topic(topic, bootstrap, partition) if kafka else give.Lines(None, rate is not None)
+    give.replay(found, destination, rate, say)
 
 
 # dead letters ------------------------------------------------------------------------------------
@@ -155,7 +148,7 @@ def dlq_replay(
                 say(f"{run}: dead letter {number} is left out: {reason}")
 
     destination = _topic(topic, bootstrap) if kafka else give.Lines(output)
-    give.replay(messages(), destination, give.Pace(), say)
+    give.replay(messages(), destination, None, say)
     if left_out:
         raise typer.Exit(65)
 

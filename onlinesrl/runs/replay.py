@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -33,12 +34,11 @@ DELIVERY_SECONDS = 30
 
 
 class Message(NamedTuple):
-    """What is sent: the bytes of an example, its id and time if it has them, and its place."""
+    """What is sent: the bytes of an example, its id if it has one, and its place."""
 
     value: bytes
     key: bytes | None
     place: str
-    time: float | None = None
 
 
 class Destination(Protocol):
@@ -63,19 +63,17 @@ class Destination(Protocol):
 # reading -----------------------------------------------------------------------------------------
 
 
-class _Timed(msgspec.Struct):
+class _Named(msgspec.Struct):
     id: str | int
-    time: float | None = None
 
 
-_named = msgspec.json.Decoder(_Timed)
+_named = msgspec.json.Decoder(_Named)
 
 
 def message_of(value: bytes, place: str) -> Message:
     """Return the message for a record; its key is the example's id, if that can be read."""
     try:
-        named = _named.decode(value)
-        return Message(value, str(named.id).encode(), place, named.time)
+        return Message(value, str(_named.decode(value).id).encode(), place)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return Message(value, None, place)
 
@@ -122,66 +120,35 @@ def _worlds(reader: Reader, record: Record) -> Iterator[bytes]:
 def replay(
     messages: Iterator[Message],
     to: Destination,
-    pace: Pace,
+    rate: float | None,
     say: Callable[[str], None],
 ) -> None:
-    """Send each message when it is due, until a signal asks to stop; report how many arrived."""
+    """Send messages, ``rate`` per second at most, until a signal asks to stop; report how many arrived."""
     with to, Stopper() as stopper:
         started = time.monotonic()
         try:
-            for message in _paced(messages, pace, stopper):
+            for message in _paced(messages, rate, stopper):
                 to.send(message)
             to.finish()
         finally:
             seconds = max(time.monotonic() - started, 1e-9)
             end, sent = "stopped: " if stopper.asked else "", to.arrived
             say(f"{end}{sent:,} sent in {seconds:.1f} s, {sent / seconds:,.0f} per second")
-            if pace.timeless:
-                say(f"warning: {pace.timeless:,} have no `time` and were sent with the one before")
 
 
-class Pace:
-    """When messages are due: at most ``rate`` per second, or ``speed`` times as fast as they happened.
-
-    With ``speed``, a message without a time is due with the one before it, and counted in
-    ``timeless``; the first message must have a time, else DataError.
-    """
-
-    def __init__(self, rate: float | None = None, speed: float | None = None) -> None:
-        if rate is not None and speed is not None:
-            raise UsageError("--rate and --speed do not go together")
-        self.rate = rate
-        self.speed = speed
-        self.number = 0
-        self.first: float | None = None
-        self.timeless = 0
-
-    def due(self, message: Message) -> float:
-        """Return how many seconds after the first message the next one is due."""
-        self.number += 1
-        if self.rate is not None:
-            return (self.number - 1) / self.rate
-        if self.speed is None:
-            return 0.0
-        if message.time is None:
-            if self.first is None:
-                raise DataError(f"{message.place}: no `time`, which --speed needs; --rate does not")
-            self.timeless += 1
-            return 0.0
-        if self.first is None:
-            self.first = message.time
-        return (message.time - self.first) / self.speed
-
-
-def _paced(messages: Iterator[Message], pace: Pace, stopper: Stopper) -> Iterator[Message]:
+def _paced(
+    messages: Iterator[Message], rate: float | None, stopper: Stopper
+) -> Iterator[Message]:
     """Yield messages when they are due; a signal ends it only while it waits or reads."""
     started = time.monotonic()
-    while not stopper.asked:
+    for number in count():
+        if stopper.asked:
+            return
         try:
             stopper.waiting = True
             message = next(messages, None)
-            if message is not None:
-                time.sleep(max(0.0, started + pace.due(message) - time.monotonic()))
+            if message is not None and rate is not None:
+                time.sleep(max(0.0, started + number / rate - time.monotonic()))
             stopper.waiting = False
         except Stopped:
             return
