@@ -400,7 +400,6 @@ COMMANDS = [
     "count --model {mln}",
     "learn {learn} --fresh",
     "compare {config} --folds 2 --output {run}/compared --fresh --workers 1",
-    "tune {config} --grid learner.sigma=0.01,1 --workers 1",
     "infer --model {psl} --data {data}",
     "ground --model {mln} --query Smokes --open Friends",
     "replay {source} --to stdout",

@@ -44,7 +44,6 @@ for command in (
     learn.run,
     batch.learn,
     compare.compare,
-    compare.tune,
     learn.serve,
     learn.predict,
     learn.evaluate,

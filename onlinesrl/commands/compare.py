@@ -1,4 +1,4 @@
-"""Commands that choose among configurations: compare, tune."""
+"""The command that compares configurations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onlinesrl.commands.common import ConfigPath, Distribute, Overrides, interruptible
+from onlinesrl.commands.common import Distribute, Overrides, interruptible
 from onlinesrl.core.errors import UsageError, legible
 
 if TYPE_CHECKING:
@@ -83,39 +83,10 @@ def compare(  # noqa: PLR0913, PLR0917 - the options of the command
     }
     folder.write(output, compared, lines, metric, settings)
     _print(figures.text(lines, metric))
-    print(f"\nresults in {output}", flush=True)
-    _end(lines)
-
-
-def tune(  # noqa: PLR0913, PLR0917 - the options of the command
-    config: ConfigPath,
-    grid: Grid,
-    metric: Metric = "f1",
-    set_: Overrides = [],  # noqa: B006
-    workers: Workers = None,
-    distribute: Distribute = [],  # noqa: B006
-) -> None:
-    """Choose values of keys: each combination learns from the examples but the last tenth, scored there.
-
-    The last line of standard output is the command that runs the best one.
-    """
-    from onlinesrl.runs.comparison import candidates, figures, validation
-    from onlinesrl.runs.comparison.folds import last_tenth
-    from onlinesrl.runs.comparison.journal import Journal
-
-    _check_metric(metric)
-    pool = _pool(distribute, workers)
-    chosen = candidates.candidates([config], set_, grid)
-    with _status() as say:
-        compared = validation.cross_validated(
-            *(chosen, [()], lambda examples: [last_tenth(examples)], metric, pool, say),
-            Journal(None),
-        )
-    lines = figures.lines(compared, metric)
-    _print(figures.text(lines, metric))
     for candidate, line in zip(chosen, lines, strict=True):
-        if line.best:
-            print(f"\n{candidates.command(candidate, candidate.verb)}", flush=True)
+        if line.best and not tune:
+            print(f"\n{candidate.command()}")
+    print(f"\nresults in {output}", flush=True)
     _end(lines)
 
 

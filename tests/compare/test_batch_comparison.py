@@ -64,11 +64,9 @@ def test_a_batch_learner_beside_an_online_one(configs: list[str], tmp_path: Path
         assert float(row["f1"]) == learned["scores"]["Likes"]["f1"]
 
 
-def test_tuning_names_the_command_and_a_metric_that_batch_learners_lack_is_told(
+def test_a_metric_that_batch_learners_lack_is_told(
     configs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call("tune", configs[0], "--grid", "learner.c=0.1,1", "--workers", "1") == 0
-    assert "onlinesrl learn" in capsys.readouterr().out.splitlines()[-1]
     given = ("--metric", "macro_f1", "--output", str(tmp_path / "c"), "--workers", "1")
     assert call("compare", configs[0], *given) == 65
     assert "macro_f1 is not measured for batch learners" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Comparing and tuning: the figures are those of plain passes, and a failure loses nothing else."""
+"""Comparing: the figures are those of plain passes, and a failure loses nothing else."""
 
 import csv
 import os
@@ -21,7 +21,7 @@ from onlinesrl.core.errors import UsageError
 from onlinesrl.core.example import Example, ValuedAtom
 from onlinesrl.core.learner import Outcome, Prediction
 from onlinesrl.runs.comparison import figures
-from onlinesrl.runs.comparison.candidates import candidates, command, grid
+from onlinesrl.runs.comparison.candidates import candidates, grid
 from onlinesrl.runs.comparison.figures import Line, paired_t
 from onlinesrl.runs.comparison.folds import divided, last_tenth
 from onlinesrl.runs.comparison.journal import Journal, Kept
@@ -72,9 +72,6 @@ def test_names_tell_what_differs() -> None:
     ]
     both = candidates([Path("a.yaml"), Path("b.yaml")], [], ["seed=1"])
     assert [each.name for each in both] == ["a, seed=1", "b, seed=1"]
-    assert command(one[0]) == (
-        "onlinesrl run a.yaml --set seed=1 --set 'learner={update: mira}' --set learner.sigma=1"
-    )
 
 
 # folds -------------------------------------------------------------------------------------------
@@ -178,6 +175,9 @@ def test_the_figures_are_those_of_passes_over_the_folds(
     first = [*expected.values()][:2]
     said = re.split(r"  +", lines[1].replace(" *", "  "))
     assert said[:3] == ["update=cda1, sigma=0.01", f"{mean(first):.4f}", f"{stdev(first):.4f}"]
+    [best] = [line.split(" *")[0] for line in lines if " *" in line]
+    keys = " ".join(f"--set learner.{each}" for each in best.split(", "))
+    assert f"onlinesrl run {run.config} {keys}" in lines
 
 
 def test_the_number_of_processes_changes_nothing(run: Job, tmp_path: Path) -> None:
@@ -230,23 +230,6 @@ def test_an_earlier_comparison_is_replaced_only_if_asked(
     line = ("compare", str(run.config), "--output", str(tmp_path))
     assert [call(*line), call(*line), call(*line, "--fresh")] == [0, 78, 0]
     assert "there is a comparison already; --fresh replaces it" in capsys.readouterr().err
-
-
-def test_tuning_names_the_best_and_the_command_that_runs_it(
-    run: Job, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call("tune", str(run.config), "--grid", "learner.sigma=0.001,0.1,1000") == 0
-    head, *lines = capsys.readouterr().out.splitlines()
-    assert head.split()[:2] == ["configuration", "f1"]
-    examples = [*srl.read(run.source)]
-    found = {}
-    for sigma in ("0.001", "0.1", "1000"):
-        learner = srl.OnlineLearner(srl.Model.read(MODEL), "InField", sigma=float(sigma))
-        learner.learn_many(examples[:42])
-        found[sigma] = learner.evaluate(examples[42:])["f1"]
-    assert [line.split()[0] for line in lines[:3]] == [f"sigma={sigma}" for sigma in found]
-    best = max(found, key=lambda sigma: found[sigma])
-    assert lines[-1] == f"onlinesrl run {run.config} --set learner.sigma={best}"
 
 
 def test_an_interrupt_ends_all_processes_and_writes_no_table(run: Job, tmp_path: Path) -> None:

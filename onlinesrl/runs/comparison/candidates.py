@@ -31,10 +31,11 @@ class Candidate(NamedTuple):
         """Read the configuration, with more that is set in it. Raises ConfigError."""
         return load_as(_root, self.path, [*self.overrides, *more])
 
-    @property
-    def verb(self) -> str:
-        """The command that takes the configuration: run, or learn."""
-        return "run" if isinstance(self.load(), Config) else "learn"
+    def command(self) -> str:
+        """Return the command that runs it, or that learns from its batch."""
+        verb = "run" if isinstance(self.load(), Config) else "learn"
+        options = [word for override in self.overrides for word in ("--set", override)]
+        return shlex.join(["onlinesrl", verb, str(self.path), *options])
 
 
 def _root(values: Any) -> type[Configured]:
@@ -83,11 +84,3 @@ def shown(overrides: Overrides, first: str = "") -> str:
 def _short(override: str) -> str:
     key, _, value = override.partition("=")
     return value.strip("{} ") if value.startswith("{") else f"{key.rpartition('.')[2]}={value}"
-
-
-def command(candidate: Candidate, verb: str = "run") -> str:
-    """Return the command that runs a candidate, or learns (``verb``)."""
-    words = ["onlinesrl", verb, str(candidate.path)]
-    for override in candidate.overrides:
-        words += ["--set", override]
-    return shlex.join(words)

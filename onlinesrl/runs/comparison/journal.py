@@ -29,27 +29,26 @@ class Kept(msgspec.Struct, array_like=True, frozen=True):
 class Journal:
     """The scores of a comparison that did not end, and those that are added.
 
-    Without a folder nothing is known or kept. ``stale`` are files of an earlier comparison, which are
+    ``stale`` are files of an earlier comparison, which are
     removed when the first score is added; its scores do not count. Raises StorageError where the file
     cannot be read or written, or is damaged but for its last line.
     """
 
-    def __init__(self, folder: Path | None, stale: Sequence[Path] = ()) -> None:
-        self.path = None if folder is None else folder / JOURNAL
+    def __init__(self, folder: Path, stale: Sequence[Path] = ()) -> None:
+        self.path = folder / JOURNAL
         self.known: dict[str, Kept] = {}
         self._stale = [*stale]
-        if self.path is not None and not stale and self.path.exists():
+        if not stale and self.path.exists():
             self.known = {kept.key: kept for kept in _read(self.path)}
 
     def add(self, kept: Kept) -> None:
         """Add a score."""
-        if self.path is not None:
-            with storage_errors(self.path, "write"):
-                while self._stale:
-                    self._stale.pop().unlink(missing_ok=True)
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                with self.path.open("ab") as file:
-                    file.write(msgspec.json.encode(kept) + b"\n")
+        with storage_errors(self.path, "write"):
+            while self._stale:
+                self._stale.pop().unlink(missing_ok=True)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("ab") as file:
+                file.write(msgspec.json.encode(kept) + b"\n")
 
 
 def _read(path: Path) -> Iterator[Kept]:
