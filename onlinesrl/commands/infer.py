@@ -21,7 +21,6 @@ from onlinesrl.commands.common import (
     warn,
     write_lines,
 )
-from onlinesrl.commands.memory import bounded
 from onlinesrl.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -121,15 +120,6 @@ Spill = Annotated[
 Stats = Annotated[bool, typer.Option("--stats", help="Print statistics as JSON.")]
 
 
-CLOSE = "--closed P closes open predicates"
-MLN_ADVICE = (
-    "--spill FOLDER keeps the ground network on disk; --max-atoms and --max-groundings end it sooner; "
-    f"{CLOSE}"
-)
-SPILL_ADVICE = f"it must hold all atoms and the largest connected component; {CLOSE}"
-PSL_ADVICE = "--method tandem works in pages on disk; --max-groundings ends it sooner"
-
-
 class Targets(StrEnum):
     """What is done with a ground rule of PSL that has an atom neither observed nor a target."""
 
@@ -186,9 +176,8 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
         )
     else:
         options = _world_options(closed, open_, dialect, spill)
-        with bounded(SPILL_ADVICE if spill else MLN_ADVICE):
-            world = _world(model, evidence, query, options, max_atoms, max_groundings)
-            found = _infer_mln(world, method or "mpe", output, tables, seed, error, to_stdout)
+        world = _world(model, evidence, query, options, max_atoms, max_groundings)
+        found = _infer_mln(world, method or "mpe", output, tables, seed, error, to_stdout)
     if stats:
         print(json.dumps(found, indent=2))
 
@@ -214,7 +203,7 @@ def ground(  # noqa: PLR0913, PLR0917 - the options of the command
     from onlinesrl.mln import answers
 
     options = _world_options(closed, open_, dialect, spill)
-    with bounded(SPILL_ADVICE if spill else MLN_ADVICE), told_of_compiling(say):
+    with told_of_compiling(say):
         world = _world(model, evidence, query, options, max_atoms, max_groundings)
         write_lines(output, answers.network_lines(world))
 
@@ -301,10 +290,9 @@ def _write_tables(folder: Path, tables: Mapping[str, Mapping[str, Sequence[Any]]
 
 @contextmanager
 def _in_parts(distribute: Sequence[str]) -> Iterator[Parts | None]:
-    """Open the pool of the options; without any, bound the memory of this process."""
+    """Open the pool of the options, if there are any."""
     if not distribute:
-        with bounded(PSL_ADVICE):
-            yield None
+        yield None
         return
     from onlinesrl.core.pools import PartsSection, given, opened
     from onlinesrl.psl.methods import Parts

@@ -67,7 +67,9 @@ def replay(  # noqa: PLR0913, PLR0917 - the options of the command
     predicates = [name for name in query.split(",") if name]
     found = give.messages(file, predicates, dialect_of(dialect))
     kafka = to is Target.KAFKA
-    destination = _topic(topic, bootstrap, partition) if kafka else give.Lines(None, rate is not None)
+    destination = (
+        _topic(topic, bootstrap, partition) if kafka else give.Lines(None, rate is not None)
+    )
     give.replay(found, destination, rate, say)
 
 

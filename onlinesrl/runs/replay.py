@@ -136,9 +136,7 @@ def replay(
             say(f"{end}{sent:,} sent in {seconds:.1f} s, {sent / seconds:,.0f} per second")
 
 
-def _paced(
-    messages: Iterator[Message], rate: float | None, stopper: Stopper
-) -> Iterator[Message]:
+def _paced(messages: Iterator[Message], rate: float | None, stopper: Stopper) -> Iterator[Message]:
     """Yield messages when they are due; a signal ends it only while it waits or reads."""
     started = time.monotonic()
     for number in count():
