@@ -32,8 +32,8 @@ SHOWN_IDS = 5
 """How many ids are named where the one that is asked for is not there."""
 CHOSEN = 3
 """How many atoms are explained where none is asked for."""
-JOURNALS = ("requests.jsonl", "received.jsonl")
-"""The files of a run folder that have what clients sent, or a socket gave."""
+JOURNAL = "requests.jsonl"
+"""The file of a run folder that has what clients sent."""
 
 
 def explanations(  # noqa: PLR0913, PLR0917 - what may be asked
@@ -87,9 +87,9 @@ def _settings_of(folder: Path, overrides: Sequence[str]) -> Config:
         text = summary.read_bytes()
     try:
         values = json.loads(text)["config"]
-        for journal in (folder / each for each in JOURNALS):
-            if journal.is_file() and journal.stat().st_size:
-                values["source"] = {"path": str(journal)}
+        journal = folder / JOURNAL
+        if journal.is_file() and journal.stat().st_size:
+            values["source"] = {"path": str(journal)}
         return Config.model_validate(values)
     except (ValueError, KeyError, TypeError, ValidationError):
         raise UsageError(f"{summary}: its configuration cannot be read; {hint}") from None

@@ -8,13 +8,11 @@ from onlinesrl.core.section import standard
 from onlinesrl.stream.sources.file import FileSection
 from onlinesrl.stream.sources.kafka import KafkaSection
 from onlinesrl.stream.sources.parquet import ParquetSection
-from onlinesrl.stream.sources.socket import SocketSection
 
 AnySource: TypeAlias = Annotated[
     FileSection  # one line a kind
     | KafkaSection
-    | ParquetSection
-    | SocketSection,
+    | ParquetSection,
     Field(discriminator="kind"),
     BeforeValidator(standard("kind", "file")),
 ]

@@ -73,7 +73,7 @@ class SourceSection(Section):
     """Whether a server may take the place of such a source."""
 
     kind: str
-    """files and standard input, a topic of Kafka, what a program sends at an address, or tables."""
+    """files and standard input, a topic of Kafka, or tables."""
     background: Files | None = None
     """databases (.db) of facts that every example has, as if it brought a copy of them."""
     only: Groups | None = None
@@ -83,7 +83,7 @@ class SourceSection(Section):
     max_bytes: Count = 8_000_000
     """the longest example, in bytes; a longer one is bad."""
     patience: str = "5m"
-    """for how long brokers, or the program that sends, may be away."""
+    """for how long brokers may be away."""
 
     @field_validator("patience")
     @classmethod
@@ -94,7 +94,7 @@ class SourceSection(Section):
 
     @property
     def patience_seconds(self) -> float:
-        """For how long brokers, or the program that sends, may be away."""
+        """For how long brokers may be away."""
         return duration(self.patience) or 0.0
 
     @property
