@@ -186,23 +186,6 @@ def run_alone(code: str, cache: Path, **more: str) -> subprocess.CompletedProces
     )
 
 
-AFTER = """
-import sys
-import numba
-import numpy as np
-from tests.kernels.test_compiling import clipped
-assert clipped(2, 0, 3) == 4
-assert "numba.np.arraymath" not in sys.modules
-of_others = numba.njit(lambda n: np.arange(n).sum() + len(str(n)) + len({n, n + 1}))
-print(of_others(12))
-"""
-
-
-def test_what_kernels_do_without_is_loaded_for_others(tmp_path):
-    done = run_alone(AFTER, tmp_path)
-    assert (done.returncode, done.stdout) == (0, "70\n"), done.stderr
-
-
 ALONE = {
     "of everything here": """
 from tests.kernels.test_compiling import calculated

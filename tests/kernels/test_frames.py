@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -19,7 +18,7 @@ from hypothesis.extra import numpy as arrays
 from numba.core.errors import TypingError
 
 from onlinesrl.core.kernels.frames import Frame
-from onlinesrl.core.kernels.jit import array_type, kernel, kernel_of
+from onlinesrl.core.kernels.jit import kernel, kernel_of
 
 
 class Inside(Frame):
@@ -195,12 +194,6 @@ def test_what_a_frame_has_nothing_of_is_not_compiled() -> None:
         asks(Around(Counted(np.zeros(1, np.int64))))
 
 
-def test_arrays_have_numbas_types() -> None:
-    grid = np.zeros((2, 3))
-    readonly = np.zeros(2, np.int32)
-    readonly.flags.writeable = False
-    for array in (grid, grid.T, grid[:, ::2], readonly, np.zeros((), bool)):
-        assert array_type(array) == numba.typeof(array)
-    assert array_type(1.0) is None
+def test_an_array_that_is_none_of_a_kernels_is_refused() -> None:
     with pytest.raises(TypingError):
         weighed(np.ma.zeros(3), 0)  # type: ignore[arg-type]

@@ -15,14 +15,16 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 import numba
-import numpy as np
 from numba import types
 from numba.core import event
-from numba.np import numpy_support
+from numba.core.registry import CPUDispatcher
 
 from onlinesrl.core.kernels.cache import KernelCache, lasting
+from onlinesrl.core.kernels.compiling import KernelCompiler, PartCompiler
+from onlinesrl.core.kernels.frames import Column
 
 F = TypeVar("F", bound=Callable[..., Any])
+OPTIONS = {"nopython": True, "error_model": "numpy", "_nrt": False}
 
 
 def _wide(kind: Any) -> Any:
@@ -32,39 +34,43 @@ def _wide(kind: Any) -> Any:
         return types.int64
     if isinstance(kind, types.Float):
         return types.float64
-    if isinstance(kind, types.Array) and not kind.mutable:
-        return kind.copy(readonly=False)
+    if isinstance(kind, types.Array) and kind.layout == "C":
+        return Column(kind.dtype, kind.ndim)
     return kind
 
 
-def array_type(value: Any) -> Any:
-    """Return the type of an array, as numba does, which imports ``numpy.ma`` to see whether it is one."""
-    if type(value) is not np.ndarray:
-        return None
-    layout, readonly = numpy_support.map_layout(value), not value.flags.writeable
-    return types.Array(numba.from_dtype(value.dtype), value.ndim, layout, readonly=readonly)
+class _Part(CPUDispatcher):
+    """A function that only kernels call, of which there is no machine code to call."""
+
+    def compile(self, sig: Any) -> Any:
+        """Compile for argument types."""
+        return super().compile(tuple(map(_wide, sig)))
+
+    def add_overload(self, cres: Any) -> None:
+        """Keep what was compiled for kernels, without a place where Python looks for code."""
+        self.overloads[tuple(cres.signature.args)] = cres
 
 
-def _compiled(function: Callable[..., Any], compiler: str, **options: Any) -> Any:
-    """Return numba's dispatcher of a function; its compiler class is imported at the first compilation."""
-    njit: Any = numba.njit  # its types do not know _nrt
-    dispatcher = njit(error_model="numpy", _nrt=False, **options)(function)
-    either, anew = dispatcher.compile, dispatcher._compiler.compile
+class _Kernel(CPUDispatcher):
+    """A function that Python calls, and that is linked into kernels that call it."""
 
-    def compile_anew(kinds: Any, returned: Any) -> Any:
-        from onlinesrl.core.kernels import compiling
+    part_of: Callable[[Any], _Part]
 
-        dispatcher._compiler.pipeline_class = getattr(compiling, compiler)
-        if compiler == "PartCompiler":
-            return anew(kinds, returned)
-        with compiling.in_our_way():
-            return anew(kinds, returned)
+    def enable_caching(self) -> None:
+        """Cache what is compiled in files that are believed; see ``cache``."""
+        self._cache = KernelCache(self.py_func, _sources)
 
-    dispatcher.compile = lambda kinds: either(tuple(map(_wide, kinds)))
-    kind_of = dispatcher.typeof_pyval
-    dispatcher.typeof_pyval = lambda value: array_type(value) or kind_of(value)
-    dispatcher._compiler.compile = compile_anew
-    return dispatcher
+    def compile(self, sig: Any) -> Any:
+        """Compile for argument types, or load from the cache."""
+        return super().compile(tuple(map(_wide, sig)))
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Return the type of a call by another kernel."""
+        return self.part_of(args).get_call_template(args, kws)
+
+    def get_overload(self, sig: Any) -> Any:
+        """Return what another kernel links."""
+        return self.part_of(sig).get_overload(sig)
 
 
 @cache
@@ -108,20 +114,17 @@ def kernel_of(what: str, otherwise: Any) -> Callable[[F], F]:
 
 def _kernel(function: F, what: str, otherwise: Any, inside: bool = False, **options: Any) -> F:
     @cache
-    def part(needed: bool) -> Any:
-        wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": inside}
-        return _compiled(
-            function if needed else _returning(otherwise, function), "PartCompiler", **wrappers
-        )
+    def part(needed: bool) -> _Part:
+        own = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "forceinline": inside}
+        of = function if needed else _returning(otherwise, function)
+        return _Part(of, {}, OPTIONS | own, PartCompiler)
 
-    def of(kinds: Any) -> Any:
-        return part(not any(what in getattr(kind, "without", ()) for kind in kinds))
-
-    compiled = _compiled(function, "KernelCompiler", no_cfunc_wrapper=True, **options)
-    compiled._cache = KernelCache(function, _sources)
-    compiled.get_call_template = lambda kinds, names: of(kinds).get_call_template(kinds, names)
-    compiled.get_overload = lambda signature: of(signature).get_overload(signature)
-    result: F = compiled
+    compiled = _Kernel(function, {}, OPTIONS | options | {"no_cfunc_wrapper": True}, KernelCompiler)
+    compiled.enable_caching()
+    compiled.part_of = lambda kinds: part(
+        not any(what in getattr(kind, "without", ()) for kind in kinds)
+    )
+    result: Any = compiled
     return result
 
 
