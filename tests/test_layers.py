@@ -166,3 +166,26 @@ def test_the_order_sees():
     assert upward("psl", "runs")
     assert not upward("runs", "core")
     assert not upward("commands", "stream")
+
+
+def test_nothing_of_numba_is_replaced() -> None:
+    """No attribute of what is imported from numba or llvmlite is assigned."""
+    for path in FILES:
+        tree = ast.parse(path.read_text())
+        names = {
+            alias.asname or alias.name.split(".")[0]
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for alias in node.names
+            if (getattr(node, "module", None) or alias.name).split(".")[0] in {"numba", "llvmlite"}
+        }
+        for node in ast.walk(tree):
+            assigned = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del)
+            called = isinstance(node, ast.Call) and ast.unparse(node.func) in {"setattr", "delattr"}
+            if assigned or called:
+                root: ast.AST = node.args[0] if isinstance(node, ast.Call) else node
+                while isinstance(root, ast.Attribute):
+                    root = root.value
+                assert not (isinstance(root, ast.Name) and root.id in names), (
+                    f"{path}:{node.lineno}"
+                )
