@@ -11,7 +11,9 @@ from pydantic import BaseModel, ConfigDict, model_validator
 class Section(BaseModel):
     """A frozen section of the configuration; an empty one has its defaults."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, defer_build=True, use_attribute_docstrings=True
+    )
     tag: ClassVar[str] = "kind"
     """The key whose value names the kind of section."""
 

@@ -1,18 +1,14 @@
 """The keys of a configuration as a table for people, made from the schema: `onlinesrl guide config`.
 
-The meaning of a key is the docstring under it in the source file of its section, which is read when
-needed.
+The meaning of a key is the docstring under it.
 """
 
 from __future__ import annotations
 
-import ast
 import json
-import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
@@ -46,25 +42,12 @@ class Part(NamedTuple):
     rows: list[KeyRow]
 
 
-@cache
-def _meanings(module: str) -> Mapping[tuple[str, str], str]:
-    """Return the meanings of the keys of a module's sections, by section and key."""
-    found = {}
-    text = Path(str(sys.modules[module].__file__)).read_text(encoding="utf-8")
-    for section in ast.parse(text).body:
-        if isinstance(section, ast.ClassDef):
-            for key, said in zip(section.body, section.body[1:], strict=False):
-                if isinstance(key, ast.AnnAssign) and isinstance(said, ast.Expr):
-                    words = " ".join(ast.literal_eval(said.value).split()).removesuffix(".")
-                    found[section.name, ast.unparse(key.target)] = words
-    return found
-
-
 def meaning(section: type[BaseModel], key: str) -> str:
-    """Return the meaning of a key of a section, or of the base class that defines it."""
+    """Return the meaning of a key of a section, or of the base class that describes it."""
     places = (place for place in section.__mro__ if issubclass(place, Section))
-    said = (_meanings(place.__module__).get((place.__name__, key)) for place in places)
-    return next(filter(None, said), "")
+    fields = (place.model_fields.get(key) for place in places)
+    said = next((field.description for field in fields if field and field.description), "")
+    return " ".join(said.split()).removesuffix(".")
 
 
 def sections(root: type[schema.Root] = schema.Config) -> Iterator[Part]:
