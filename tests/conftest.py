@@ -42,7 +42,6 @@ MODEL = REPO / "streams" / "citations" / "segmentation.mln"
 CITATIONS = REPO / "streams" / "citations" / "citations.jsonl"
 RESULTS = ("weights.*", "predictions.jsonl", "metrics.jsonl", "deadletter.jsonl")
 LONG = (
-    "kafka/test_shared.py",
     "kafka/",
     "stream/test_rounds.py",
     "stream/test_parquet.py",
@@ -64,7 +63,6 @@ LONG = (
 )
 """What takes long, and is therefore run first; what waits beside what works."""
 BROKERS = {
-    "kafka/test_shared.py": "one",
     "kafka/test_labels.py": "one",
     "kafka/test_history.py": "one",
     "kafka/test_journal.py": "one",

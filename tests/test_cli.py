@@ -1,5 +1,6 @@
 """The command line: what each command prints, and its exit codes."""
 
+import errno
 import importlib
 import json
 import os
@@ -41,6 +42,11 @@ def cold(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+UNMAPPED = ImportError("numpy could not be imported")
+"""What a library says that has no memory for another."""
+UNMAPPED.__cause__ = OSError("libx.so: failed to map segment from shared object")
+
+
 def test_version() -> None:
     done = cold("--version")
     assert (done.stdout, done.stderr, done.returncode) == (f"onlinesrl {__version__}\n", "", 0)
@@ -50,6 +56,8 @@ def test_version() -> None:
     ("fault", "code", "said"),
     [
         (MemoryError(), 69, "onlinesrl: there is not enough memory for this\n"),
+        (OSError(errno.ENOMEM, "?"), 69, "onlinesrl: there is not enough memory for this\n"),
+        (UNMAPPED, 69, "onlinesrl: there is not enough memory for this\n"),
         (LookupError("who?"), 70, "LookupError: who?\n"),
     ],
 )

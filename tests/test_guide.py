@@ -43,7 +43,6 @@ def test_every_key_is_there_with_a_meaning() -> None:
         ("model", "-", "path"),
         ("batch", "500", "integer >= 1"),
         ("source.kind", "file", "file | kafka | parquet"),
-        ("source.shared", "false", "true | false"),
         ("source.path", "-", "list | path"),
         ("source.security.ssl_password", "null", "password | null"),
         ("learner.sigma", "0.01", "number > 0"),

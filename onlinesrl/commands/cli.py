@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import io
 import os
@@ -108,8 +109,28 @@ def _say_warnings() -> None:
     warnings.showwarning = cast("Any", say_or_show)
 
 
+def _lacks_memory(error: BaseException | None) -> bool:
+    """Tell whether an error, or one that it follows from, is one of memory: so libraries are not loaded."""
+    while error is not None:
+        said = str(error).casefold()
+        if isinstance(error, MemoryError) or getattr(error, "errno", 0) == errno.ENOMEM:
+            return True
+        if "failed to map segment" in said or "cannot allocate memory" in said:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _say_lack_of_memory() -> int:
+    with suppress(OSError):
+        print("onlinesrl: there is not enough memory for this", file=sys.stderr)
+    return UNAVAILABLE
+
+
 def _say_unforeseen(error: Exception) -> int:
     """Say what typer finds wrong with a command, or show a defect; return the exit code."""
+    if _lacks_memory(error):
+        return _say_lack_of_memory()
     shown = getattr(error, "format_message", None)
     if shown is None:
         traceback.print_exception(error)
@@ -135,12 +156,10 @@ def main() -> None:
     except (BrokenPipeError, SystemExit):  # typer's: who read the output has gone
         code = READER_GONE
     except OSError as error:
-        with suppress(OSError):
-            print(legible(f"onlinesrl: {error}"), file=sys.stderr)
-        code = 74
-    except MemoryError:
-        print("onlinesrl: there is not enough memory for this", file=sys.stderr)
-        code = UNAVAILABLE
+        code = _say_lack_of_memory() if _lacks_memory(error) else 74
+        if code == 74:
+            with suppress(OSError):
+                print(legible(f"onlinesrl: {error}"), file=sys.stderr)
     except Exception as error:
         code = _say_unforeseen(error)
     try:

@@ -42,7 +42,10 @@ def guide(
         for line in tables.config_lines(width, learning=topic != "config"):
             print(line)
     elif topic is None:
-        titles = {name: page.read_text(encoding="utf-8").partition("\n")[0] for name, page in pages.items()}
+        titles = {
+            name: page.read_text(encoding="utf-8").partition("\n")[0]
+            for name, page in pages.items()
+        }
         for name, title in sorted({**titles, **KEYS}.items()):
             print(f"{name:12} {title.removeprefix('# ')}")
     elif topic in pages:

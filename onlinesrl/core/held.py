@@ -18,6 +18,7 @@ import numpy as np
 
 from onlinesrl.core import interrupt
 from onlinesrl.core.parts import Died, Done, check_deaths, depend_on, tried, value
+from onlinesrl.core.starting import starting
 
 Build = Callable[[Any, Any], "State"]
 
@@ -222,7 +223,8 @@ class Fork(Host):
         self._process = self._context.Process(
             target=_answer, args=(theirs, os.getpid(), *self._made), daemon=True
         )
-        self._process.start()
+        with starting():
+            self._process.start()
         theirs.close()  # or the end of the fork would not be seen
 
     def send(self, call: Call) -> None:
@@ -249,8 +251,14 @@ class Fork(Host):
             self._pipe.close()
 
 
-def _answer(pipe: Any, parent: int, build: Build, common: Any) -> None:  # in the fork
+def _depend_on(_: None, parent: int) -> None:
     depend_on(parent)
-    states = States(build, common)
+
+
+def _answer(pipe: Any, parent: int, build: Build, common: Any) -> None:  # in the fork
+    states, alone = States(build, common), tried(_depend_on, None, parent)
     while True:
-        pipe.send(states.answer(pipe.recv()))
+        call = pipe.recv()
+        pipe.send(
+            states.answer(call) if alone.failed is None else dict.fromkeys(call.arguments, alone)
+        )

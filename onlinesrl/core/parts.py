@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from onlinesrl.core.errors import OnlinesrlError, UnavailableError
+from onlinesrl.core.starting import starting
 
 LOOK_SECONDS = 0.2
 """Between two looks at whether the process that started others is there."""
@@ -75,7 +76,8 @@ def depend_on(parent: int) -> None:
     gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    with starting():
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
 def _end_with(parent: int) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 from onlinesrl.core import interrupt
 from onlinesrl.core.held import Fork, Held, Here, State
 from onlinesrl.core.parts import Died, Done, check_deaths, depend_on, tried, value
+from onlinesrl.core.starting import starting
 
 C = TypeVar("C")
 P = TypeVar("P")
@@ -148,7 +149,8 @@ class Forks(Workers):
         process = self.context.Process(
             target=_work, args=(theirs, os.getpid(), function, shared, part)
         )
-        process.start()
+        with starting():
+            process.start()
         theirs.close()  # or the end of the fork would not be seen
         return ours, process
 
@@ -178,5 +180,11 @@ class Forks(Workers):
 def _work(
     pipe: Any, parent: int, function: Callable[..., Any], common: Any, part: Any
 ) -> None:  # in the fork
+    pipe.send(tried(_dependent, parent, (function, common, part)))
+
+
+def _dependent(parent: int, work: tuple[Callable[..., Any], Any, Any]) -> Any:
+    """Work on a part in a fork, which ends with the process that started it."""
     depend_on(parent)
-    pipe.send(tried(function, common, part))
+    function, common, part = work
+    return function(common, part)

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.section import Section
+from onlinesrl.core.starting import starting
 from onlinesrl.core.values import Count, Name
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ def opening(section: PoolSection, inline: bool = True) -> Iterator[Callable[[], 
         return
     # the thread outlives the connection: Ray waits for seconds where who connected has ended
     with ThreadPoolExecutor(1) as aside, ExitStack() as stack:
-        begun = aside.submit(stack.enter_context, opened(section, inline))
+        with starting():
+            begun = aside.submit(stack.enter_context, opened(section, inline))
         try:
             yield begun.result
         finally:

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 from onlinesrl.core import interrupt
@@ -31,65 +32,114 @@ _KEPT: dict[str, Any] = {}
 """What is common to the parts that this worker was given last, by its reference's name."""
 
 
+class _Raylet:
+    """Ray's own process, as a child of this one; Ray ends this one when it is asked for more without it."""
+
+    def __init__(self) -> None:
+        self.stat = next(_stats_of("raylet", os.getpid()), None)
+        """Where the system tells its state; None: another process has started it."""
+
+    @property
+    def dead(self) -> bool:
+        """Whether it has ended."""
+        return self.stat is not None and (_stat(self.stat) or ("", "Z"))[1] in "ZX"
+
+    def check(self) -> None:
+        """Raise UnavailableError if it has ended."""
+        if self.dead:
+            raise UnavailableError(
+                "Ray on this machine has ended: its process raylet, or one that this needs, was killed, "
+                "perhaps for lack of memory; run it again to resume"
+            )
+
+
+def _stat(path: Path) -> tuple[str, str, int] | None:
+    """Return the name, the state and the parent of a process; None: it is gone."""
+    try:
+        name, _, rest = path.read_text().partition("(")[2].rpartition(")")
+    except OSError:
+        return None
+    state, parent = rest.split()[:2]
+    return name, state, int(parent)
+
+
+def _stats_of(name: str, parent: int) -> Iterator[Path]:
+    """Yield where the system tells the states of a process's children of a name."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        found = _stat(path)
+        if found is not None and (found[0], found[2]) == (name, parent):
+            yield path
+
+
 class OnRay(Workers):
     """Tasks on Ray's workers; ``common`` goes once to the object store of each machine."""
 
     def __init__(self, ray: Any, workers: int) -> None:
         self.ray = ray
+        self.raylet = _Raylet()
         self.workers = workers
         self.task = ray.remote(_on_worker).options(max_retries=0)
 
     def hold(self, build: Callable[[C, P], State], common: C, parts: Sequence[P]) -> Held:
         """See ``Pool.hold``."""
         shared = self._shared((build, common))
-        return Held([_Actor(self.ray, shared) for _ in parts[: self.workers]], parts)
+        return Held([_Actor(self.ray, self.raylet, shared) for _ in parts[: self.workers]], parts)
 
     def _shared(self, common: Any) -> Any:
+        self.raylet.check()
         return self.ray.put(common)
 
     def _start(self, function: Callable[..., Any], shared: Any, part: Any) -> Any:
+        self.raylet.check()
         return self.task.remote(__version__, [shared, self.ray.put((function, part))])
 
     def _ended(self, tasks: Sequence[Any]) -> Sequence[Any]:
+        self.raylet.check()
         ready: Sequence[Any] = self.ray.wait(list(tasks), timeout=interrupt.POLL_SECONDS)[0]
         return ready
 
     def _result(self, task: Any) -> Done:
+        self.raylet.check()
         done: Done = _got(self.ray, task)
         return done
 
     def _abandon(self, task: Any) -> None:
-        with suppress(Exception):
-            self.ray.cancel(task, force=True)
+        if not self.raylet.dead:
+            with suppress(Exception):
+                self.ray.cancel(task, force=True)
 
 
 class _Actor(Host):
     """States in an actor."""
 
-    def __init__(self, ray: Any, shared: Any) -> None:
-        self._ray, self._shared = ray, shared
+    def __init__(self, ray: Any, raylet: _Raylet, shared: Any) -> None:
+        self._ray, self._raylet, self._shared = ray, raylet, shared
         self._actor: Any = None
 
     def start(self) -> None:
         """See ``Host.start``."""
         self.close()
+        self._raylet.check()
         kind = self._ray.remote(_OnWorker).options(max_restarts=0, scheduling_strategy="SPREAD")
         self._actor = kind.remote(__version__, [self._shared])
 
     def send(self, call: Call) -> None:
         """See ``Host.send``."""
+        self._raylet.check()
         self._answer = self._actor.answer.remote([self._ray.put(call)])
 
     def receive(self) -> Mapping[int, Done]:
         """See ``Host.receive``."""
         while not self._ray.wait([self._answer], timeout=interrupt.POLL_SECONDS)[0]:
             interrupt.check()
+            self._raylet.check()
+        self._raylet.check()
         answer: Mapping[int, Done] = _got(self._ray, self._answer)
         return answer
 
     def close(self) -> None:
         """See ``Host.close``."""
-        if self._actor is not None:
+        if self._actor is not None and not self._raylet.dead:
             with suppress(Exception):
                 self._ray.kill(self._actor)
 

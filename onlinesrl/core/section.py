@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -16,6 +16,8 @@ class Section(BaseModel):
     )
     tag: ClassVar[str] = "kind"
     """The key whose value names the kind of section."""
+    gone: ClassVar[Mapping[str, str]] = {}
+    """What to say of keys that there were in earlier versions."""
 
     @model_validator(mode="before")
     @classmethod

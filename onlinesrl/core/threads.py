@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
+from onlinesrl.core.starting import starting
+
 T = TypeVar("T")
 
 
@@ -39,7 +41,8 @@ class Team:
         asked: list[Future[None]] = []
         try:
             for rank in range(1, self.threads):
-                asked.append(self._others.submit(self._do, part, *arguments, rank))
+                with starting():
+                    asked.append(self._others.submit(self._do, part, *arguments, rank))
             self._do(part, *arguments, 0)
         except BaseException:
             self._left = True
@@ -93,7 +96,8 @@ class Aside:
     def begin(self, task: Callable[..., T], *arguments: Any) -> None:
         """Begin a task after those before it, if there is another thread."""
         if self._other is not None:
-            self._coming.append(self._other.submit(task, *arguments))
+            with starting():
+                self._coming.append(self._other.submit(task, *arguments))
 
     def wait(self) -> None:
         """Wait for the end of all tasks."""
@@ -111,7 +115,8 @@ def ahead(items: Iterator[T]) -> Iterator[T]:
     """
     end = object()
     with ThreadPoolExecutor(1, "ahead") as other:
-        coming = other.submit(next, items, end)
+        with starting():
+            coming = other.submit(next, items, end)
         while (item := coming.result()) is not end:
             coming = other.submit(next, items, end)
             yield item  # type: ignore[misc]

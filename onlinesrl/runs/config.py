@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from onlinesrl.core.errors import ConfigError, LocatedError, shortened
-from onlinesrl.core.section import kind_of, sections_of, tag_of
+from onlinesrl.core.section import Section, kind_of, sections_of, tag_of
 from onlinesrl.core.values import STDIN
 from onlinesrl.core.yamltree import Key, Place, Tree, secretive, spelled
 from onlinesrl.runs.fingerprint import mismatch, show
@@ -249,6 +249,8 @@ def _explain(root: type[Root], tree: Tree, detail: Any) -> LocatedError:
 def _unknown(root: type[Root], key: Key, section: type[BaseModel]) -> str:
     """Suggest what an unknown key of a section may have meant."""
     name, known = str(key[-1]), list(section.model_fields)
+    if issubclass(section, Section) and name in section.gone:
+        return section.gone[name]
     kinds = _kinds(root, key[:-1])
     others = [kind_of(kind) for kind in kinds if name in kind.model_fields]
     if others:

@@ -21,6 +21,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from onlinesrl.core.errors import PortError
+from onlinesrl.core.starting import starting
 from onlinesrl.stream import checkpoint
 from onlinesrl.stream.examples import Taken
 from onlinesrl.stream.loop import Loop
@@ -254,7 +255,8 @@ class Exporter(Board):
 
     def __enter__(self) -> Self:
         """Start to serve."""
-        Thread(target=self.server.serve_forever, args=[0.1], daemon=True).start()
+        with starting():
+            Thread(target=self.server.serve_forever, args=[0.1], daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -24,6 +24,8 @@ from onlinesrl.stream.files import Record
 from onlinesrl.stream.pace import Pace
 
 SHOWN_PLACES = 3
+CHECK_PATIENCE = "3s"
+"""For how long a check waits for brokers, or for the program that sends."""
 _DETAIL = re.compile(r"\([^()]*\)|[0-9]+")
 
 
@@ -150,7 +152,7 @@ def _first(config: Config, most: int) -> list[tuple[Record, Example | ExampleErr
     size = 0
     if not most:
         return first
-    reader = make_reader(config)
+    reader = make_reader(_impatient(config))
     for record, found in filter(None, _read(reader)):
         name = str(found.id) if isinstance(found, Example | Label) else ""
         if isinstance(found, Label):
@@ -176,6 +178,12 @@ def _first(config: Config, most: int) -> list[tuple[Record, Example | ExampleErr
             record, label = truths[str(found.id)]
             first[n] = record, msgspec.structs.replace(found, truth=label.truth)
     return first
+
+
+def _impatient(config: Config) -> Config:
+    """Return the configuration with a source that does not wait long for what is away."""
+    source = config.source.model_copy(update={"patience": CHECK_PATIENCE})
+    return config.model_copy(update={"source": source})
 
 
 def _alike(complaints: Iterable[tuple[str, str]]) -> Iterator[str]:

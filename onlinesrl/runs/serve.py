@@ -23,6 +23,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from onlinesrl.core.starting import starting
 from onlinesrl.runs import session
 from onlinesrl.runs.config import Config
 from onlinesrl.runs.exporter import STUCK_SECONDS, Board
@@ -126,7 +127,8 @@ class Server:
 
     def __enter__(self) -> Self:
         """Start to serve."""
-        self.thread.start()
+        with starting():
+            self.thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -27,7 +27,7 @@ from onlinesrl.stream.examples import Reader, Taken
 from onlinesrl.stream.folder import RunFolder
 from onlinesrl.stream.labels import Labels
 from onlinesrl.stream.loop import Loop
-from onlinesrl.stream.protocols import Rebalanced, Source
+from onlinesrl.stream.protocols import Source
 from onlinesrl.stream.requests import Requests
 from onlinesrl.stream.rounds import Rounds
 from onlinesrl.stream.schedule import Schedule
@@ -211,7 +211,7 @@ def run(config: Config, options: Options, import_seconds: float, say: Say) -> di
 def _run(
     config: Config, options: Options, import_seconds: float, say: Say, stopper: Stopper
 ) -> dict[str, Any]:
-    learner, compile_seconds = new_learner(config), 0.0
+    learner = new_learner(config)
     fingerprint = config.fingerprint(learner.model_text)
     with RunFolder(config.output, config.language.suffix) as folder:
         requests = options.requests
@@ -220,57 +220,49 @@ def _run(
         if options.fresh:
             folder.clear()
         with closing(reader.source):
-            while True:
-                compile_seconds += compile_kernels(learner, say)
-                saved = _accepted(folder, reader.source, fingerprint)
-                ended = saved is not None and _ended(saved, reader, stopper)
-                if saved is None:
-                    folder.order.unlink(missing_ok=True)
-                elif ended and (summary := _summary_of(saved, folder)):
-                    say(f"{config.output}: this run is finished; --fresh starts it over")
-                    return summary
-                else:
-                    examples = saved.header["metrics"]["examples"]
-                    say(f"resuming from {saved.path.name}, after {examples} examples")
-                loop = _make_loop(config, options, learner, reader, folder, stopper)
-                if _completed(loop, saved, ended, options, stopper):
-                    break
-                say("the consumer group rebalances its partitions")
-                learner = new_learner(config)
+            compile_seconds = compile_kernels(learner, say)
+            saved = _accepted(folder, reader.source, fingerprint)
+            ended = saved is not None and _ended(saved, reader, stopper)
+            if saved is None:
+                folder.order.unlink(missing_ok=True)
+            elif ended and (summary := _summary_of(saved, folder)):
+                say(f"{config.output}: this run is finished; --fresh starts it over")
+                return summary
+            else:
+                examples = saved.header["metrics"]["examples"]
+                say(f"resuming from {saved.path.name}, after {examples} examples")
+            loop = _make_loop(config, options, learner, reader, folder, stopper)
+            _complete(loop, saved, ended, options, stopper)
         _tell_end(loop, stopper, say)
         timing = {"import_seconds": import_seconds, "compile_seconds": compile_seconds}
         return write_results(config, loop, timing)
 
 
-def _completed(
+def _complete(
     loop: Loop,
     saved: checkpoint.Checkpoint | None,
     ended: bool,
     options: Options,
     stopper: Stopper,
-) -> bool:
-    """Resume from a checkpoint and learn until the end or a stop; False where the group rebalances.
+) -> None:
+    """Resume from a checkpoint and learn until the end or a stop.
 
     Where the run had ``ended`` already, only what follows the last checkpoint is written.
     """
     if options.requests is not None:
         options.requests.serve(loop)
     with closing(loop):
-        try:
-            loop.resume(saved)
-            if not ended:
-                if options.exporter is not None:
-                    options.exporter.begin(loop)
-                with (
-                    options.display or Display() as display,
-                    polled(_showing(loop.learner, display)),
-                ):
-                    stopper.acknowledge = display.stopping
-                    loop.run(_Watcher(display, loop, options.exporter), stopper)
-            loop.end()
-        except Rebalanced:
-            return False
-    return True
+        loop.resume(saved)
+        if not ended:
+            if options.exporter is not None:
+                options.exporter.begin(loop)
+            with (
+                options.display or Display() as display,
+                polled(_showing(loop.learner, display)),
+            ):
+                stopper.acknowledge = display.stopping
+                loop.run(_Watcher(display, loop, options.exporter), stopper)
+        loop.end()
 
 
 def _tell_end(loop: Loop, stopper: Stopper, say: Say) -> None:

@@ -7,6 +7,8 @@ from concurrent.futures import Future
 from threading import Thread
 from typing import TypeVar
 
+from onlinesrl.core.starting import starting
+
 T = TypeVar("T")
 
 
@@ -20,5 +22,6 @@ def aside(work: Callable[[], T]) -> Future[T]:
         except BaseException as error:
             future.set_exception(error)
 
-    Thread(target=settle, daemon=True).start()
+    with starting():
+        Thread(target=settle, daemon=True).start()
     return future

@@ -111,9 +111,9 @@ class Loop:
         return {"predictions": self.predictions, "metrics": self.lines, "deadletter": self.dead}
 
     def save(self, aside: bool = False) -> None:
-        """Write the outputs, then state and position to one file; see ``Saver.write``. Raises Rebalanced."""
+        """Write the outputs, then state and position to one file; see ``Saver.write``."""
         self.saver.finish()
-        self.reader.source.flush(self.sink)
+        self.sink.flush()
         learner, arrays = self.learner.save()
         self.saves += 1
         header = {
@@ -139,7 +139,7 @@ class Loop:
             arrays |= waiting
         self.saver.write(self.saves, header, arrays, self.shown, aside)
         self.saved_position = self.position
-        self.reader.source.acknowledge(self.position, self.saves, self.sink)
+        self.reader.source.acknowledge(self.position)
 
     # the loop ------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class Loop:
                     if came or self.reader.source.live:
                         watcher.update(self.line, self.metrics.examples)
                     if self.sink.due:
-                        self.reader.source.flush(self.sink)
+                        self.sink.flush()
                     now = time.monotonic()
                     if condemned or self.save_due(now - saved_at):
                         self.save(aside=self.threaded)
@@ -229,7 +229,7 @@ class Loop:
             else:
                 items = [each.item for each in work]
                 with self.crash.trying(number, len(work)):
-                    outcomes, tally = self.reader.source.during(lambda: self.learner.step(items))
+                    outcomes, tally = self.learner.step(items)
                 self.crash.passed(number + len(outcomes))
             if len(outcomes) < len(work):
                 left = work[len(outcomes)].record

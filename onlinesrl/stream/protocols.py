@@ -17,10 +17,6 @@ SourcePosition: TypeAlias = dict[str, Any]
 """How far a source has been read: a JSON value that only the source interprets."""
 
 
-class Rebalanced(Exception):
-    """The consumer group rebalances: resume from the last checkpoint that it has accepted."""
-
-
 class Sections(Protocol):
     """The sections of a configuration that sources and sinks check."""
 
@@ -69,8 +65,8 @@ class Source(Protocol):
     """Where records come from, with default implementations.
 
     A run calls ``accepts`` for a checkpoint, ``open`` at its position, and ``read``; for each
-    micro-batch ``during`` with the work, then ``after`` for the new position; ``acknowledge`` after
-    each checkpoint; and ``close`` at the end.
+    micro-batch ``after`` for the new position; ``acknowledge`` after each checkpoint; and ``close`` at the
+    end.
     """
 
     live: bool = False
@@ -113,19 +109,11 @@ class Source(Protocol):
         """
         ...
 
-    def during(self, work: Callable[[], Any]) -> Any:
-        """Call ``work``, which may take long, and return its result."""
-        return work()
-
     def lag(self) -> dict[str, int]:
         """Return how many records each partition is behind its end, as far as known."""
         return {}
 
-    def flush(self, sink: Sink) -> None:
-        """Flush the sink, because it is due or before a checkpoint is written."""
-        sink.flush()
-
-    def acknowledge(self, position: Any, number: int, sink: Sink) -> None:
+    def acknowledge(self, position: Any) -> None:
         """Report that a checkpoint with the position has been written."""
         return
 
@@ -160,13 +148,6 @@ class Sink(Protocol):
     def flush(self) -> None:
         """Write out what was added; files are flushed by the checkpoint."""
         return
-
-    def commit(self, offsets: Mapping[Any, Any], member: Any) -> bool:
-        """Write what was added together with a group member's offsets, in one transaction.
-
-        False: the sink cannot do that, and has done nothing.
-        """
-        return False
 
     def state(self) -> dict[str, Any]:
         """Return the state for the checkpoint; may be empty."""

@@ -274,6 +274,9 @@ def optimisers(output: Path, folder: Path | None) -> None:
 EXPERIMENTS = {"engines": engines, "pages": pages, "optimisers": optimisers}
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     if sys.argv[1:2] == ["page"] and len(sys.argv) == 3:
         page(int(sys.argv[2]))
     elif len(sys.argv) in {3, 4} and sys.argv[1] in EXPERIMENTS:

@@ -245,6 +245,9 @@ def cases(folder: Path) -> None:
 EXPERIMENTS = {"symmetry": symmetry, "qp": qp, "density": density, "cases": cases}
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     if len(sys.argv) != 3 or sys.argv[1] not in EXPERIMENTS:
         sys.exit(__doc__)
     main(sys.argv[1], Path(sys.argv[2]))

@@ -190,6 +190,9 @@ def keep_best(folder: Path, of: Stream, found: Sweep) -> None:
 
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     if len(sys.argv) not in {2, 3} or not all(map(str.isdecimal, sys.argv[2:])):
         sys.exit(__doc__)
     main(Path(sys.argv[1]), int(sys.argv[2]) if sys.argv[2:] else 2000)

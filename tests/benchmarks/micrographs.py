@@ -166,6 +166,9 @@ def main(count: int) -> None:
 
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     if len(sys.argv) > 2 or not all(map(str.isdecimal, sys.argv[1:])):
         sys.exit(__doc__)
     main(int(sys.argv[1]) if sys.argv[1:] else 2000)

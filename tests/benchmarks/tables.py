@@ -112,6 +112,9 @@ def learn(way: str, folder: Path) -> str:
 
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     what, way, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     if what == "make":
         make(folder)

@@ -60,4 +60,7 @@ def main(blocks: int, folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     main(int(sys.argv[1]), Path(sys.argv[2]))

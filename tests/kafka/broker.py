@@ -39,11 +39,19 @@ JVM = (
     "-XX:-BytecodeVerificationRemote",  # a fifth of the time of a start
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 )
+USER, PASSWORD = "ann", "Correct-Horse-7"
+"""What the listener that wants a login lets in."""
 SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": 1,
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.login.plain.sasl.jaas.config": (
+        "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        f'user_{USER}="{PASSWORD}";'
+    ),
     "auto.create.topics.enable": "false",
     "offsets.topic.replication.factor": 1,
     "offsets.topic.num.partitions": 1,
@@ -144,13 +152,14 @@ class Broker(Cluster):
     """A broker, which is its own controller, in a process that ends with this one."""
 
     def __init__(self, folder: Path, port: int | None = None) -> None:
-        free, controller = free_ports(2)
+        free, controller, login = free_ports(3)
         port = port or free
         super().__init__(f"127.0.0.1:{port}")
         self.port = port
+        self.login = f"127.0.0.1:{login}"  # where a login by SASL is wanted
         self.folder = folder
         self.process: subprocess.Popen[bytes] | None = None
-        listener = f"PLAINTEXT://{self.bootstrap}"
+        listener = f"PLAINTEXT://{self.bootstrap},LOGIN://{self.login}"
         settings = {
             **SETTINGS,
             "listeners": f"{listener},CONTROLLER://127.0.0.1:{controller}",

@@ -106,10 +106,9 @@ def later(mark: Path, seconds: float) -> None:
 def short_answers(milliseconds: int = 1000) -> None:
     """Count brokers as away soon; called in a fork, before anything is connected."""
     from onlinesrl.stream.kafka import broker
-    from onlinesrl.stream.kafka import shared as shared_source
     from onlinesrl.stream.kafka import sink as kafka_sink
     from onlinesrl.stream.kafka import source as kafka_source
 
-    for module in (broker, kafka_sink, kafka_source, shared_source):
+    for module in (broker, kafka_sink, kafka_source):
         module.ANSWER_MS = milliseconds
     fast_looks()

@@ -101,7 +101,6 @@ def test_what_is_reached_is_where_the_first_offset_is_left(sizes, count, data) -
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"shared": True, "group": "g"}, "source.shared: a group divides partitions itself"),
         ({"start": "end"}, "source.start: shards are cut from what is there; expected beginning"),
     ],
 )

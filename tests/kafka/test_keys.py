@@ -39,7 +39,8 @@ CASES = [
     ),
     (
         HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: t, shared: true}\n",
-        "run.yaml:3:1: source.group: missing; a shared source is shared with the group's members",
+        "run.yaml:3:51: source.shared: runs no longer share a topic; leave it out, and let one run learn it "
+        "in rounds of shards (section distribute; see onlinesrl guide cluster)",
     ),
     (
         HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: t, patience: soon}\n",
@@ -60,7 +61,7 @@ CASES = [
     (
         HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: t, path: m.mln}\n",
         "run.yaml:3:51: source.path: not for kind kafka, but for kind file or parquet; known here: kind, "
-        "background, only, without, max_bytes, patience, bootstrap, security, topic, group, shared, "
+        "background, only, without, max_bytes, patience, bootstrap, security, topic, group, "
         "order, start, gaps",
     ),
     (

@@ -297,6 +297,42 @@ def test_ray_gives_the_same_bits_and_its_workers_may_die(
     tally["kills of Ray's workers"] += killed
 
 
+KILLING = """
+import os, signal
+from onlinesrl.core import ray_pool
+check, calls = ray_pool._Raylet.check, 0
+def killing(raylet):
+    global calls
+    calls += 1
+    if calls == 30:
+        os.kill(int(raylet.stat.parent.name), signal.SIGKILL)
+        while not raylet.dead:
+            pass
+    check(raylet)
+ray_pool._Raylet.check = killing
+"""
+
+
+def test_the_death_of_ray_is_said_and_the_run_resumes(
+    job: Callable[..., Job], citations: list[bytes]
+) -> None:
+    one = job(citations[:40], distribute=DISTRIBUTED | {"round": 1})
+    assert one.run() == 0, one.said
+    local = one.results()
+    options = ("--fresh", "--set", "distribute.engine=ray", "--set", "distribute.workers=1")
+    done = subprocess.run(
+        [sys.executable, "-c", KILLING + MAIN, "run", str(one.config), *options],
+        env=ray_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 69, done.stderr
+    assert "Ray on this machine has ended: its process raylet" in done.stderr
+    assert one.run() == 0, one.said
+    assert one.results() == local
+
+
 def test_an_address_that_does_not_answer_is_said(
     job: Callable[..., Job], citations: list[bytes]
 ) -> None:

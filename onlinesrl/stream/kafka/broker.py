@@ -16,11 +16,18 @@ from typing import Any, TypeVar
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.consumer.fetcher import ConsumerRecord
-from kafka.errors import AuthorizationError, KafkaError, SaslAuthenticationFailedError
+from kafka.errors import (
+    AuthorizationError,
+    KafkaError,
+    KafkaTimeoutError,
+    SaslAuthenticationFailedError,
+    UnsupportedCodecError,
+)
 
 from onlinesrl.core.errors import UnavailableError
 from onlinesrl.stream.aside import aside
 from onlinesrl.stream.files import Record
+from onlinesrl.stream.kafka.login import refusal
 from onlinesrl.stream.stopper import Stopped
 
 Client = TypeVar("Client")
@@ -32,7 +39,30 @@ STOP_SECONDS = 3.0
 """How long to wait for each answer once the run was asked to stop."""
 PAUSE_SECONDS = 0.5
 
-logging.getLogger("kafka").setLevel(logging.CRITICAL)  # the run reports outages itself
+CODECS = "pip install 'onlinesrl[kafka-codecs]' brings the packages for snappy, lz4 and zstd"
+LOGIN_SECONDS = 1.0
+"""After so long without a client it is asked whether the login is refused."""
+
+
+class _Failures(logging.Handler):
+    """Notes why connections fail, which kafka-python writes to its log alone; the run reports it itself."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.last = ""
+        log = logging.getLogger("kafka")
+        log.addHandler(self)
+        log.propagate = False
+        log.setLevel(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note the error in a line of the log."""
+        for given in record.args if isinstance(record.args, tuple) else ():
+            if isinstance(given, Exception) and not isinstance(given, KafkaTimeoutError):
+                self.last = f" ({given})"
+
+
+_failures = _Failures()
 
 
 @dataclass(frozen=True)
@@ -82,24 +112,39 @@ def never() -> bool:
 class Broker:
     """The addresses of the brokers, and how to log in: ``security`` has kafka-python's own keys.
 
-    ``stopping`` tells whether the run was asked to stop.
+    ``stopping`` tells whether the run was asked to stop; ``patience`` is for how many seconds a broker may
+    not answer.
     """
 
     bootstrap: str
     security: Mapping[str, Any] = field(default_factory=dict)
     stopping: Callable[[], bool] = never
+    patience: float = 300.0
 
     def client(self, kind: Callable[..., Client], **settings: Any) -> Client:
-        """Return a client. Raises UnavailableError if no broker answers, or access is denied."""
+        """Return a client. Raises UnavailableError if no broker answers, or the login is refused."""
+        _failures.last = ""
         with self.explained():
-            return kind(
-                bootstrap_servers=self.bootstrap.split(","),
-                client_id="onlinesrl",
-                bootstrap_timeout_ms=ANSWER_MS,
-                reconnect_backoff_max_ms=1000,
-                request_timeout_ms=ANSWER_MS,
-                **self.security,
-                **settings,
+            future = aside(
+                lambda: kind(
+                    bootstrap_servers=self.bootstrap.split(","),
+                    client_id="onlinesrl",
+                    bootstrap_timeout_ms=min(ANSWER_MS, max(1000, int(self.patience * 1000))),
+                    reconnect_backoff_max_ms=1000,
+                    request_timeout_ms=ANSWER_MS,
+                    **self.security,
+                    **settings,
+                )
+            )
+            if not wait([future], LOGIN_SECONDS).done:
+                self._check_login()
+            return future.result()
+
+    def _check_login(self) -> None:
+        """Raise UnavailableError if the brokers refuse the login; a client would take it for an outage."""
+        if self.security.get("sasl_mechanism") and (why := refusal(self.bootstrap, self.security)):
+            raise UnavailableError(
+                f"Kafka at {self.bootstrap} refuses the login: {why}; see source.security"
             )
 
     @contextmanager
@@ -109,9 +154,12 @@ class Broker:
             yield
         except (SaslAuthenticationFailedError, AuthorizationError) as error:
             raise UnavailableError(f"Kafka at {self.bootstrap} refuses: {error}") from error
+        except UnsupportedCodecError as error:
+            raise UnavailableError(f"Kafka at {self.bootstrap}: {error}; {CODECS}") from error
         except (KafkaError, ValueError) as error:
             kind = AwayError if isinstance(error, KafkaError) else UnavailableError
-            raise kind(f"Kafka at {self.bootstrap} cannot be reached: {error}") from error
+            why = f"{error}{_failures.last}"
+            raise kind(f"Kafka at {self.bootstrap} cannot be reached: {why}") from error
 
     def largest(self, topic: str) -> int | None:
         """Return the largest size of a record of a topic, in bytes; None if brokers do not tell."""

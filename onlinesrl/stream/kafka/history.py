@@ -15,7 +15,7 @@ from onlinesrl.core.pool import Pool
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.kafka.broker import place_of
 from onlinesrl.stream.kafka.source import KafkaSource
-from onlinesrl.stream.protocols import Sink, SourcePosition
+from onlinesrl.stream.protocols import SourcePosition
 from onlinesrl.stream.shards import DEALT, Cut, Pieces, Stamp
 from onlinesrl.stream.stopper import Stopped
 
@@ -74,7 +74,7 @@ class History(Cut):
             self.pieces = spans(ranges, self._count)
         return [[*piece, identity] for piece in self.pieces]
 
-    def acknowledge(self, position: Any, number: int, sink: Sink) -> None:
+    def acknowledge(self, position: Any) -> None:
         """Commit to the group up to where each partition has been learned, for monitoring."""
         if position is None:
             return
@@ -82,7 +82,7 @@ class History(Cut):
             if source.options.group is not None:
                 source.open(None)
                 offsets = reached(self.pieces, position["shards"])
-                source.acknowledge({"offsets": offsets}, number, sink)
+                source.acknowledge({"offsets": offsets})
 
 
 def reached(spans: Sequence[Span], positions: Sequence[SourcePosition]) -> dict[str, int]:

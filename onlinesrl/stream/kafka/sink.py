@@ -248,18 +248,10 @@ class KafkaSink(Sink):
 
     def flush(self) -> None:
         """Write what is waiting, in one transaction."""
-        self._flush(None, None)
-
-    def commit(self, offsets: Mapping[TopicPartition, Any], member: Any) -> bool:
-        """Write what is waiting together with a group member's offsets, in one transaction."""
-        self._flush(offsets, member)
-        return True
-
-    def _flush(self, offsets: Mapping[TopicPartition, Any] | None, member: Any) -> None:
         started = time.monotonic()
-        while self._waiting or offsets:
+        while self._waiting:
             try:
-                ends = self.broker.attended(self._transaction(offsets, member))
+                ends = self.broker.attended(self._transact)
             except (AuthorizationError, MessageSizeTooLargeError) as error:
                 raise UnavailableError(
                     f"{self.topic} does not accept predictions: {error}; sink.max_bytes limits their "
@@ -271,7 +263,7 @@ class KafkaSink(Sink):
                         f"another process has resumed run {self.run}, or this one was unreachable for "
                         "too long; run it again to resume from the last checkpoint"
                     ) from error
-                if offsets or time.monotonic() - started > self.patience:
+                if time.monotonic() - started > self.patience:
                     raise UnavailableError(
                         f"predictions cannot be written to {self.topic}: {error}"
                     ) from error
@@ -281,17 +273,10 @@ class KafkaSink(Sink):
                 self.broker.attended(self._recover)
                 continue
             self.ends |= ends
-            self._waiting, offsets = [], None
+            self._waiting = []
         self._flushed = time.monotonic()
 
-    def _transaction(
-        self, offsets: Mapping[TopicPartition, Any] | None, member: Any
-    ) -> Callable[[], dict[str, int]]:
-        return lambda: self._transact(offsets, member)
-
-    def _transact(
-        self, offsets: Mapping[TopicPartition, Any] | None, member: Any
-    ) -> dict[str, int]:
+    def _transact(self) -> dict[str, int]:
         producer = self.producer
         if producer is None:
             raise AwayError("not connected")
@@ -305,8 +290,6 @@ class KafkaSink(Sink):
             written = future.get(ANSWER_MS / 1000)
             name = str(written.partition)
             ends[name] = max(ends.get(name, 0), written.offset + 1)
-        if offsets:
-            producer.send_offsets_to_transaction(offsets, member)
         _limited(producer.commit_transaction)
         return ends
 

@@ -18,8 +18,8 @@ from kafka.errors import (
     KafkaError,
     KafkaTimeoutError,
     LogTruncationError,
-    NoOffsetForPartitionError,
     OffsetOutOfRangeError,
+    UnsupportedCodecError,
 )
 
 from onlinesrl.core.errors import DataError, StorageError, UnavailableError
@@ -27,6 +27,7 @@ from onlinesrl.stream.files import Record
 from onlinesrl.stream.journal import Journal
 from onlinesrl.stream.kafka.broker import (
     ANSWER_MS,
+    CODECS,
     Broker,
     ConsumerOptions,
     bounds,
@@ -35,7 +36,7 @@ from onlinesrl.stream.kafka.broker import (
     places_of,
     record_of,
 )
-from onlinesrl.stream.protocols import Sink, Source
+from onlinesrl.stream.protocols import Source
 from onlinesrl.stream.stopper import Stopped
 
 POLL_MS = 100
@@ -124,10 +125,7 @@ class KafkaSource(Source):
 
     def _connect(self) -> None:
         self.close_consumer()
-        self.consumer = self._client()
-
-    def _client(self, **settings: Any) -> Any:
-        return self.broker.client(
+        self.consumer = self.broker.client(
             KafkaConsumer,
             group_id=self.options.group,
             auto_offset_reset="none",
@@ -136,7 +134,6 @@ class KafkaSource(Source):
             allow_auto_create_topics=False,
             fetch_max_wait_ms=POLL_MS,
             max_partition_fetch_bytes=max(1 << 20, self.max_bytes + (1 << 16)),
-            **settings,
         )
 
     def _seek(self) -> None:
@@ -245,10 +242,10 @@ class KafkaSource(Source):
             self._gap(error.args[0])
         except LogTruncationError as error:
             raise DataError(f"records that were read have been deleted: {error}") from error
-        except NoOffsetForPartitionError:
-            pass  # of a partition that was assigned during this poll
         except AuthorizationError as error:
             raise UnavailableError(f"Kafka at {self.broker.bootstrap} refuses: {error}") from error
+        except UnsupportedCodecError as error:
+            raise UnavailableError(f"records cannot be read: {error}; {CODECS}") from error
         except KafkaError as error:
             if not error.retriable:
                 raise DataError(f"records cannot be read: {error}") from error
@@ -269,7 +266,7 @@ class KafkaSource(Source):
         except LogTruncationError as error:
             raise DataError(f"records that were read have been deleted: {error}") from error
         except KafkaError:
-            pass  # brokers unavailable, or the partition was reassigned
+            pass  # brokers unavailable
         return self.offsets.get(name_of(place), 0) if found is None else found
 
     def _tell(self, text: str) -> None:
@@ -367,7 +364,7 @@ class KafkaSource(Source):
             for place, end in sorted(self._ends.items())
         }
 
-    def acknowledge(self, position: dict[str, Any], number: int, sink: Sink) -> None:
+    def acknowledge(self, position: dict[str, Any]) -> None:
         """Commit the position of a checkpoint to the group, for monitoring."""
         if self.options.group is not None:
             offsets = {

@@ -45,5 +45,6 @@ class KafkaSinkSection(SinkSection):
         from onlinesrl.stream.kafka.broker import Broker
         from onlinesrl.stream.kafka.sink import KafkaSink
 
-        broker = Broker(bootstrap, (self.security or brokers.security).settings(), stopping)
-        return KafkaSink(broker, self.topic, config.source.patience_seconds, self.max_bytes, say)
+        security, patience = self.security or brokers.security, config.source.patience_seconds
+        broker = Broker(bootstrap, security.settings(), stopping, patience)
+        return KafkaSink(broker, self.topic, patience, self.max_bytes, say)

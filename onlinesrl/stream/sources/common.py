@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from pydantic import SecretStr, field_validator
+from pydantic import SecretStr, field_validator, model_validator
 
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.section import Section
@@ -37,6 +37,22 @@ class Security(Section):
     """the name to log in with."""
     sasl_plain_password: SecretStr | None = None
     """the password to log in with."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if not self.security_protocol.startswith("SASL"):
+            return self
+        if self.sasl_mechanism is None:
+            raise ValueError(
+                "sasl_mechanism: missing; expected a name such as SCRAM-SHA-512 or PLAIN"
+            )
+        if self.sasl_mechanism == "PLAIN" or self.sasl_mechanism.startswith("SCRAM-"):
+            for key in "sasl_plain_username", "sasl_plain_password":
+                if getattr(self, key) is None:
+                    raise ValueError(
+                        f"{key}: missing; expected what {self.sasl_mechanism} logs in with"
+                    )
+        return self
 
     def settings(self) -> dict[str, Any]:
         """Return what a client is given."""

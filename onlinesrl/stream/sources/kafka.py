@@ -1,8 +1,8 @@
-"""The configuration of a source that is a topic of Kafka, which a group may share."""
+"""The configuration of a source that is a topic of Kafka."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
 from pydantic import model_validator
@@ -20,14 +20,16 @@ class KafkaSection(Brokers, SourceSection):
     """A topic of Kafka."""
 
     replaceable: ClassVar[frozenset[str]] = SourceSection.replaceable | {"gaps"}
+    gone: ClassVar[Mapping[str, str]] = {
+        "shared": "runs no longer share a topic; leave it out, and let one run learn it in rounds of shards "
+        "(section distribute; see onlinesrl guide cluster)"
+    }
 
     kind: Literal["kafka"] = "kafka"
     topic: Name
     """the topic; the value of each record is an example, tombstones are passed over."""
     group: Name | None = None
     """the consumer group that is told how far the checkpoints are."""
-    shared: bool = False
-    """runs of this group divide the partitions, and each record is learned by one of them."""
     order: Literal["journal", "arrival"] = "journal"
     """note the order in which several partitions were read in order.jsonl, so that a run can be
     repeated; or do not."""
@@ -40,8 +42,6 @@ class KafkaSection(Brokers, SourceSection):
     def _whole(self) -> Self:
         if self.bootstrap is None:
             raise ValueError("bootstrap: missing; expected host:port of a broker")
-        if self.shared and self.group is None:
-            raise ValueError("group: missing; a shared source is shared with the group's members")
         return self
 
     def topics(self, bootstrap: str | None) -> Collection[str]:
@@ -49,21 +49,13 @@ class KafkaSection(Brokers, SourceSection):
         return {self.topic} if bootstrap in (None, self.bootstrap) else ()
 
     def check(self, config: Sections) -> None:
-        """Raise ValueError where labels or checkpoints do not go with the topic."""
+        """Raise ValueError where labels do not go with the topic."""
         if config.labels is not None and config.labels.topic == self.topic:
             raise ValueError("labels.topic: leave it out where labels are on the source's topic")
-        if self.shared and config.labels is not None:
-            raise ValueError("labels: a shared source has none: they may go to another run")
-        if self.shared and config.checkpoint.keep < 2:
-            raise ValueError(
-                "checkpoint.keep: expected at least 2: a shared run may have to go back"
-            )
 
     @property
     def uncut(self) -> str | None:
         """See ``SourceSection.uncut``."""
-        if self.shared:
-            return "source.shared: a group divides partitions itself; leave it or distribute out"
         if self.start == "end":
             return "source.start: shards are cut from what is there; expected beginning"
         return None
@@ -86,9 +78,8 @@ class KafkaSection(Brokers, SourceSection):
         return cast("KafkaSource", self.make(setting))
 
     def make(self, setting: Setting) -> Source:
-        """Return the topic's records; for a run of a group that shares them, its part."""
+        """Return the topic's records."""
         from onlinesrl.stream.kafka.broker import Broker, ConsumerOptions
-        from onlinesrl.stream.kafka.shared import SharedSource
         from onlinesrl.stream.kafka.source import KafkaSource
 
         options = ConsumerOptions(
@@ -100,9 +91,9 @@ class KafkaSection(Brokers, SourceSection):
             self.patience_seconds,
             self.max_bytes,
         )
-        broker = Broker(self.bootstrap or "", self.security.settings(), setting.stopping)
+        broker = Broker(
+            self.bootstrap or "", self.security.settings(), setting.stopping, options.patience
+        )
         folder = setting.folder
-        if self.shared and folder is not None:
-            return SharedSource(broker, options, setting.say)
         noted = folder is not None and self.order == "journal"
         return KafkaSource(broker, options, folder.order if noted and folder else None, setting.say)
