@@ -5,6 +5,7 @@ Importing this module imports PuLP and HiGHS. HiGHS and OR-tools do not load in 
 
 from __future__ import annotations
 
+import math
 import subprocess
 from collections.abc import Sized
 from contextlib import suppress
@@ -14,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import highspy
+import numpy as np
 import pulp
 
 from onlinesrl.core import interrupt
@@ -102,6 +104,26 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
     def bound(self, lp: Any) -> float:
         """Return what no solution of the problem just solved can exceed."""
         return float(self._highs.getInfo().mip_dual_bound)
+
+    def proven(self, lp: Any) -> float:
+        """Return what no solution of the continuous problem just solved can exceed, by its duals.
+
+        Whatever they are, this is a bound (weak duality); the solver's tolerances do not matter, and what is
+        rounded is added to it.
+        """
+        _, matrix = lp.solverModel
+        dual = np.array(self._highs.getSolution().row_dual)
+        low, high = np.array(matrix.row_lower_), np.array(matrix.row_upper_)
+        side = np.where(dual > 0, high, low)
+        dual = np.where(np.isfinite(side), dual, 0.0)
+        of_rows = dual * np.where(np.isfinite(side), side, 0.0)
+        start, index = np.array(matrix.a_matrix_.start_), np.array(matrix.a_matrix_.index_, np.intp)
+        entry = np.repeat(dual, np.diff(start)) * np.array(matrix.a_matrix_.value_)
+        cost = np.array(matrix.col_cost_)
+        left = cost - np.bincount(index, entry, len(cost))
+        size = float(np.abs(entry).sum() + np.abs(of_rows).sum() + np.abs(cost).sum())
+        of_columns = np.maximum(left, 0.0)
+        return math.fsum([*of_rows, *of_columns, 2.0**-52 * (len(entry) + len(cost)) * size])
 
     def _status(self) -> tuple[int, int]:
         """Return PuLP's status of the model and of the solution."""
