@@ -37,6 +37,16 @@ NOT_REACHED = (
     "the wanted error of {error:g} was not reached in {found.samples} samples: standard errors up to "
     "{of.largest_error:.2g}, R-hat {of.largest_r_hat:.3g}"
 )
+ROUNDED = (
+    f"{UNPROVEN}: sums of its weights are rounded by up to {{:.2g}}, in which small weights are lost; a "
+    "rule that must hold ends in a period"
+)
+NOT_EXACT = (
+    "the probabilities may be wrong by up to {:.2g}: the scores, whose sums are rounded, are too large; a "
+    "rule that must hold ends in a period"
+)
+LEAST_ERROR = 1e-4
+"""Exact probabilities that may be wrong by more than this are warned of."""
 MAP_METHODS = ("mpe", "lp", "walksat")
 MARGINAL_METHODS = ("exact", "mcsat", "gibbs")
 
@@ -185,15 +195,18 @@ def _map(world: World, method: str, seed: int) -> tuple[Floats, list[_Counts], d
     found = cost(world, state)
     slack = sum(each.bound - each.score for each in solutions)
     certified = all(each.certified for each in solutions)
+    rounding = sum(each.rounding for each in solutions)
+    doubts = [] if certified else [UNPROVEN if slack > rounding else ROUNDED.format(rounding)]
     return (
         state.astype(np.float64),
         counts,
         {
             "cost": found,
             "bound": found - slack if math.isfinite(slack) else None,
+            "rounding": rounding,
             "route": route(each.route for each in solutions),
             "certified": certified,
-            "warnings": [] if certified else [UNPROVEN],
+            "warnings": doubts,
         },
     )
 
@@ -210,7 +223,7 @@ def cost(world: World, state: Sequence[int] | State) -> float:
 def _cost(soft: Soft, state: State) -> float:
     first, gain, _ = distinct(soft.model, soft.weight)
     held = soft.model.satisfied(state)[first]
-    return float(sum(np.abs(gain[held == (gain < 0)]).tolist()))
+    return math.fsum(np.abs(gain[held == (gain < 0)]).tolist())
 
 
 def _marginals(
@@ -228,6 +241,7 @@ def _marginals(
         {
             "log_z": found.log_z,
             "route": found.route,
+            "rounding": found.rounding,
             "samples": found.samples,
             **({} if found.diagnostics is None else _figures(found.diagnostics)),
             "warnings": _doubts(world, method, found, error),
@@ -248,9 +262,10 @@ def _figures(of: Diagnostics) -> dict[str, Any]:
 def _doubts(world: World, method: str, found: Marginals, error: float | None) -> list[str]:
     """Return warnings: marginals that are not as asked for, or not reliable."""
     of = found.diagnostics
+    said = [NOT_EXACT.format(found.rounding)] if found.rounding > LEAST_ERROR else []
     if of is None:
-        return []
-    said = [SAMPLED.format(found=found, of=of)] if method == "exact" else []
+        return said
+    said += [SAMPLED.format(found=found, of=of)] if method == "exact" else []
     if error is not None and not of.reach(error):
         said.append(NOT_REACHED.format(error=error, found=found, of=of))
     if not of.agree:

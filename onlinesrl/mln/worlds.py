@@ -17,7 +17,8 @@ from onlinesrl.core.interrupt import leavable
 from onlinesrl.core.kernels.jit import ready
 from onlinesrl.core.slowest import Slowest
 from onlinesrl.mln import by_engines
-from onlinesrl.mln.engines.engine import Solution
+from onlinesrl.mln.engines.engine import Solution, exact_value
+from onlinesrl.mln.engines.rounding import Magnitude
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.grounder import ROOM, Grounder
 from onlinesrl.mln.ground.model import ClauseModel
@@ -363,8 +364,12 @@ class Worlds:
         elif self.margins:
             with suppress(Unsolved), leavable():
                 second = self.inference.whole.second_best(model, weight, found.state)
-                if second is not None:
-                    results.out.margin[w] = found.score - second.score
+                if second is not None and second.certified:
+                    difference = found.score - second.score
+                    if Magnitude.of(weight).lost:
+                        of = (exact_value(model, each.state, weight) for each in (found, second))
+                        difference = float(next(of) - next(of))
+                    results.out.margin[w] = difference
 
     def _find_rival(self, results: Results, w: int, model: ClauseModel, place: Ints) -> None:
         """Learn from a world, if its rival is proven optimal or need not be.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Protocol
 
 from onlinesrl.core.arrays import Floats
@@ -93,3 +94,12 @@ def value(model: ClauseModel, state: State, weight: Floats, bonus: Floats | None
     """``w . f(state) + bonus . state``, the number that every engine maximises and reports."""
     score = model.score(state, weight)
     return score if bonus is None else score + float(bonus[state != 0].sum())
+
+
+def exact_value(
+    model: ClauseModel, state: State, weight: Floats, bonus: Floats | None = None
+) -> Fraction:
+    """Return ``value`` without rounding."""
+    gains = weight[model.satisfied(state)].tolist()
+    gains += [] if bonus is None else bonus[state != 0].tolist()
+    return sum(map(Fraction, gains), Fraction(0))
