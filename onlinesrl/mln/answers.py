@@ -45,8 +45,8 @@ NOT_EXACT = (
     "the probabilities may be wrong by up to {:.2g}: the scores, whose sums are rounded, are too large; a "
     "rule that must hold ends in a period"
 )
-LEAST_ERROR = 1e-4
-"""Exact probabilities that may be wrong by more than this are warned of."""
+LEAST_ERROR = 1e-2
+"""Probabilities that may be wrong by more than this are warned of."""
 MAP_METHODS = ("mpe", "lp", "walksat")
 MARGINAL_METHODS = ("exact", "mcsat", "gibbs")
 

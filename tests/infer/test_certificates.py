@@ -209,3 +209,19 @@ def test_a_learner_refuses_sums_beyond_doubles(engine: str, presolve: str) -> No
     with pytest.raises(ExampleError, match=r"1e\+300.* P\(x\) => Q\(x\) \(line 4\)"):
         learner.learn_one({"P": ["A", "B"]}, {"Q": ["A"]})
     assert learner.weights["Q(B)"] == 3.0
+
+
+@pytest.mark.parametrize("kind", ["mple", "max-margin"])
+def test_weights_are_not_learned_from_beyond_doubles(kind: str) -> None:
+    world = {"P": ["A", "B"], "Q": ["A"]}
+    with pytest.raises(srl.LearningError, match=r":4: the weight 1e\+308 of the rule P\(x\) => Q"):
+        srl.learn(ABSORBED.format("1e308"), world, "Q", learner=kind)
+
+
+@pytest.mark.parametrize("method", ["mcsat", "gibbs"])
+def test_samplers_say_that_weights_are_lost(method: str) -> None:
+    found = srl.infer(ABSORBED.format("1e17"), {"P": ["A"]}, "Q", method=method)
+
+    assert any("sums are rounded" in warning for warning in found.stats["warnings"])
+    usual = srl.infer(ABSORBED.format("10"), {"P": ["A"]}, "Q", method=method)
+    assert not usual.stats["warnings"]

@@ -107,7 +107,7 @@ class Narrow:
             try:
                 return self.exact.marginals(part, weight[clauses])
             except Wide:
-                return self.core.marginals(part, weight[clauses])
+                return _rounded(self.core.marginals(part, weight[clauses]), weight[clauses])
 
         live = model.hard | (weight != 0)
         return together(model.n_atoms, solved(components(model, live), narrow, wide))
@@ -154,7 +154,14 @@ def marginals(  # noqa: PLR0913 - what may be asked
         "mcsat": mcsat,
         "gibbs": Gibbs(seed=seed, error=error, **number),
     }
-    return engines[method].marginals(model, weight)
+    found = engines[method].marginals(model, weight)
+    return found if method == "exact" else _rounded(found, weight)
+
+
+def _rounded(found: Marginals, weight: Floats) -> Marginals:
+    """Return sampled marginals, with what rounding may do to them where weights are large."""
+    size = Magnitude.of(weight)
+    return replace(found, rounding=size.of_probability) if size.steep else found
 
 
 def likeliest(model: ClauseModel, probability: Floats) -> State:
