@@ -21,6 +21,7 @@ from onlinesrl.mln.engines.mpe import route
 from onlinesrl.mln.engines.walksat import WalkSat
 from onlinesrl.mln.ground.model import ClauseModel, State
 from onlinesrl.mln.query import QueryError
+from onlinesrl.mln.sections import CELLS
 from onlinesrl.mln.world import Part, Soft, World, distinct
 
 SAMPLED = (
@@ -95,10 +96,10 @@ def _group_lines(free: Sequence[str], given: bool, exactly: bool) -> Iterator[st
 
 
 def infer(
-    world: World, method: str, seed: int, error: float | None = None
+    world: World, method: str, seed: int, error: float | None = None, max_work: int | None = None
 ) -> tuple[list[str], dict[str, Any]]:
     """Answer a query; returns ``Atom(args) value`` lines, sorted, and statistics; see ``solve``."""
-    values, stats = solve(world, method, seed, error)
+    values, stats = solve(world, method, seed, error, max_work)
     return [*lines(world, values, method)], stats
 
 
@@ -112,12 +113,12 @@ def lines(world: World, values: Floats, method: str) -> Iterator[str]:
 
 
 def solve(
-    world: World, method: str, seed: int, error: float | None = None
+    world: World, method: str, seed: int, error: float | None = None, max_work: int | None = None
 ) -> tuple[Floats, dict[str, Any]]:
     """Return the value of every atom of a world, float64[atoms], and statistics.
 
-    ``error`` is the standard error that sampled marginals are to have. Raises QueryError, Infeasible,
-    Unsolved.
+    ``error`` is the standard error that sampled marginals are to have; ``max_work`` ends a search of ``mpe``
+    as in ``EngineSection``, None: the search goes on to the proof. Raises QueryError, Infeasible, Unsolved.
     """
     clock = time.process_time()
     if error is not None and (method in MAP_METHODS or not error > 0):
@@ -125,8 +126,10 @@ def solve(
             f"--error is a number above 0 for {', '.join(MARGINAL_METHODS)}: the standard error that is "
             f"wanted of sampled marginals, not {error:g} for {method}"
         )
+    if max_work is not None and method != "mpe":
+        raise QueryError(f"--max-work ends the search of --method mpe; {method} has none")
     if method in MAP_METHODS:
-        values, counts, found = _map(world, method, seed)
+        values, counts, found = _map(world, _engine(method, seed, max_work))
     elif method in MARGINAL_METHODS:
         values, counts, found = _marginals(world, method, seed, error)
     else:
@@ -174,7 +177,7 @@ def values_of(
     return found.probability
 
 
-def _engine(method: str, seed: int) -> MapEngine:
+def _engine(method: str, seed: int, max_work: int | None = None) -> MapEngine:
     """Return the engine of a method; only those of integer programs import what solves them."""
     if method == "walksat":
         return WalkSat(seed=seed)
@@ -182,11 +185,13 @@ def _engine(method: str, seed: int) -> MapEngine:
     from onlinesrl.mln.engines.ilp import Ilp
     from onlinesrl.mln.engines.lp import Lp
 
-    return searching(Ilp()) if method == "mpe" else Lp()
+    if method == "lp":
+        return Lp()
+    return searching(Ilp(max_work=max_work), None if max_work is None else CELLS * max_work)
 
 
-def _map(world: World, method: str, seed: int) -> tuple[Floats, list[_Counts], dict[str, Any]]:
-    state, engine = np.zeros(world.n_atoms, np.uint8), _engine(method, seed)
+def _map(world: World, engine: MapEngine) -> tuple[Floats, list[_Counts], dict[str, Any]]:
+    state = np.zeros(world.n_atoms, np.uint8)
     solutions, counts = [], []
     for part in world.parts():
         solutions.append(engine.solve(part.model, part.weight))

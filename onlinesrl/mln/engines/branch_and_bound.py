@@ -49,8 +49,10 @@ class BranchAndBound:
         fold(whole, tables.folds)
         left, kept = rest(whole, tables.folds)
         tree = branch.tree(left, interrupt.flag())
-        proven = branch.search(left, messages(left), tree, self._most_work) == branch.PROVEN
-        interrupt.check()
+        with interrupt.doing(lambda: f"branch and bound on {model.n_atoms:,} atoms"):
+            interrupt.check()
+            proven = branch.search(left, messages(left), tree, self._most_work) == branch.PROVEN
+            interrupt.check()
         values = np.zeros(len(whole.start) - 1, np.int32)
         values[kept] = tree.best
         unfold(whole, tables.folds, values)

@@ -21,6 +21,7 @@ import pulp
 
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import Infeasible, Unsolved
+from onlinesrl.core.interrupt import doing
 from onlinesrl.mln.engines.engine import Solution, value
 from onlinesrl.mln.engines.rounding import Magnitude
 from onlinesrl.mln.engines.solvers import SOLVERS
@@ -81,7 +82,8 @@ class Ilp:
         """Solve the program for these weights; the score is counted anew from the rounded state."""
         model, problem, size = program.merged.model, program.problem, Magnitude.of(weight, bonus)
         constant = program.set_objective(weight, bonus, size.for_solvers)
-        problem.solve(self._solver)
+        with doing(lambda: self._doing(model, size.for_solvers)):
+            problem.solve(self._solver)
         if problem.status == pulp.LpStatusInfeasible:
             raise Infeasible("no state satisfies the hard clauses and the groups")
         if problem.status != pulp.LpStatusOptimal or not model.feasible(state := program.state()):
@@ -96,6 +98,14 @@ class Ilp:
         close = size.certifies(bound - score + rounding)
         proven = problem.sol_status == pulp.LpSolutionOptimal
         return Solution(state, score, bound, "ilp", proven and close, rounding)
+
+    def _doing(self, model: ClauseModel, scale: float) -> str:
+        """Say what is solved, and how close the best state so far is proven to be."""
+        what = (
+            f"integer linear program of {model.n_atoms:,} atoms, {model.n_clauses:,} ground clauses"
+        )
+        gap = self._solver.gap / scale
+        return what if gap == np.inf else f"{what}, at most {gap:.3g} above the least cost"
 
 
 @dataclass(frozen=True, eq=False)

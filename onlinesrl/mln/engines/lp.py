@@ -10,6 +10,7 @@ import pulp
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible, Unsolved
+from onlinesrl.core.interrupt import doing
 from onlinesrl.mln.engines.engine import Solution, value
 from onlinesrl.mln.engines.ilp import CompactProgram, Merged
 from onlinesrl.mln.engines.reduce import reduced
@@ -59,7 +60,8 @@ def _relaxation(
     columns = problem.variables()
     for column in columns:
         column.cat = pulp.LpContinuous
-    problem.solve(solver)
+    with doing(lambda: f"linear program of {model.n_atoms:,} atoms"):
+        problem.solve(solver)
     if problem.status != pulp.LpStatusOptimal:
         raise Infeasible("no state satisfies the hard clauses and the groups")
     truth = np.array([column.varValue for column in columns[: model.n_atoms]], np.float64)

@@ -35,6 +35,8 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
     """
 
     name = "HiGHS_matrix"
+    gap = np.inf
+    """How far the best state so far may be from the best, during a search."""
 
     def __init__(self, max_nodes: int | None, max_work: int | None = None) -> None:
         super().__init__(mip=True, msg=False)
@@ -55,6 +57,7 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
         for option, setting in options.items():
             self._highs.setOptionValue(option, setting)
         self._highs.HandleUserInterrupt = True
+        self._highs.cbMipLogging += self._note
         if max_work is not None:
             self._highs.cbMipInterrupt += self._look
 
@@ -63,6 +66,11 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
         self._looks += 1
         if self._looks > self._most_looks:
             event.interrupt()
+
+    def _note(self, event: highspy.HighsCallbackEvent) -> None:
+        """Note the gap of a search, for who waits."""
+        at = event.data_out
+        self.gap = abs(at.mip_dual_bound - at.mip_primal_bound)
 
     def available(self) -> bool:
         """Return True: highspy is a dependency."""
@@ -77,6 +85,7 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
         columns, matrix = lp.solverModel
         matrix.col_cost_ = [lp.objective.get(column, 0.0) for column in columns]
         self._highs.passModel(matrix)
+        self.gap = np.inf
         self._looks, self._most_looks = 0, _steps(self._max_work, matrix.a_matrix_.index_)
         self._run()
         for column, x in zip(columns, self._highs.getSolution().col_value, strict=True):
@@ -176,6 +185,8 @@ class Cbc(pulp.COIN_CMD):  # type: ignore[misc]
 
     It counts nodes only, and may take minutes for a few: ``max_work`` has no effect.
     """
+
+    gap = np.inf
 
     def __init__(self, max_nodes: int | None, max_work: int | None = None) -> None:
         super().__init__(
