@@ -101,6 +101,16 @@ Error = Annotated[
         "chains agree (R-hat below 1.05), at most a million samples.",
     ),
 ]
+MaxWork = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        show_default="no limit",
+        help="Markov logic, mpe: end the search after so much work with the best state found, unproven; a "
+        "million take 1 to 15 seconds (inference.max_work of a configuration).",
+    ),
+]
 Threads = Annotated[
     int | None,
     typer.Option(
@@ -118,6 +128,11 @@ Spill = Annotated[
     ),
 ]
 Stats = Annotated[bool, typer.Option("--stats", help="Print statistics as JSON.")]
+
+
+SOONER = "--method lp is often proven sooner, and walksat answers soon, unproven"
+UNLIMITED = f"this search has no limit: --max-work N ends it with the best state found; {SOONER}"
+LIMITED = f"this search ends at --max-work, with the best state found; {SOONER}"
 
 
 class Targets(StrEnum):
@@ -150,6 +165,7 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
     tables: TablesOption = None,
     seed: Seed = 0,
     error: Error = None,
+    max_work: MaxWork = None,
     max_atoms: MaxAtoms = 1_000_000,
     max_groundings: MaxGroundings = None,
     targets: OnTargets = None,
@@ -162,7 +178,8 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
     to_stdout, skip = not stats, targets is Targets.SKIP
     if _is_psl(model):
         asked = query is not None or evidence or closed or open_ or dialect != "alchemy"
-        _check_psl(model, asked or error is not None or spill is not None)
+        own = (error, spill, max_work) != (None, None, None)
+        _check_psl(model, asked or own)
         method = method or "admm"
         most, several = max_groundings, threads or 1
         with _in_parts(distribute) as parts:
@@ -177,7 +194,9 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
     else:
         options = _world_options(closed, open_, dialect, spill)
         world = _world(model, evidence, query, options, max_atoms, max_groundings)
-        found = _infer_mln(world, method or "mpe", output, tables, seed, error, to_stdout)
+        found = _infer_mln(
+            world, method or "mpe", output, tables, seed, error, max_work, to_stdout
+        )
     if stats:
         print(json.dumps(found, indent=2))
 
@@ -257,13 +276,19 @@ def _infer_mln(  # noqa: PLR0913, PLR0917 - the options of the command
     tables: Path | None,
     seed: int,
     error: float | None,
+    max_work: int | None,
     to_stdout: bool,
 ) -> dict[str, Any]:
+    from onlinesrl.core.interrupt import polled
     from onlinesrl.core.kernels.jit import told_of_compiling
     from onlinesrl.mln import answers
+    from onlinesrl.runs.progress import Status
+    from onlinesrl.runs.search import Search
 
-    with told_of_compiling(say):
-        values, found = answers.solve(world, method, seed, error)
+    with told_of_compiling(say), closing(Status(sys.stderr)) as status:
+        advice = None if method != "mpe" else LIMITED if max_work else UNLIMITED
+        with polled(Search(status, advice)):
+            values, found = answers.solve(world, method, seed, error, max_work)
     if tables is not None:
         _write_tables(tables, answers.columns(world, values))
     if output is not None or (to_stdout and tables is None):
@@ -306,7 +331,7 @@ def _check_psl(model: Path, asked: object) -> None:
     if asked:
         raise UsageError(
             f"{model} is a PSL model, whose data say what is asked: not --query, --evidence, "
-            "--closed, --open, --dialect, --error, --spill"
+            "--closed, --open, --dialect, --error, --max-work, --spill"
         )
 
 

@@ -31,6 +31,7 @@ class _Now:
     flag: Flag = np.zeros(1, np.uint8)
     raises = False
     polled: Callable[[], object] = staticmethod(lambda: None)
+    doing: Callable[[], str] = staticmethod(lambda: "searching")
 
 
 left_behind: list[object] = []
@@ -61,6 +62,21 @@ def polled(each: Callable[[], object]) -> Iterator[None]:
         yield
     finally:
         _Now.polled = staticmethod(lambda: None)
+
+
+@contextmanager
+def doing(what: Callable[[], str]) -> Iterator[None]:
+    """Have ``done`` return what a function says, during a search."""
+    before, _Now.doing = _Now.doing, staticmethod(what)
+    try:
+        yield
+    finally:
+        _Now.doing = staticmethod(before)
+
+
+def done() -> str:
+    """Return what is being done, in words, for who is ``polled``."""
+    return _Now.doing()
 
 
 @contextmanager

@@ -67,13 +67,15 @@ def infer(  # noqa: PLR0913 - what may be asked
     opened: Sequence[str] = (),
     seed: int = 0,
     error: float | None = None,
+    max_work: int | None = None,
     threads: int = 1,
 ) -> Answer:
     """Return the most probable world, marginals, or PSL's truth values, as ``onlinesrl infer`` does.
 
     For Markov logic ``evidence`` are atoms by predicate, or .db files, and ``query`` names the predicates
     asked for; ``method`` is ``mpe`` (the default), ``lp`` or ``walksat``, or for marginals ``exact``,
-    ``mcsat`` or ``gibbs``, whose standard ``error`` may be set. Predicates without evidence are open unless
+    ``mcsat`` or ``gibbs``, whose standard ``error`` may be set; ``max_work`` ends the search of ``mpe``, as
+    ``inference.max_work`` does (None: it goes on to the proof). Predicates without evidence are open unless
     they are ``closed``. For PSL ``evidence`` has the observed atoms and ``query`` the targets, by
     predicate; ``method`` is ``admm`` (the default), ``lifted-admm``, ``tandem``, ``sgd``, ``tron`` or ``qp``;
     ``threads`` do not change its answer.
@@ -95,7 +97,7 @@ def infer(  # noqa: PLR0913 - what may be asked
     from onlinesrl.mln import answers
 
     world = _world(model, evidence, query, closed, opened)
-    values, stats = answers.solve(world, method or "mpe", seed, error)
+    values, stats = answers.solve(world, method or "mpe", seed, error, max_work)
     return _answer(answers.columns(world, values), stats)
 
 

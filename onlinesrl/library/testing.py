@@ -13,6 +13,7 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.engines.brute import Brute, state_scores
 from onlinesrl.mln.engines.engine import MapEngine, MarginalEngine, Marginals, Solution, value
+from onlinesrl.mln.engines.rounding import Magnitude
 from onlinesrl.mln.ground.model import ClauseModel
 from onlinesrl.psl.engines.admm import Admm
 from onlinesrl.psl.engines.dual import lower_bound
@@ -41,7 +42,7 @@ def check_map_engine(
     again = _solved(engine, model, weights, bonus)
     if found is None or again is None:
         raise AssertionError("raises Infeasible although there is a feasible state")
-    slack = CLOSE * max(1.0, abs(best.score))
+    slack = CLOSE * max(min(1.0, Magnitude.of(weights, bonus).total), abs(best.score))
     of_state = value(model, found.state, weights, bonus)
     _require(found.state.dtype == np.uint8, f"the state is {found.state.dtype}, not uint8")
     _require(found.state.shape == (model.n_atoms,), "the state does not have one value per atom")

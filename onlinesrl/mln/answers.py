@@ -21,6 +21,7 @@ from onlinesrl.mln.engines.mpe import route
 from onlinesrl.mln.engines.walksat import WalkSat
 from onlinesrl.mln.ground.model import ClauseModel, State
 from onlinesrl.mln.query import QueryError
+from onlinesrl.mln.sections import CELLS
 from onlinesrl.mln.world import Part, Soft, World, distinct
 
 SAMPLED = (
@@ -37,6 +38,16 @@ NOT_REACHED = (
     "the wanted error of {error:g} was not reached in {found.samples} samples: standard errors up to "
     "{of.largest_error:.2g}, R-hat {of.largest_r_hat:.3g}"
 )
+ROUNDED = (
+    f"{UNPROVEN}: sums of its weights are rounded by up to {{:.2g}}, in which small weights are lost; a "
+    "rule that must hold ends in a period"
+)
+NOT_EXACT = (
+    "the probabilities may be wrong by up to {:.2g}: the scores, whose sums are rounded, are too large; a "
+    "rule that must hold ends in a period"
+)
+LEAST_ERROR = 1e-2
+"""Probabilities that may be wrong by more than this are warned of."""
 MAP_METHODS = ("mpe", "lp", "walksat")
 MARGINAL_METHODS = ("exact", "mcsat", "gibbs")
 
@@ -85,10 +96,10 @@ def _group_lines(free: Sequence[str], given: bool, exactly: bool) -> Iterator[st
 
 
 def infer(
-    world: World, method: str, seed: int, error: float | None = None
+    world: World, method: str, seed: int, error: float | None = None, max_work: int | None = None
 ) -> tuple[list[str], dict[str, Any]]:
     """Answer a query; returns ``Atom(args) value`` lines, sorted, and statistics; see ``solve``."""
-    values, stats = solve(world, method, seed, error)
+    values, stats = solve(world, method, seed, error, max_work)
     return [*lines(world, values, method)], stats
 
 
@@ -102,12 +113,12 @@ def lines(world: World, values: Floats, method: str) -> Iterator[str]:
 
 
 def solve(
-    world: World, method: str, seed: int, error: float | None = None
+    world: World, method: str, seed: int, error: float | None = None, max_work: int | None = None
 ) -> tuple[Floats, dict[str, Any]]:
     """Return the value of every atom of a world, float64[atoms], and statistics.
 
-    ``error`` is the standard error that sampled marginals are to have. Raises QueryError, Infeasible,
-    Unsolved.
+    ``error`` is the standard error that sampled marginals are to have; ``max_work`` ends a search of ``mpe``
+    as in ``EngineSection``, None: the search goes on to the proof. Raises QueryError, Infeasible, Unsolved.
     """
     clock = time.process_time()
     if error is not None and (method in MAP_METHODS or not error > 0):
@@ -115,8 +126,10 @@ def solve(
             f"--error is a number above 0 for {', '.join(MARGINAL_METHODS)}: the standard error that is "
             f"wanted of sampled marginals, not {error:g} for {method}"
         )
+    if max_work is not None and method != "mpe":
+        raise QueryError(f"--max-work ends the search of --method mpe; {method} has none")
     if method in MAP_METHODS:
-        values, counts, found = _map(world, method, seed)
+        values, counts, found = _map(world, _engine(method, seed, max_work))
     elif method in MARGINAL_METHODS:
         values, counts, found = _marginals(world, method, seed, error)
     else:
@@ -164,7 +177,7 @@ def values_of(
     return found.probability
 
 
-def _engine(method: str, seed: int) -> MapEngine:
+def _engine(method: str, seed: int, max_work: int | None = None) -> MapEngine:
     """Return the engine of a method; only those of integer programs import what solves them."""
     if method == "walksat":
         return WalkSat(seed=seed)
@@ -172,11 +185,13 @@ def _engine(method: str, seed: int) -> MapEngine:
     from onlinesrl.mln.engines.ilp import Ilp
     from onlinesrl.mln.engines.lp import Lp
 
-    return searching(Ilp()) if method == "mpe" else Lp()
+    if method == "lp":
+        return Lp()
+    return searching(Ilp(max_work=max_work), None if max_work is None else CELLS * max_work)
 
 
-def _map(world: World, method: str, seed: int) -> tuple[Floats, list[_Counts], dict[str, Any]]:
-    state, engine = np.zeros(world.n_atoms, np.uint8), _engine(method, seed)
+def _map(world: World, engine: MapEngine) -> tuple[Floats, list[_Counts], dict[str, Any]]:
+    state = np.zeros(world.n_atoms, np.uint8)
     solutions, counts = [], []
     for part in world.parts():
         solutions.append(engine.solve(part.model, part.weight))
@@ -185,15 +200,18 @@ def _map(world: World, method: str, seed: int) -> tuple[Floats, list[_Counts], d
     found = cost(world, state)
     slack = sum(each.bound - each.score for each in solutions)
     certified = all(each.certified for each in solutions)
+    rounding = sum(each.rounding for each in solutions)
+    doubts = [] if certified else [UNPROVEN if slack > rounding else ROUNDED.format(rounding)]
     return (
         state.astype(np.float64),
         counts,
         {
             "cost": found,
             "bound": found - slack if math.isfinite(slack) else None,
+            "rounding": rounding,
             "route": route(each.route for each in solutions),
             "certified": certified,
-            "warnings": [] if certified else [UNPROVEN],
+            "warnings": doubts,
         },
     )
 
@@ -210,7 +228,7 @@ def cost(world: World, state: Sequence[int] | State) -> float:
 def _cost(soft: Soft, state: State) -> float:
     first, gain, _ = distinct(soft.model, soft.weight)
     held = soft.model.satisfied(state)[first]
-    return float(sum(np.abs(gain[held == (gain < 0)]).tolist()))
+    return math.fsum(np.abs(gain[held == (gain < 0)]).tolist())
 
 
 def _marginals(
@@ -228,6 +246,7 @@ def _marginals(
         {
             "log_z": found.log_z,
             "route": found.route,
+            "rounding": found.rounding,
             "samples": found.samples,
             **({} if found.diagnostics is None else _figures(found.diagnostics)),
             "warnings": _doubts(world, method, found, error),
@@ -248,9 +267,10 @@ def _figures(of: Diagnostics) -> dict[str, Any]:
 def _doubts(world: World, method: str, found: Marginals, error: float | None) -> list[str]:
     """Return warnings: marginals that are not as asked for, or not reliable."""
     of = found.diagnostics
+    said = [NOT_EXACT.format(found.rounding)] if found.rounding > LEAST_ERROR else []
     if of is None:
-        return []
-    said = [SAMPLED.format(found=found, of=of)] if method == "exact" else []
+        return said
+    said += [SAMPLED.format(found=found, of=of)] if method == "exact" else []
     if error is not None and not of.reach(error):
         said.append(NOT_REACHED.format(error=error, found=found, of=of))
     if not of.agree:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from onlinesrl.core import mapped
+from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import DatabaseError, ExampleError, OnlinesrlError
 from onlinesrl.core.example import (
     Atoms,
@@ -40,7 +41,9 @@ from onlinesrl.mln.ground.grounder import Grounder, Limits
 from onlinesrl.mln.ground.layout import Layout
 from onlinesrl.mln.ground.names import WorldAtoms
 from onlinesrl.mln.ground.pack import LimitKeys
-from onlinesrl.mln.kernels.network import ATOMS
+from onlinesrl.mln.kernels import magnitude
+from onlinesrl.mln.kernels.network import ATOMS, Network
+from onlinesrl.mln.kernels.plans import WEIGHTS_OVERFLOW, Batch
 from onlinesrl.mln.lang import mln
 from onlinesrl.mln.lang.given import check_numbers, with_weights
 from onlinesrl.mln.weights import WeightTable
@@ -209,13 +212,32 @@ def _ground(
         "types": {name: each.types for name, each in program.predicates.items()},
         "fixed": {abs(literal) - 1: literal > 0 for literal in fixed_units(net).tolist()},
     }
+    weights = _Weights(table, grounder, batch)
     if options.folder is None:
-        model, weight, all_soft = in_memory(net, table.of(net, averaged=True), units)
+        model, weight, all_soft = in_memory(net, weights(net), units)
         return GroundWorld(model=model, weight=weight, all_soft=all_soft, **named)
     from onlinesrl.mln.on_disk import WorldOnDisk, stored
 
-    weights = partial(table.of, averaged=True)
     return WorldOnDisk(stored=stored(net, weights, units, zeros), **named)
+
+
+@dataclass
+class _Weights:
+    """What the ground clauses of a world add, network by network; raises ExampleError beyond doubles."""
+
+    table: WeightTable
+    grounder: Grounder
+    batch: Batch
+    total: float = 0.0
+
+    def __call__(self, net: Network) -> Floats:
+        weight = self.table.of(net, averaged=True)
+        self.total += magnitude.total(net, weight)
+        if not self.total <= magnitude.HIGHEST:
+            clause = magnitude.largest(net, weight)
+            reason = self.grounder.reasons.of(self.batch, 0, WEIGHTS_OVERFLOW, clause)
+            raise ExampleError(reason, "overflow")
+        return weight
 
 
 def _with_constants(program: Program, atoms: Iterable[tuple[str, tuple[str, ...]]]) -> Program:

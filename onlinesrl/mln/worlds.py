@@ -17,14 +17,15 @@ from onlinesrl.core.interrupt import leavable
 from onlinesrl.core.kernels.jit import ready
 from onlinesrl.core.slowest import Slowest
 from onlinesrl.mln import by_engines
-from onlinesrl.mln.engines.engine import Solution
+from onlinesrl.mln.engines.engine import Solution, exact_value
+from onlinesrl.mln.engines.rounding import Magnitude
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.grounder import ROOM, Grounder
 from onlinesrl.mln.ground.model import ClauseModel
 from onlinesrl.mln.inference import Inference
-from onlinesrl.mln.kernels import elimination, narrow, network, outcome, plans
+from onlinesrl.mln.kernels import elimination, magnitude, narrow, network, outcome, plans
 from onlinesrl.mln.kernels.narrow import OVERFLOW
-from onlinesrl.mln.kernels.plans import INFEASIBLE, OK
+from onlinesrl.mln.kernels.plans import INFEASIBLE, OK, WEIGHTS_OVERFLOW
 from onlinesrl.mln.kernels.structure import structure_memory
 from onlinesrl.mln.kernels.weights import expected_gap, gap
 from onlinesrl.mln.outcomes import ILP, ROUTES, UNSOLVED, Results, with_room
@@ -40,6 +41,14 @@ GROWING = {
 
 TOGETHER = 1 << 16
 """Up to so many cells, the tables of a prediction and of its rival are filled together."""
+
+
+class _Overflow(Exception):
+    """The sum of the weights of a world is beyond the range of doubles; ``clause`` has the largest."""
+
+    def __init__(self, clause: int) -> None:
+        super().__init__(clause)
+        self.clause = clause
 
 
 class Worlds:
@@ -225,6 +234,8 @@ class Worlds:
             results.out.status[w] = INFEASIBLE
         except Unsolved:
             results.out.status[w] = UNSOLVED
+        except _Overflow as overflow:
+            results.out.status[w], results.out.detail[w] = WEIGHTS_OVERFLOW, overflow.clause
 
     def _predict(self, results: Results, w: int, learning: bool) -> bool:
         """Ground a world and predict it, if it is narrow; tell whether it is too wide for that."""
@@ -272,14 +283,15 @@ class Worlds:
                 self._contrast(results, w, *clause_model(self.grounder.net))
             return
         self._price(results.batch, w)
-        self.run(results, w, w + 1, narrow.LEARN, True)
+        if self.run(results, w, w + 1, narrow.LEARN, True) == w:
+            self._find_rival(results, w, *clause_model(self.grounder.net))
 
     def _contrast(self, results: Results, w: int, model: ClauseModel, place: Ints) -> None:
         """Learn from the truth of a world and states sampled from there on. Raises Infeasible."""
         from onlinesrl.mln.engines.mcsat import from_on
 
         net, truth, weights = self.grounder.net, self.state.truth, self.weights
-        weight = clause_weights(model, place, weights.of(net, averaged=False))
+        weight = clause_weights(model, place, self._weights(averaged=False))
         chain = from_on(truth[: model.n_atoms], model, weight, self.inference.seed, weights.updates)
         samples = np.stack([*islice(chain, weights.update.drawn())])
         self._learn(results, w, expected_gap(net, weights.arrays, truth, samples), 0.0)
@@ -326,9 +338,17 @@ class Worlds:
             elif learning:
                 self._find_rival(results, w, model, place)
 
+    def _weights(self, averaged: bool) -> Floats:
+        """Return the weights of the world's ground clauses; see ``WeightTable.of``. Raises _Overflow."""
+        net = self.grounder.net
+        found = self.weights.of(net, averaged)
+        if not magnitude.total(net, found) <= magnitude.HIGHEST:
+            raise _Overflow(magnitude.largest(net, found))
+        return found
+
     def _predict_wide(self, results: Results, w: int, model: ClauseModel, place: Ints) -> None:
         """Predict a world and record it. Raises Unsolved, Infeasible."""
-        ground = self.weights.of(self.grounder.net, averaged=True)
+        ground = self._weights(averaged=True)
         weight = clause_weights(model, place, ground)
         if self.inference.marginals is not None:
             found = by_engines.likeliest(self, results, w, model, weight, self.inference.marginals)
@@ -344,8 +364,12 @@ class Worlds:
         elif self.margins:
             with suppress(Unsolved), leavable():
                 second = self.inference.whole.second_best(model, weight, found.state)
-                if second is not None:
-                    results.out.margin[w] = found.score - second.score
+                if second is not None and second.certified:
+                    difference = found.score - second.score
+                    if Magnitude.of(weight).lost:
+                        of = (exact_value(model, each.state, weight) for each in (found, second))
+                        difference = float(next(of) - next(of))
+                    results.out.margin[w] = difference
 
     def _find_rival(self, results: Results, w: int, model: ClauseModel, place: Ints) -> None:
         """Learn from a world, if its rival is proven optimal or need not be.
@@ -355,7 +379,7 @@ class Worlds:
         net, state, update = self.grounder.net, self.state, self.weights.update
         self._price(results.batch, w)
         elimination.set_bonus(net, state.truth, update.loss == "ml", state.cost, state.bonus)
-        weight = clause_weights(model, place, self.weights.of(net, averaged=False))
+        weight = clause_weights(model, place, self._weights(averaged=False))
         bonus = state.bonus[: model.n_atoms].copy()
         rival = self._solve(results, w, model, weight, bonus)
         if rival.certified or not self.inference.proven:

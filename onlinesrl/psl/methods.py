@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -17,6 +17,7 @@ from onlinesrl.psl.engines.admm import Admm
 from onlinesrl.psl.engines.dual import residual
 from onlinesrl.psl.engines.engine import HingeEngine, HingeSolution, Round
 from onlinesrl.psl.engines.lifting import Lifted
+from onlinesrl.psl.engines.scale import scale
 from onlinesrl.psl.engines.sgd import Sgd
 from onlinesrl.psl.engines.tron import Tron
 from onlinesrl.psl.ground.grounder import MOST, Grounder
@@ -148,9 +149,11 @@ def _solved_while_ground(
             laps.append(at.phase)
             lap("ground")
         so_far = f"{at.phase} {at.round}: {at.rows:,} ground rules"
-        options.say(f"{so_far}, {_energy(at.energy, at.bound)}")
+        options.say(f"{so_far}, {_energy(at.energy / s, at.bound / s)}")
 
     laps: list[str] = []
+    weights = weights_of(of.program)
+    s = scale(weights)
     listing, inactive = Listing(of.database), np.zeros(len(of.program.rules), np.int64)
     skipped, folder = np.zeros(1, np.int64), options.place
     with storage_errors(folder, "create"):
@@ -158,8 +161,9 @@ def _solved_while_ground(
     with DuckDb(folder, DUCKDB_BYTES) as engine:
         models = options.grounder(of).models(listing, inactive, engine, skipped)
         tandem = Tandem(folder, seed=options.seed, threads=options.threads)
-        found = tandem.solve(models, listing.n_variables, weights_of(of.program), report)
+        found = tandem.solve(models, listing.n_variables, s * weights, report)
     lap("solve")
+    found = replace(found, energy=found.energy / s, bound=found.bound / s)
     counts = found.potentials, found.constraints, inactive
     return found, {
         **_counts(of.program, listing.n_variables, *counts),
@@ -175,16 +179,19 @@ def _solved_in_parts(
     from onlinesrl.psl.engines.paged import Certificate
 
     def report(count: int, at: Certificate) -> None:
-        options.say(f"round {count}: {_energy(at.energy, at.bound)}")
+        options.say(f"round {count}: {_energy(at.energy / s, at.bound / s)}")
 
     def grounded(rows: int) -> None:
         lap("ground")
         options.say(f"{rows:,} ground rules in {parts.number} parts")
 
-    task = Task(options.grounder(of), of.database, weights_of(of.program), DUCKDB_BYTES)
+    weights = weights_of(of.program)
+    s = scale(weights)
+    task = Task(options.grounder(of), of.database, s * weights, DUCKDB_BYTES)
     engine = DistributedAdmm(parts.pool, parts.number)
     found, ground = engine.solve(task, report, grounded, parts.kept)
     lap("solve")
+    found = replace(found, energy=found.energy / s, bound=found.bound / s)
     counts = found.potentials, found.constraints, ground.inactive
     return found, {
         **_counts(of.program, len(found.y), *counts),

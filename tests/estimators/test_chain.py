@@ -146,3 +146,23 @@ def test_an_update_with_numbers_is_the_textbooks(update: str) -> None:
     for (row, label), d in delta.items():
         expected[rows[row], rows[label]] = step * d
     np.testing.assert_allclose(weights, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("number", [1e3, 1e12, 1.7e15, 1e16, 1.7e18, 1e30])
+def test_a_large_number_loses_nothing_of_the_next_position(number: float) -> None:
+    """It makes a label of the first position certain, so that the second has those of its steps."""
+    X = [[{"n": 1.0}, {"w": "b"}], [{"n": -1.0}, {"w": "c"}], [{"n": 2.0}]] * 3
+    tagger = SequenceTagger(update="perceptron").fit(X, [["A", "B"], ["B", "C"], ["A"]] * 3)
+    weights = tagger.learned_.weights.averaged()
+    first = int(np.argmax(weights[3]))
+    expected = np.exp(weights[first]) / np.exp(weights[first]).sum()
+    ((before, after),) = tagger.predict_marginals([[{"n": number}, {}]])
+
+    assert [*before.values()] == pytest.approx(np.eye(3)[first], abs=1e-9)
+    assert [*after.values()] == pytest.approx(expected, abs=1e-9)
+    assert tagger.predict([[{"n": number}, {}]]) == [[TAGS[first], TAGS[int(expected.argmax())]]]
+
+
+def test_numbers_beyond_those_of_evidence_are_refused() -> None:
+    with pytest.raises(srl.InputError, match=r"sample 0, position 0: .*from -1e\+30 to 1e\+30"):
+        SequenceTagger().fit([[{"n": 2e30}]], [["A"]])

@@ -183,7 +183,11 @@ BAD_TAGGER: list[tuple[Any, Any, str]] = [
     ([3], [["O"]], "sample 0 is a int, expected a list of positions"),
     (np.zeros((2, 2)), [["O"] * 2] * 2, "sample 0, position 0: it is a float"),
     ([[{}, {}]], [[3, "3"]], "y has the labels 3 and '3', which are the same constant"),
-    ([X[0], [{"big": 1e300}]], [Y[0], ["PLACE"]], "sample 1: its update overflows"),
+    (
+        [X[0], [{"big": 1e300}]],
+        [Y[0], ["PLACE"]],
+        "feature 'big' is 1e+300, expected a finite number",
+    ),
 ]
 BAD_LINKED: list[tuple[Any, Any, str]] = [
     (GRAPHS, CLASSES[:2], "X has 3 samples, but y has 2"),

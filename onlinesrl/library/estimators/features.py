@@ -7,7 +7,6 @@ strings makes a feature of each, and a mapping one of each of its own, under ``n
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from onlinesrl.core.errors import InputError, shown
+from onlinesrl.core.example import MOST
 from onlinesrl.library.estimators.samples import listed
 
 
@@ -126,6 +126,8 @@ def check_text(feature: str) -> None:
 
 def _finite(name: str, value: Any) -> float:
     with suppress(OverflowError):
-        if math.isfinite(number := float(value)):
+        if abs(number := float(value)) <= MOST:
             return number
-    raise InputError(f"feature {name!r} is {shown(value)}, expected a finite number")
+    raise InputError(
+        f"feature {name!r} is {shown(value)}, expected a finite number, from {-MOST:g} to {MOST:g}"
+    )

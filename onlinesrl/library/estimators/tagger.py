@@ -44,7 +44,8 @@ class SequenceTagger(Estimator):
 
     It is the Markov logic network of the rules ``Feature(+f, t) ^ Label(t, +y)`` and ``Next(t, u) ^
     Label(t, +y) ^ Label(u, +z)``, learned in one pass, a sample at a time, and averaged. A number multiplies
-    the weight of its feature. Predictions are exact (Viterbi), and so are marginals (forward-backward).
+    the weight of its feature. Predictions are exact (Viterbi), and so are marginals (forward-backward), but
+    that a double has 16 digits: beside a number of 1e18, what the other features of its position add is lost.
 
     After an exception it is what it was before. Raises InputError, UsageError, NotFittedError.
 

@@ -15,6 +15,7 @@ from onlinesrl.core.arrays import Bytes, Floats, Ints, Ints32
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.mln.engines.engine import MapEngine, Solution, value
 from onlinesrl.mln.engines.mpe import Mpe
+from onlinesrl.mln.engines.rounding import Magnitude
 from onlinesrl.mln.ground.convert import network_of
 from onlinesrl.mln.ground.model import ClauseModel, State
 from onlinesrl.mln.kernels import branch
@@ -23,6 +24,8 @@ from onlinesrl.mln.kernels.network import VARIABLES, Network
 from onlinesrl.mln.kernels.pairwise import Members, Pairwise, add_clauses, pairwise
 from onlinesrl.mln.kernels.trws import messages
 
+TINY = 1e-3
+"""Weights of a smaller sum are multiplied: the search's tolerance is relative to 1 at least."""
 SHORT, LONG = 20_000_000, 500_000_000
 """Cells of tables that a search may read before the core is asked: some 0.05 s, and 1 to 10 s."""
 
@@ -39,15 +42,17 @@ class BranchAndBound:
     def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
         bonus = np.zeros(model.n_atoms) if bonus is None else bonus
-        if not (np.all(np.isfinite(weight)) and np.all(np.isfinite(bonus))):
-            raise ValueError("the weights and the bonus must be finite")
+        size = Magnitude.of(weight, bonus)
+        scale = size.scale(1.0) if size.total < TINY else 1.0
         tables = Tables(model, weight)
-        whole = tables.costs(weight, bonus)
+        whole = tables.costs(scale * weight, scale * bonus)
         fold(whole, tables.folds)
         left, kept = rest(whole, tables.folds)
         tree = branch.tree(left, interrupt.flag())
-        proven = branch.search(left, messages(left), tree, self._most_work) == branch.PROVEN
-        interrupt.check()
+        with interrupt.doing(lambda: f"branch and bound on {model.n_atoms:,} atoms"):
+            interrupt.check()
+            proven = branch.search(left, messages(left), tree, self._most_work) == branch.PROVEN
+            interrupt.check()
         values = np.zeros(len(whole.start) - 1, np.int32)
         values[kept] = tree.best
         unfold(whole, tables.folds, values)
@@ -56,10 +61,11 @@ class BranchAndBound:
         if proven and not feasible:
             raise Infeasible("no state satisfies the hard clauses and the groups")
         score = value(model, state, weight, bonus) if feasible else -np.inf
-        cost, root = tree.value.tolist()
-        slack = branch.TOLERANCE * max(1.0, abs(cost)) if proven else cost - root
+        cost, root = (tree.value / scale).tolist()
+        slack = branch.TOLERANCE * max(1.0 / scale, abs(cost)) if proven else cost - root
         bound = score + slack if feasible else np.inf
-        own = Solution(state, score, bound, "branch-and-bound", certified=proven)
+        certified = proven and size.certifies(slack + size.rounding)
+        own = Solution(state, score, bound, "branch-and-bound", certified, size.rounding)
         return own if proven else self._better(own, model, weight, bonus)
 
     def _better(self, own: Solution, model: ClauseModel, weight: Floats, bonus: Floats) -> Solution:
@@ -72,8 +78,9 @@ class BranchAndBound:
             return own
         if found.certified:
             return found
-        bound = min(own.bound, found.bound)
-        return replace(own if own.score > found.score else found, bound=bound)
+        better = own if own.score > found.score else found
+        bound, rounding = min(own.bound, found.bound), max(own.rounding, found.rounding)
+        return replace(better, bound=bound, rounding=rounding)
 
 
 def searching(last: MapEngine, most_work: int | None = None) -> Mpe:

@@ -7,12 +7,15 @@ from numpy.typing import NDArray
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
-from onlinesrl.mln.engines.engine import Solution, value
+from onlinesrl.mln.engines.engine import Solution, exact_value, value
+from onlinesrl.mln.engines.rounding import Magnitude
 from onlinesrl.mln.ground.model import ClauseModel, State
 
 MAX_ATOMS = 20
 TIE = 1e-9
-"""Scores closer than this, relative to the largest, count as equal, because of rounding."""
+"""Scores closer than this, relative to the largest, count as equal, because of rounding.
+
+Relative to 1 at least, or to the sum of the weights where that is less."""
 
 
 class Brute:
@@ -44,20 +47,24 @@ class Brute:
 def _first_maximum(
     model: ClauseModel, scores: Floats, weight: Floats, bonus: Floats | None
 ) -> Solution | None:
-    maxima = _maxima(scores)
+    size = Magnitude.of(weight, bonus)
+    maxima = _maxima(scores, min(1.0, size.total))
     if not len(maxima):
         return None
-    state = _state(int(maxima[0]), model.n_atoms)
+    states = [_state(number, model.n_atoms) for number in maxima.tolist()]
+    state = states[0]
+    if size.lost:
+        state = max(states, key=lambda each: exact_value(model, each, weight, bonus))
     score = value(model, state, weight, bonus)
     return Solution(state, score, score, "brute", certified=True)
 
 
-def _maxima(scores: Floats) -> NDArray[np.int64]:
+def _maxima(scores: Floats, least: float) -> NDArray[np.int64]:
     """Return the numbers of the states of highest finite score, within ``TIE``, ascending."""
     top = scores.max()
     if top == -np.inf:
         return np.array([], np.int64)
-    return np.flatnonzero(scores >= top - TIE * max(1.0, abs(top)))
+    return np.flatnonzero(scores >= top - TIE * max(least, abs(top)))
 
 
 def state_scores(model: ClauseModel, weight: Floats, bonus: Floats | None) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Protocol
 
 from onlinesrl.core.arrays import Floats
@@ -15,8 +16,9 @@ class Solution:
     """A feasible state and what is known of it.
 
     ``score`` is ``value(model, state, weight, bonus)``, so it has the bonus in it; no feasible
-    state has more than ``bound``; ``certified`` says that the engine proved the state optimal, and
-    a learner takes only such a one for an MPE; ``route`` names what found it.
+    state has more than ``bound``, up to ``rounding``; ``certified`` says that the engine proved the state
+    optimal, up to these (see ``rounding.py``), and a learner takes only such a one for an MPE; ``route``
+    names what found it.
     """
 
     state: State
@@ -24,6 +26,7 @@ class Solution:
     bound: float
     route: str
     certified: bool
+    rounding: float = 0.0
 
 
 class MapEngine(Protocol):
@@ -59,7 +62,8 @@ class Marginals:
 
     ``probability`` is float64[n_atoms], its sum over a group 1 or at most 1; ``log_z`` is None where
     the engine estimates no Z; ``route`` names what computed them; ``samples`` is 0 where nothing was
-    sampled, else ``diagnostics`` say how far to trust them.
+    sampled, else ``diagnostics`` say how far to trust them. ``rounding`` bounds the error of exact
+    probabilities for the rounding of scores.
     """
 
     probability: Floats
@@ -67,6 +71,7 @@ class Marginals:
     route: str
     samples: int
     diagnostics: Diagnostics | None = None
+    rounding: float = 0.0
 
 
 class MarginalEngine(Protocol):
@@ -89,3 +94,12 @@ def value(model: ClauseModel, state: State, weight: Floats, bonus: Floats | None
     """``w . f(state) + bonus . state``, the number that every engine maximises and reports."""
     score = model.score(state, weight)
     return score if bonus is None else score + float(bonus[state != 0].sum())
+
+
+def exact_value(
+    model: ClauseModel, state: State, weight: Floats, bonus: Floats | None = None
+) -> Fraction:
+    """Return ``value`` without rounding."""
+    gains = weight[model.satisfied(state)].tolist()
+    gains += [] if bonus is None else bonus[state != 0].tolist()
+    return sum(map(Fraction, gains), Fraction(0))

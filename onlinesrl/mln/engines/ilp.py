@@ -21,12 +21,11 @@ import pulp
 
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import Infeasible, Unsolved
+from onlinesrl.core.interrupt import doing
 from onlinesrl.mln.engines.engine import Solution, value
+from onlinesrl.mln.engines.rounding import Magnitude
 from onlinesrl.mln.engines.solvers import SOLVERS
 from onlinesrl.mln.ground.model import ClauseModel, State
-
-CERTIFIED = 1e-6
-"""How far below the proven bound, relative to it, the state's own score may be for rounding."""
 
 
 class Ilp:
@@ -81,9 +80,10 @@ class Ilp:
 
     def _optimise(self, program: CompactProgram, weight: Floats, bonus: Floats | None) -> Solution:
         """Solve the program for these weights; the score is counted anew from the rounded state."""
-        model, problem = program.merged.model, program.problem
-        constant = program.set_objective(weight, bonus)
-        problem.solve(self._solver)
+        model, problem, size = program.merged.model, program.problem, Magnitude.of(weight, bonus)
+        constant = program.set_objective(weight, bonus, size.for_solvers)
+        with doing(lambda: self._doing(model, size.for_solvers)):
+            problem.solve(self._solver)
         if problem.status == pulp.LpStatusInfeasible:
             raise Infeasible("no state satisfies the hard clauses and the groups")
         if problem.status != pulp.LpStatusOptimal or not model.feasible(state := program.state()):
@@ -93,10 +93,19 @@ class Ilp:
                 "raise max_nodes and max_work or leave them out"
             )
         score = value(model, state, weight, bonus)
-        bound = max(score, self._solver.bound(problem) + constant)
-        close = bound - score <= CERTIFIED * max(1.0, abs(bound))
+        bound = max(score, self._solver.bound(problem) / size.for_solvers + constant)
+        rounding = size.hidden(len(problem.variables()))
+        close = size.certifies(bound - score + rounding)
         proven = problem.sol_status == pulp.LpSolutionOptimal
-        return Solution(state, score, bound, "ilp", certified=proven and close)
+        return Solution(state, score, bound, "ilp", proven and close, rounding)
+
+    def _doing(self, model: ClauseModel, scale: float) -> str:
+        """Say what is solved, and how close the best state so far is proven to be."""
+        what = (
+            f"integer linear program of {model.n_atoms:,} atoms, {model.n_clauses:,} ground clauses"
+        )
+        gap = self._solver.gap / scale
+        return what if gap == np.inf else f"{what}, at most {gap:.3g} above the least cost"
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,17 +160,18 @@ class CompactProgram:
         sign[self._unit] = 0
         return np.array_equal(sign, self._sign)
 
-    def set_objective(self, weight: Floats, bonus: Floats | None) -> float:
-        """Maximise for these weights and bonus; returns the part of the score that is constant."""
+    def set_objective(self, weight: Floats, bonus: Floats | None, scale: float) -> float:
+        """Maximise for these weights and bonus, times ``scale``.
+
+        Returns the part of the score that is constant, not scaled.
+        """
         merged_weights = self.merged.weights(weight)
         unit, negative = merged_weights[self._unit], self._unit_literal < 0
         atom = np.abs(self._unit_literal) - 1
         cost = np.zeros(len(self._y)) if bonus is None else bonus.copy()
         np.add.at(cost, atom, np.where(negative, -unit, unit))
         cost = np.concatenate((cost, merged_weights[self._long]))
-        if not np.all(np.isfinite(cost)):
-            raise ValueError("the weights and the bonus must be finite")
-        terms = zip((*self._y, *self._z), cost.tolist(), strict=True)
+        terms = zip((*self._y, *self._z), (scale * cost).tolist(), strict=True)
         self.problem.setObjective(pulp.LpAffineExpression(terms))
         return float(unit[negative].sum())
 

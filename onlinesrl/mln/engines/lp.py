@@ -10,9 +10,11 @@ import pulp
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible, Unsolved
+from onlinesrl.core.interrupt import doing
 from onlinesrl.mln.engines.engine import Solution, value
-from onlinesrl.mln.engines.ilp import CERTIFIED, CompactProgram, Merged
+from onlinesrl.mln.engines.ilp import CompactProgram, Merged
 from onlinesrl.mln.engines.reduce import reduced
+from onlinesrl.mln.engines.rounding import Magnitude
 from onlinesrl.mln.engines.solvers import Highs
 from onlinesrl.mln.engines.walksat import BACKTRACKS, completed
 from onlinesrl.mln.ground.model import ClauseModel, State
@@ -32,30 +34,39 @@ class Lp:
 
     def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
-        truth, optimum = _relaxation(model, weight, bonus)
+        size = Magnitude.of(weight, bonus)
+        truth, optimum, hidden = _relaxation(model, weight, bonus, size)
         integral = bool(np.all(np.abs(truth - np.rint(truth)) < INTEGRAL))
         state = np.rint(truth).astype(np.uint8)
         if not (integral and model.feasible(state)):
             state = rounded(model, weight, bonus, truth)
         score = value(model, state, weight, bonus)
         bound = max(score, optimum)
-        close = bound - score <= CERTIFIED * max(1.0, abs(bound))
-        return Solution(state, score, bound, "lp", certified=integral and close)
+        rounding = size.rounding + max(0.0, optimum + hidden - bound)
+        close = size.certifies(bound - score + rounding)
+        return Solution(state, score, bound, "lp", integral and close, rounding)
 
 
-def _relaxation(model: ClauseModel, weight: Floats, bonus: Floats | None) -> tuple[Floats, float]:
-    """Return the atoms' values in an optimum of the relaxation, float64[n_atoms], and its value."""
+def _relaxation(
+    model: ClauseModel, weight: Floats, bonus: Floats | None, size: Magnitude
+) -> tuple[Floats, float, float]:
+    """Return the atoms' values in an optimum of the relaxation, float64[n_atoms], and its value.
+
+    And by how much the solver's duals prove less than that.
+    """
     program = CompactProgram(Merged.of(model), weight)
-    problem = program.problem
-    constant = program.set_objective(weight, bonus)
+    problem, solver, scale = program.problem, Highs(None), size.for_solvers
+    constant = program.set_objective(weight, bonus, scale)
     columns = problem.variables()
     for column in columns:
         column.cat = pulp.LpContinuous
-    problem.solve(Highs(None))
+    with doing(lambda: f"linear program of {model.n_atoms:,} atoms"):
+        problem.solve(solver)
     if problem.status != pulp.LpStatusOptimal:
         raise Infeasible("no state satisfies the hard clauses and the groups")
     truth = np.array([column.varValue for column in columns[: model.n_atoms]], np.float64)
-    return truth, float(problem.objective.valueOrDefault()) + constant
+    optimum = float(problem.objective.valueOrDefault())
+    return truth, optimum / scale + constant, (solver.proven(problem) - optimum) / scale
 
 
 def rounded(model: ClauseModel, weight: Floats, bonus: Floats | None, truth: Floats) -> State:

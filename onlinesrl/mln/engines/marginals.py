@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -15,6 +17,7 @@ from onlinesrl.mln.engines.engine import MarginalEngine, Marginals
 from onlinesrl.mln.engines.gibbs import Gibbs
 from onlinesrl.mln.engines.mcsat import McSat
 from onlinesrl.mln.engines.mpe import Wide, structured
+from onlinesrl.mln.engines.rounding import Magnitude
 from onlinesrl.mln.engines.tables import Tables
 from onlinesrl.mln.ground.convert import network_of
 from onlinesrl.mln.ground.model import ClauseModel, State
@@ -25,17 +28,25 @@ from onlinesrl.mln.kernels.structure import GENERIC, Structure
 class Exact:
     """Sum-product variable elimination, clause by clause or, where that is too wide, on ``Tables``.
 
-    Raises Wide where these would be too large as well.
+    In integers where doubles would not do and the tables are small. Raises Wide where these would be too
+    large as well.
     """
 
     route = "exact"
 
     def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
         """See ``MarginalEngine.marginals``; ``log_z`` is that of ``w . f``."""
+        size = Magnitude.of(weight)
+        if size.steep:
+            from onlinesrl.mln.engines.integers import Exactly
+
+            with suppress(Wide):
+                return Exactly().marginals(model, weight)
         try:
-            return _by_clause(model, weight)
+            found = _by_clause(model, weight)
         except Wide:
-            return Tables().marginals(model, weight)
+            found = Tables().marginals(model, weight)
+        return replace(found, rounding=size.of_probability)
 
 
 def _by_clause(model: ClauseModel, weight: Floats) -> Marginals:
@@ -82,17 +93,21 @@ class Narrow:
         """See ``MarginalEngine.marginals``; ``log_z`` where all of it is exact."""
 
         def narrow(atoms: Ints, clauses: Ints) -> Marginals | None:
+            size = Magnitude.of(weight[clauses])
+            if size.steep:
+                return None
             try:
-                return _by_clause(restrict(model, atoms, clauses), weight[clauses])
+                found = _by_clause(restrict(model, atoms, clauses), weight[clauses])
             except Wide:
                 return None
+            return replace(found, rounding=size.of_probability)
 
         def wide(atoms: Ints, clauses: Ints) -> Marginals:
             part = restrict(model, atoms, clauses)
             try:
                 return self.exact.marginals(part, weight[clauses])
             except Wide:
-                return self.core.marginals(part, weight[clauses])
+                return _rounded(self.core.marginals(part, weight[clauses]), weight[clauses])
 
         live = model.hard | (weight != 0)
         return together(model.n_atoms, solved(components(model, live), narrow, wide))
@@ -112,6 +127,7 @@ def together(n_atoms: int, found: Sequence[tuple[Ints, Marginals]]) -> Marginals
         "+".join(sorted({each for part in parts for each in part.route.split("+")})) or "exact",
         samples,
         combined(n_atoms, samples, places, [part.diagnostics for part in parts]),
+        max((part.rounding for part in parts), default=0.0),
     )
 
 
@@ -138,7 +154,14 @@ def marginals(  # noqa: PLR0913 - what may be asked
         "mcsat": mcsat,
         "gibbs": Gibbs(seed=seed, error=error, **number),
     }
-    return engines[method].marginals(model, weight)
+    found = engines[method].marginals(model, weight)
+    return found if method == "exact" else _rounded(found, weight)
+
+
+def _rounded(found: Marginals, weight: Floats) -> Marginals:
+    """Return sampled marginals, with what rounding may do to them where weights are large."""
+    size = Magnitude.of(weight)
+    return replace(found, rounding=size.of_probability) if size.steep else found
 
 
 def likeliest(model: ClauseModel, probability: Floats) -> State:

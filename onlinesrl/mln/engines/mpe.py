@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import Infeasible, OnlinesrlError
 from onlinesrl.mln.engines.components import components, restrict, solved
 from onlinesrl.mln.engines.engine import MapEngine, Solution, value
+from onlinesrl.mln.engines.rounding import Magnitude
 from onlinesrl.mln.ground.convert import network_of
 from onlinesrl.mln.ground.model import ClauseModel
 from onlinesrl.mln.kernels import elimination, structure
@@ -46,8 +48,9 @@ class Elimination:
             raise Infeasible("no state satisfies the hard rules")
         state = np.empty(model.n_atoms, np.uint8)
         state[order] = found[: model.n_atoms]
-        score = value(model, state, weight, bonus)
-        return Solution(state, score, score, "elimination", certified=True)
+        score, size = value(model, state, weight, bonus), Magnitude.of(weight, bonus)
+        certified = size.certifies(size.rounding)
+        return Solution(state, score, score, "elimination", certified, size.rounding)
 
 
 def structured(
@@ -75,8 +78,8 @@ def structured(
 class Mpe:
     """Exact MPE of each connected component, by elimination where it is narrow.
 
-    ``core`` solves the components that are too wide; its answers say whether they are certified. For
-    ``growth`` see ``Elimination``.
+    Where weights would be lost in sums of doubles it is in integers. ``core`` solves the components that
+    are too wide; its answers say whether they are certified. For ``growth`` see ``Elimination``.
     """
 
     def __init__(self, core: MapEngine, growth: int = structure.MAX_CELLS) -> None:
@@ -88,6 +91,8 @@ class Mpe:
         bonus = np.zeros(model.n_atoms) if bonus is None else bonus
 
         def narrow(atoms: Ints, clauses: Ints) -> Solution | None:
+            if Magnitude.of(weight[clauses], bonus[atoms]).lost:
+                return None
             part = restrict(model, atoms, clauses)
             try:
                 return self.elimination.solve(part, weight[clauses], bonus=bonus[atoms])
@@ -95,8 +100,13 @@ class Mpe:
                 return None
 
         def wide(atoms: Ints, clauses: Ints) -> Solution:
-            part = restrict(model, atoms, clauses)
-            return self.core.solve(part, weight[clauses], bonus=bonus[atoms])
+            part, gain, own = restrict(model, atoms, clauses), weight[clauses], bonus[atoms]
+            if Magnitude.of(gain, own).lost:
+                from onlinesrl.mln.engines.integers import Exactly
+
+                with suppress(Wide):
+                    return Exactly().solve(part, gain, bonus=own)
+            return self.core.solve(part, gain, bonus=own)
 
         state = np.zeros(model.n_atoms, np.uint8)
         found = solved(components(model, model.hard | (weight != 0)), narrow, wide)
@@ -106,4 +116,6 @@ class Mpe:
         score = value(model, state, weight, bonus)
         slack = sum(p.bound - p.score for p in parts)
         certified = all(p.certified for p in parts)
-        return Solution(state, score, score + slack, route(p.route for p in parts), certified)
+        rounding = sum(p.rounding for p in parts)
+        of_parts = route(p.route for p in parts)
+        return Solution(state, score, score + slack, of_parts, certified, rounding)

@@ -5,6 +5,7 @@ Importing this module imports PuLP and HiGHS. HiGHS and OR-tools do not load in 
 
 from __future__ import annotations
 
+import math
 import subprocess
 from collections.abc import Sized
 from contextlib import suppress
@@ -14,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import highspy
+import numpy as np
 import pulp
 
 from onlinesrl.core import interrupt
@@ -33,6 +35,8 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
     """
 
     name = "HiGHS_matrix"
+    gap = np.inf
+    """How far the best state so far may be from the best, during a search."""
 
     def __init__(self, max_nodes: int | None, max_work: int | None = None) -> None:
         super().__init__(mip=True, msg=False)
@@ -53,6 +57,7 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
         for option, setting in options.items():
             self._highs.setOptionValue(option, setting)
         self._highs.HandleUserInterrupt = True
+        self._highs.cbMipLogging += self._note
         if max_work is not None:
             self._highs.cbMipInterrupt += self._look
 
@@ -61,6 +66,11 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
         self._looks += 1
         if self._looks > self._most_looks:
             event.interrupt()
+
+    def _note(self, event: highspy.HighsCallbackEvent) -> None:
+        """Note the gap of a search, for who waits."""
+        at = event.data_out
+        self.gap = abs(at.mip_dual_bound - at.mip_primal_bound)
 
     def available(self) -> bool:
         """Return True: highspy is a dependency."""
@@ -75,6 +85,7 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
         columns, matrix = lp.solverModel
         matrix.col_cost_ = [lp.objective.get(column, 0.0) for column in columns]
         self._highs.passModel(matrix)
+        self.gap = np.inf
         self._looks, self._most_looks = 0, _steps(self._max_work, matrix.a_matrix_.index_)
         self._run()
         for column, x in zip(columns, self._highs.getSolution().col_value, strict=True):
@@ -102,6 +113,26 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
     def bound(self, lp: Any) -> float:
         """Return what no solution of the problem just solved can exceed."""
         return float(self._highs.getInfo().mip_dual_bound)
+
+    def proven(self, lp: Any) -> float:
+        """Return what no solution of the continuous problem just solved can exceed, by its duals.
+
+        Whatever they are, this is a bound (weak duality); the solver's tolerances do not matter, and what is
+        rounded is added to it.
+        """
+        _, matrix = lp.solverModel
+        dual = np.array(self._highs.getSolution().row_dual)
+        low, high = np.array(matrix.row_lower_), np.array(matrix.row_upper_)
+        side = np.where(dual > 0, high, low)
+        dual = np.where(np.isfinite(side), dual, 0.0)
+        of_rows = dual * np.where(np.isfinite(side), side, 0.0)
+        start, index = np.array(matrix.a_matrix_.start_), np.array(matrix.a_matrix_.index_, np.intp)
+        entry = np.repeat(dual, np.diff(start)) * np.array(matrix.a_matrix_.value_)
+        cost = np.array(matrix.col_cost_)
+        left = cost - np.bincount(index, entry, len(cost))
+        size = float(np.abs(entry).sum() + np.abs(of_rows).sum() + np.abs(cost).sum())
+        of_columns = np.maximum(left, 0.0)
+        return math.fsum([*of_rows, *of_columns, 2.0**-52 * (len(entry) + len(cost)) * size])
 
     def _status(self) -> tuple[int, int]:
         """Return PuLP's status of the model and of the solution."""
@@ -154,6 +185,8 @@ class Cbc(pulp.COIN_CMD):  # type: ignore[misc]
 
     It counts nodes only, and may take minutes for a few: ``max_work`` has no effect.
     """
+
+    gap = np.inf
 
     def __init__(self, max_nodes: int | None, max_work: int | None = None) -> None:
         super().__init__(

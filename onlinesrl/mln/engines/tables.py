@@ -7,9 +7,10 @@ wide as its own atoms make it, where elimination clause by clause counts the def
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from onlinesrl.core.errors import Infeasible
 from onlinesrl.mln.engines.engine import Marginals
 from onlinesrl.mln.engines.gates import Literals, definitions
 from onlinesrl.mln.engines.mpe import Wide
-from onlinesrl.mln.ground.model import ClauseModel
+from onlinesrl.mln.ground.model import ClauseModel, State
 
 MAX_TABLE = 1 << 20
 MAX_CELLS = 1 << 24
@@ -37,22 +38,12 @@ class Tables:
 
     def marginals(self, model: ClauseModel, weight: Floats) -> Marginals:
         """See ``MarginalEngine.marginals``; ``log_z`` is that of ``w . f``."""
-        variables = _Variables(model)
-        atoms = [(atom,) for atom in range(1, model.n_atoms + 1)]
-        cliques = _cliques(variables.sizes, map(variables.scope, [*variables.clauses, *atoms]))
-        tables = {
-            v: np.zeros([variables.sizes[u] for u in (v, *rest)]) for v, rest in cliques.items()
-        }
-        place = {v: number for number, v in enumerate(cliques)}
-
-        def clique(literals: Literals) -> tuple[int, ...]:
-            """Return the axes of the first table with all that the literals hang on."""
-            first = min(variables.scope(literals), key=place.__getitem__, default=None)
-            return () if first is None else (first, *cliques[first])
-
+        variables = Variables(model)
+        cliques = variables.cliques
+        tables = {v: np.zeros(shape) for v, shape in variables.shapes().items()}
         constant = 0.0
         for clause, gain in zip(variables.clauses, _gains(model, weight), strict=True):
-            axes = clique(clause)
+            axes = variables.axes(clause)
             score = np.where(variables.true(clause, axes), *gain)
             if axes:
                 tables[axes[0]] += score
@@ -61,13 +52,7 @@ class Tables:
         log_z = constant + _eliminated(cliques, tables)
         if log_z == -np.inf:
             raise Infeasible("no state satisfies the hard clauses and the groups")
-        probability = [
-            (tables[axes[0]] * variables.true(atom, axes)).sum()
-            if axes
-            else float(variables.true(atom, ()))
-            for atom, axes in ((atom, clique(atom)) for atom in atoms)
-        ]
-        return Marginals(np.clip(np.array(probability), 0.0, 1.0), log_z, "exact", 0)
+        return Marginals(variables.marginals(tables), log_z, "exact", 0)
 
 
 def _gains(model: ClauseModel, weight: Floats) -> Iterable[tuple[float, float]]:
@@ -76,10 +61,14 @@ def _gains(model: ClauseModel, weight: Floats) -> Iterable[tuple[float, float]]:
         yield (0.0, -np.inf) if hard else (gain, 0.0)
 
 
-class _Variables:
-    """A model's variables: groups, and atoms on their own that no hard clauses define."""
+class Variables:
+    """A model's variables: groups, and atoms on their own that no hard clauses define.
 
-    def __init__(self, model: ClauseModel) -> None:
+    ``cliques`` are the tables of their elimination. Raises Wide where one would have more cells than
+    ``most``, or all more than ``cells``.
+    """
+
+    def __init__(self, model: ClauseModel, most: int = MAX_TABLE, cells: int = MAX_CELLS) -> None:
         literals, ends = model.literals.tolist(), pairwise(model.start.tolist())
         self.clauses: list[Literals] = [tuple(sorted(literals[i:j])) for i, j in ends]
         hard = [c for c, is_hard in zip(self.clauses, model.hard, strict=True) if is_hard]
@@ -91,6 +80,36 @@ class _Variables:
             if atom not in self.gates:
                 self._add(atom, group)
         self._scope: dict[int, frozenset[int]] = {}
+        self._atoms: list[Literals] = [(atom,) for atom in range(1, model.n_atoms + 1)]
+        scopes = map(self.scope, [*self.clauses, *self._atoms])
+        self.cliques = _cliques(self.sizes, scopes, most, cells)
+        self._place = {v: number for number, v in enumerate(self.cliques)}
+
+    def shapes(self) -> dict[int, list[int]]:
+        """Return the shape of each table."""
+        return {v: [self.sizes[u] for u in (v, *rest)] for v, rest in self.cliques.items()}
+
+    def axes(self, literals: Literals) -> tuple[int, ...]:
+        """Return the axes of the first table with all that the literals hang on."""
+        first = min(self.scope(literals), key=self._place.__getitem__, default=None)
+        return () if first is None else (first, *self.cliques[first])
+
+    def marginals(self, tables: Mapping[int, Floats]) -> Floats:
+        """Return the probability of each atom, by tables of probabilities."""
+        found = [
+            (tables[axes[0]] * self.true(atom, axes)).sum() if axes else float(self.true(atom, ()))
+            for atom, axes in ((atom, self.axes(atom)) for atom in self._atoms)
+        ]
+        return np.clip(np.array(found, np.float64), 0.0, 1.0)
+
+    def state(self, values: Mapping[int, int]) -> State:
+        """Return the truth of each atom, by the values of the variables."""
+        found = []
+        for atom in self._atoms:
+            axes = self.axes(atom)
+            true = np.broadcast_to(self.true(atom, axes), [self.sizes[u] for u in axes])
+            found.append(true[tuple(values[u] for u in axes)])
+        return np.array(found, np.uint8)
 
     def _add(self, atom: int, group: int) -> None:
         """Make an atom the next value of its group or of a variable of its own."""
@@ -130,11 +149,13 @@ class _Variables:
         return np.equal(np.arange(prod(shape)), value).reshape(shape)
 
 
-def _cliques(sizes: list[int], scopes: Iterable[frozenset[int]]) -> Cliques:
+def _cliques(
+    sizes: list[int], scopes: Iterable[frozenset[int]], most: int, most_cells: int
+) -> Cliques:
     """Find an order of elimination by least table; or raise Wide."""
     near: list[set[int]] = [set() for _ in sizes]
     for scope in set(scopes):
-        if prod(sizes[v] for v in scope) > MAX_TABLE:
+        if prod(sizes[v] for v in scope) > most:
             raise Wide("a clause hangs on too many atoms for elimination")
         for v in scope:
             near[v] |= scope - {v}
@@ -147,7 +168,7 @@ def _cliques(sizes: list[int], scopes: Iterable[frozenset[int]]) -> Cliques:
         if v in found or cells != _cells(sizes, near, v):
             continue
         total += cells
-        if cells > MAX_TABLE or total > MAX_CELLS:
+        if cells > most or total > most_cells:
             raise Wide("the induced width is too large for elimination")
         found[v] = tuple(near[v])
         for u in near[v]:
@@ -181,20 +202,28 @@ def _eliminated(cliques: Cliques, tables: dict[int, Floats]) -> float:
             finite = np.where(np.isfinite(top), top, 0.0)
             messages[v] = finite + np.log(np.exp(tables[v] - finite).sum(axis=0))
         if rest:
-            shape = _shape(messages[v], rest, (rest[0], *cliques[rest[0]]))
-            tables[rest[0]] += messages[v].reshape(shape)
+            tables[rest[0]] += messages[v].reshape(shape_among(cliques, v, messages[v]))
         else:
             log_z += float(messages[v])
-    for v, rest in reversed(cliques.items()) if log_z > -np.inf else ():
+    if log_z > -np.inf:
+        probabilities(cliques, tables, messages)
+    return log_z
+
+
+def probabilities(
+    cliques: Cliques, tables: dict[int, Floats], messages: Mapping[int, Floats]
+) -> None:
+    """Turn the tables from scores to probabilities, by the message of each."""
+    for v, rest in reversed(cliques.items()):
         message = np.where(np.isfinite(messages[v]), messages[v], 0.0)
         tables[v] = np.exp(tables[v] - message)
         if rest:
             others = [i for i, u in enumerate((rest[0], *cliques[rest[0]])) if u not in rest]
             tables[v] *= tables[rest[0]].sum(axis=tuple(others))
-    return log_z
 
 
-def _shape(message: Floats, axes: tuple[int, ...], among: tuple[int, ...]) -> list[int]:
-    """Return the message's shape among more axes, in the same order."""
-    length = dict(zip(axes, message.shape, strict=True))
-    return [length.get(u, 1) for u in among]
+def shape_among(cliques: Cliques, v: int, message: NDArray[Any]) -> list[int]:
+    """Return the shape of a variable's message among the axes of the table that it goes to."""
+    rest = cliques[v]
+    length = dict(zip(rest, message.shape, strict=True))
+    return [length.get(u, 1) for u in (rest[0], *cliques[rest[0]])]

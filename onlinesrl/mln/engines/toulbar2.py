@@ -8,6 +8,7 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible, UsageError
 from onlinesrl.mln.engines.branch_and_bound import Tables
 from onlinesrl.mln.engines.engine import Solution, value
+from onlinesrl.mln.engines.rounding import SUM, Magnitude
 from onlinesrl.mln.ground.model import ClauseModel
 
 DECIMALS = 6
@@ -15,7 +16,9 @@ DECIMALS = 6
 
 
 class Toulbar2:
-    """Exact MPE by toulbar2, up to ``10 ** -DECIMALS`` a table; its route is ``toulbar2``.
+    """Exact MPE by toulbar2, its route is ``toulbar2``.
+
+    Up to ``10 ** -DECIMALS`` a table, of weights that are multiplied so that their sum is about ``SUM``.
 
     Cannot be interrupted. Raises UsageError where pytoulbar2 is not installed.
     """
@@ -32,8 +35,9 @@ class Toulbar2:
     def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``."""
         bonus = np.zeros(model.n_atoms) if bonus is None else bonus
-        tables = Tables(model, weight)
-        costs = tables.costs(weight, bonus)
+        tables, size = Tables(model, weight), Magnitude.of(weight, bonus)
+        scale = size.scale(SUM)
+        costs = tables.costs(scale * weight, scale * bonus)
         finite = costs.unary[np.isfinite(costs.unary)]
         top = 2 * float(np.abs(finite).sum() + np.abs(costs.table).sum()) + 1
         problem = self._problem(top, resolution=DECIMALS)
@@ -48,5 +52,6 @@ class Toulbar2:
         if state is None or not model.feasible(state):
             raise Infeasible("no state satisfies the hard clauses and the groups")
         score = value(model, state, weight, bonus)
-        slack = (len(costs.start) + len(costs.low)) * 10.0**-DECIMALS
-        return Solution(state, score, score + slack, "toulbar2", certified=True)
+        slack = (len(costs.start) + len(costs.low)) * 10.0**-DECIMALS / scale
+        certified = size.certifies(slack + size.rounding)
+        return Solution(state, score, score + slack, "toulbar2", certified, size.rounding)

@@ -8,6 +8,7 @@ from onlinesrl.core.example import show_ground_atom
 from onlinesrl.logic.text import quote
 from onlinesrl.mln.ground.pack import Packer
 from onlinesrl.mln.kernels import plans
+from onlinesrl.mln.kernels.magnitude import HIGHEST
 from onlinesrl.mln.lang.normal import Clause
 
 KINDS = {
@@ -17,6 +18,7 @@ KINDS = {
     plans.EVIDENCE_BREAKS_RULE: "hard_rule",
     plans.TOO_MANY_ATOMS: "limit",
     plans.TOO_MANY_GROUNDINGS: "limit",
+    plans.WEIGHTS_OVERFLOW: "overflow",
 }
 """What kind of ExampleError each status is."""
 
@@ -49,6 +51,7 @@ class Reasons:
                 f"more query atoms than {self.packer.keys.atoms} ({self.most_atoms})"
             ),
             plans.TOO_MANY_GROUNDINGS: lambda: self._too_many(self.clauses[detail]),
+            plans.WEIGHTS_OVERFLOW: lambda: self._overflow(self.clauses[detail]),
         }
         return reasons[status]()
 
@@ -61,6 +64,15 @@ class Reasons:
             f"more ground clauses than {keys.groundings} ({most}), reached in the rule {clause.text} "
             f"(line {line}){long if clause.exists else ''}; {keys.advice} a condition that evidence "
             f"decides to the rule, or a hard rule that decides atoms; or raise {keys.groundings}"
+        )
+
+    def _overflow(self, clause: Clause) -> str:
+        """Return which rule has the largest weight, and what to do about it."""
+        line = self.layout.plan.program.rules[clause.rule].position.line
+        return (
+            f"the weights of the ground clauses add up to more than {HIGHEST:g}; the largest is of the rule "
+            f"{clause.text} (line {line}): expected smaller weights and numbers, or a hard rule, which ends "
+            "in a period"
         )
 
     def _not_open(self, batch: plans.Batch, w: int, detail: int) -> str:

@@ -15,6 +15,9 @@ from onlinesrl.core.kernels.averaged import Averaged, add
 from onlinesrl.core.kernels.frames import Frame
 from onlinesrl.core.kernels.jit import kernel
 
+FAR = 2.0**20
+"""Scores beyond this are made relative to each other; sums below it are exact to a billionth."""
+
 
 class Chains(Frame):
     """Chains one after the other; a chain is of positions, each of which has features and a label."""
@@ -37,6 +40,20 @@ class Scores(Frame):
 
 
 @kernel
+def _relative(scores: Floats, t: int, k: int) -> None:
+    """Make the scores of a position's labels relative to the largest, where that is far from 0.
+
+    Only their differences count, and what is added to them later would be lost beside it.
+    """
+    top = -np.inf
+    for z in range(k):
+        top = max(top, scores[t, z])
+    if abs(top) > FAR:
+        for z in range(k):
+            scores[t, z] -= top
+
+
+@kernel
 def score(chains: Chains, c: int, w: Averaged, cu: float, cv: float, k: int, s: Scores) -> None:
     """Write ``local`` and ``step`` of a chain, by the weights base + cu u + cv v of ``k`` labels."""
     for y in range(k):
@@ -55,6 +72,7 @@ def score(chains: Chains, c: int, w: Averaged, cu: float, cv: float, k: int, s: 
                 i = first + z
                 weight = w.value[i, 0] + cu * w.value[i, 1] + cv * w.value[i, 2]
                 s.local[t - begin, z] += x * weight
+        _relative(s.local, t - begin, k)
 
 
 @kernel
@@ -80,6 +98,7 @@ def viterbi(n: int, k: int, s: Scores) -> None:
                         before, best = y, x
             s.before[t, z] = before
             s.best[t, z] = best + s.local[t, z]
+        _relative(s.best, t, k)
     for t in range(n - 1, -1, -1):
         if t < n - 1:
             s.path[t] = s.before[t + 1, s.path[t + 1]]
@@ -162,12 +181,14 @@ def marginals(
             for y in range(k):
                 sums[y] = s.best[t - 1, y] + s.step[y, z] if t > 0 else -np.inf
             s.best[t, z] = s.local[t, z] + (_log_sum(sums) if t > 0 else 0.0)
+        _relative(s.best, t, k)
     for t in range(n - 1, -1, -1):
         for y in range(k):
             for z in range(k):
                 ahead = out[t + 1, z] + s.local[t + 1, z] if t < n - 1 else -np.inf
                 sums[z] = s.step[y, z] + ahead
             out[t, y] = _log_sum(sums) if t < n - 1 else 0.0
+        _relative(out, t, k)
     for t in range(n):
         for z in range(k):
             sums[z] = s.best[t, z] + out[t, z]

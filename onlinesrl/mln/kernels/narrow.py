@@ -16,9 +16,18 @@ from onlinesrl.mln.kernels.elimination import (
     set_bonus,
     sweep,
 )
+from onlinesrl.mln.kernels.magnitude import HIGHEST, largest, lost, total
 from onlinesrl.mln.kernels.network import ROWS, Network, soft_score
 from onlinesrl.mln.kernels.outcome import By, Output, State, record
-from onlinesrl.mln.kernels.plans import INFEASIBLE, OK, TOO_MANY_ATOMS, Batch, Plans, Scratch
+from onlinesrl.mln.kernels.plans import (
+    INFEASIBLE,
+    OK,
+    TOO_MANY_ATOMS,
+    WEIGHTS_OVERFLOW,
+    Batch,
+    Plans,
+    Scratch,
+)
 from onlinesrl.mln.kernels.structure import (
     CELLS,
     CONTRADICTION,
@@ -77,6 +86,30 @@ def next_scale(p: Pass) -> float:
 
 
 @kernel
+def fits(p: Pass, weight: Floats, augmented: bool) -> int:
+    """Return OK; TOO_WIDE, the smallest weight may be lost in sums; WEIGHTS_OVERFLOW, they have none."""
+    of_all = total(p.net, weight)
+    if not of_all <= HIGHEST:
+        return WEIGHTS_OVERFLOW
+    return TOO_WIDE if lost(p.net, weight, of_all, p.state.cost, augmented) else OK
+
+
+@kernel
+def _weigh(p: Pass, cu: float, cv: float, rival: bool) -> int:
+    """Write the weights that ``solve`` needs; returns what ``fits`` does, also of those of the rival."""
+    net, value = p.net, p.weights.value
+    if both(p, rival):
+        effective_both(net, value, cu, cv, next_scale(p), p.weight, p.more)
+        return max(fits(p, p.weight, False), fits(p, p.more, p.augmented))
+    status = OK
+    if rival:
+        effective(net, value, next_scale(p), 0.0, p.weight)
+        status = fits(p, p.weight, p.augmented)
+    effective(net, value, cu, cv, p.weight)
+    return max(status, fits(p, p.weight, False))
+
+
+@kernel
 def solve(p: Pass, cu: float, cv: float, rival: bool) -> tuple[int, float]:
     """Write the best state of the network by the weights base + cu u + cv v; a status, and its score.
 
@@ -92,14 +125,15 @@ def solve(p: Pass, cu: float, cv: float, rival: bool) -> tuple[int, float]:
     if found != SOLVED:
         return GROW_TABLES if found == TABLES_FULL else TOO_WIDE, 0.0
     clear(net, p.structure)
+    status = _weigh(p, cu, cv, rival)
+    if status != OK:
+        return status, 0.0
     if both(p, rival):
-        effective_both(net, p.weights.value, cu, cv, next_scale(p), p.weight, p.more)
         clear_as(net, p.structure, p.rival)
         if p.augmented:
             set_bonus(net, state.truth, True, state.cost, state.bonus)
             add_bonus(net, p.rival, state.bonus)
     else:
-        effective(net, p.weights.value, cu, cv, p.weight)
         set_bonus(net, state.truth, False, state.cost, state.bonus)
     fill(net, p.structure, p.weight, p.rival, p.more, both(p, rival))
     if sweep(net, p.structure, p.weight, state.predicted) == -np.inf:
@@ -134,7 +168,7 @@ def predict(p: Pass, w: int, learning: bool, rival: bool) -> tuple[int, int]:
     cu, cv = mean(p)
     status, score = solve(p, cu, cv, rival)
     if status != OK:
-        return status, -1
+        return status, largest(p.net, p.weight) if status == WEIGHTS_OVERFLOW else -1
     if not record(p.plans, p.batch, w, p.net, p.state, p.by, ELIMINATION, score, p.out):
         return GROW_OUTPUT, -1
     return OK, -1
@@ -145,7 +179,7 @@ def find_gap(p: Pass, filled: bool) -> tuple[int, float]:
     """Find the rival of the world just predicted: the best state by the next update's weights.
 
     If augmented, with the label loss. ``filled``: ``solve`` was asked for it. Returns what ``weights.gap``
-    does.
+    does; -1 and 0 where sums do not hold the weights.
     """
     net, state = p.net, p.state
     if both(p, filled):
@@ -153,14 +187,18 @@ def find_gap(p: Pass, filled: bool) -> tuple[int, float]:
     else:
         set_bonus(net, state.truth, p.augmented, state.cost, state.bonus)
         effective(net, p.weights.value, next_scale(p), 0.0, p.weight)
+        if fits(p, p.weight, p.augmented) != OK:
+            return -1, 0.0
         eliminate(net, p.structure, p.weight, state.bonus, state.rival)
     return gap(net, p.weights, state.truth, state.rival, state.cost)
 
 
 @kernel
 def learn(p: Pass, w: int, filled: bool) -> int:
-    """Learn from the world just predicted; returns OK, or STOPPED, with nothing learned."""
+    """Learn from the world just predicted; returns OK, or with nothing learned STOPPED or TOO_WIDE."""
     n, rho = find_gap(p, filled)
+    if n < 0:
+        return TOO_WIDE
     if p.structure.stop[0]:
         averaged.move(p.weights, n, 0.0, 0.0)  # forgets the gap
         return STOPPED

@@ -51,6 +51,9 @@ from onlinesrl.mln.learning.ground_world import GroundWorld, ground_worlds
 LIMITS = Limits(1_000_000, 10_000_000, LimitKeys("max_atoms", "max_groundings", "add"))
 """The default limits of a world."""
 
+LARGEST = 1e100
+"""The largest weight from which weights are learned: products with numbers, and their sums, are doubles."""
+
 
 @dataclass(frozen=True, eq=False)
 class MlnProblem:
@@ -196,10 +199,17 @@ class MlnProblem:
 def checked(problem: MlnProblem, place: str = "evidence") -> MlnProblem:
     """Return the problem; ``place`` is what its worlds were given as.
 
-    Raises LearningError for a program without a soft rule, worlds without the truth of the query, and an atom
-    of which the truth is not known.
+    Raises LearningError for a program without a soft rule, or with a weight that is too large, for worlds
+    without the truth of the query, and an atom of which the truth is not known.
     """
     program = problem.program
+    for rule in program.rules:
+        weights = [rule.weight or 0.0, *dict(rule.table or ()).values()]
+        if (most := max(weights, key=abs)) and abs(most) > LARGEST:
+            raise LearningError(
+                f"{program.file}:{rule.position.line}: the weight {most:g} of the rule {rule.text}: expected "
+                f"one from {-LARGEST:g} to {LARGEST:g}, or a hard rule, which ends in a period"
+            )
     if all(rule.hard for rule in program.rules):
         raise LearningError(f"{program.file}: every rule is hard, so there is no weight to learn")
     for atom in (atom for world in problem.worlds for atom in world):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from onlinesrl.core.threads import Team
 from onlinesrl.psl.engines.admm_team import Rounds, TeamRounds
 from onlinesrl.psl.engines.dual import check_constants, weighted_rows
 from onlinesrl.psl.engines.engine import HingeSolution, Round, Watch
+from onlinesrl.psl.engines.scale import in_scale, scale, unscaled
 from onlinesrl.psl.ground.hinges import HingeModel
 from onlinesrl.psl.kernels import admm as kernel
 from onlinesrl.psl.kernels import admm_rows, admm_solve
@@ -45,12 +46,19 @@ class Admm:
         start: HingeSolution | None = None,
     ) -> HingeSolution:
         """See ``HingeEngine.solve``."""
-        if model.n_rows < self.large:
-            return self._solve(AdmmState(model, weights, bonus, start))
-        with Team(self.threads) as team:
-            return self._solve(AdmmState(model, weights, bonus, start, team))
+        watch = unscaled(self.watch, scale(weights, bonus))
+        engine = replace(self, watch=watch)
+        return in_scale(engine._solve, model, weights, bonus, start, self.tolerance)
 
-    def _solve(self, state: AdmmState) -> HingeSolution:
+    def _solve(
+        self, model: HingeModel, weights: Floats, bonus: Floats | None, start: HingeSolution | None
+    ) -> HingeSolution:
+        if model.n_rows < self.large:
+            return self._ended(AdmmState(model, weights, bonus, start))
+        with Team(self.threads) as team:
+            return self._ended(AdmmState(model, weights, bonus, start, team))
+
+    def _ended(self, state: AdmmState) -> HingeSolution:
         found = state.solve(
             self.tolerance, self.violation, self.rounds if self.watch is None else 0
         )

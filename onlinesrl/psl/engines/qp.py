@@ -14,6 +14,7 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.psl.engines.dual import check_constants, lower_bound, weighted_rows
 from onlinesrl.psl.engines.engine import HingeSolution
+from onlinesrl.psl.engines.scale import in_scale
 from onlinesrl.psl.ground.hinges import AT_MOST, EQUAL, HINGE, PLAIN, HingeModel
 
 TOLERANCE = 1e-6
@@ -32,6 +33,11 @@ class Qp:
         start: HingeSolution | None = None,
     ) -> HingeSolution:
         """See ``HingeEngine.solve``; the start is ignored. Raises Unsolved if Clarabel fails."""
+        return in_scale(self._solve, model, weights, bonus, start, TOLERANCE)
+
+    def _solve(
+        self, model: HingeModel, weights: Floats, bonus: Floats | None, start: HingeSolution | None
+    ) -> HingeSolution:
         check_constants(model)
         weighted_rows(model, weights)
         settings = clarabel.DefaultSettings()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from onlinesrl.core.arrays import Floats
 from onlinesrl.psl.engines.dual import dual_at
 from onlinesrl.psl.engines.engine import HingeSolution, Round, Watch
+from onlinesrl.psl.engines.scale import in_scale, scale, unscaled
 from onlinesrl.psl.engines.tron import potential_rows
 from onlinesrl.psl.ground.hinges import HingeModel
 from onlinesrl.psl.kernels import potentials
@@ -45,6 +46,12 @@ class Sgd:
         start: HingeSolution | None = None,
     ) -> HingeSolution:
         """See ``HingeEngine.solve``; ValueError for constraints. Seldom certified."""
+        engine = replace(self, watch=unscaled(self.watch, scale(weights, bonus)))
+        return in_scale(engine._solve, model, weights, bonus, start, CERTIFIED)
+
+    def _solve(
+        self, model: HingeModel, weights: Floats, bonus: Floats | None, start: HingeSolution | None
+    ) -> HingeSolution:
         rows = potential_rows(model, weights, bonus, 0.0)
         whole = potentials.Range(0, model.n_variables, 0, model.n_rows)
         y = np.full(model.n_variables, 0.5) if start is None else start.y.copy()

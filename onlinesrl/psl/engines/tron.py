@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.psl.engines.dual import dual_at, weighted_rows
 from onlinesrl.psl.engines.engine import HingeSolution
+from onlinesrl.psl.engines.scale import in_scale, scale
 from onlinesrl.psl.ground.hinges import AT_MOST, HINGE, HingeModel, Micrographs
 from onlinesrl.psl.kernels import tron as kernel
 from onlinesrl.psl.kernels.potentials import Potentials
@@ -38,6 +39,12 @@ class Tron:
         start: HingeSolution | None = None,
     ) -> HingeSolution:
         """See ``HingeEngine.solve``, the energy with the ridge; ValueError as in ``solve_each``."""
+        engine = replace(self, ridge=scale(weights, bonus) * self.ridge)
+        return in_scale(engine._solve, model, weights, bonus, start, CERTIFIED)
+
+    def _solve(
+        self, model: HingeModel, weights: Floats, bonus: Floats | None, start: HingeSolution | None
+    ) -> HingeSolution:
         whole = np.array([0, model.n_variables]), np.array([0, model.n_rows])
         first = None if start is None else start.y
         y, steps = self.solve_each(Micrographs(model, *whole), weights, bonus=bonus, start=first)
@@ -65,7 +72,9 @@ class Tron:
             raise ValueError("TRON takes no hinge of power 1, it has no curvature: use ADMM")
         if self.ridge < 0:
             raise ValueError("the ridge is below 0")
-        rows = potential_rows(model, weights, bonus, self.ridge)
+        s = scale(weights, bonus)
+        gain = None if bonus is None else s * bonus
+        rows = potential_rows(model, s * weights, gain, s * self.ridge)
         y = np.full(model.n_variables, 0.5) if start is None else start.copy()
         steps = np.full(len(graphs.first_row) - 1, self.iterations)
         memory = kernel.memory(model.n_variables, model.n_rows)
