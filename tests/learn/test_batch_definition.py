@@ -11,6 +11,7 @@ from conftest import tiers
 from pytest import approx
 
 import onlinesrl as srl
+from onlinesrl.core.errors import ModelError
 from onlinesrl.core.example import Example, GroundAtom
 from onlinesrl.mln.counting.world import world_of
 from onlinesrl.mln.lang import mln
@@ -18,7 +19,8 @@ from onlinesrl.mln.lang.normal import clauses
 from onlinesrl.mln.learning.estimates import EstimatedWorld
 from onlinesrl.mln.learning.max_margin import MaxMargin
 from onlinesrl.mln.learning.problem import MlnProblem
-from tests.ground.naive import World, holds
+from onlinesrl.mln.pseudo_likelihood import changes
+from tests.ground.naive import World, holds, tautology
 
 ANN = {"E": ["Ann"], "F": ["Ann"], "P": ["Ann"]}
 
@@ -26,7 +28,8 @@ ANN = {"E": ["Ann"], "F": ["Ann"], "P": ["Ann"]}
 class Definition:
     """The states of a problem's world and their features, by the reference grounder.
 
-    A soft rule of k clauses has a k-th of their number as its feature, whatever evidence decides.
+    A soft rule of k clauses has a k-th of their number as its feature, whatever evidence decides. ``rules``
+    are the hard clauses without those of the marks ``!``.
     """
 
     def __init__(self, of: MlnProblem, number: int) -> None:
@@ -40,6 +43,9 @@ class Definition:
         self.world = World(program, of.query, Example(id=0, evidence=evidence))
         self.shares = Counter(clause.rule for clause in clauses(program))
         self.soft, self.hard = self.world.soft(), self.world.hard()
+        hard = [clause for clause in clauses(program) if clause.hard]
+        ground = (x for clause in hard for _, x in self.world.groundings(clause))
+        self.rules = {x for x in ground if not tautology(x)}
         self.atoms = sorted(self.world.atoms)
 
     def possible(self, state: set) -> bool:
@@ -56,6 +62,15 @@ class Definition:
                 rule = each.clause.rule
                 total[self.of.place(rule, each.key)] += number / self.shares[rule]
         return total
+
+    def pseudo_likelihood(self, weights: np.ndarray) -> float:
+        """Its logarithm: an atom whose flip breaks a hard rule has the probability 1."""
+        total, here = 0.0, self.features(self.truth)
+        for atom in self.atoms:
+            flipped = self.truth ^ {atom}
+            if all(holds(each, flipped) for each in self.rules):
+                total -= np.logaddexp(0.0, weights @ (self.features(flipped) - here))
+        return float(total)
 
 
 def formula(rng: np.random.Generator, depth: int) -> str:
@@ -115,6 +130,23 @@ def test_features_are_those_of_the_definition(number: int) -> None:
                 for each in (world, wide):
                     found = each.features(bits, len(here)) - each.features(world.truth, len(here))
                     assert found == approx(by.features(state) - here, abs=1e-6)
+
+
+@tiers("number", 20, 1000)
+def test_pseudo_likelihoods_are_those_of_the_definition(number: int) -> None:
+    rng, tried = np.random.default_rng(1), 0
+    while tried < number:
+        of, definitions = drawn(rng)
+        weights = rng.normal(size=len(of.start))
+        for k, by in enumerate(definitions):
+            world = world_of(of.program, of.worlds[k])
+            try:
+                found = changes(of.program, world, of.query)
+            except ModelError as error:
+                assert "stands in an existential" in str(error)
+                continue
+            assert found.value(weights)[0] == approx(by.pseudo_likelihood(weights))
+            tried += 1
 
 
 @tiers("number", 5, 500)
