@@ -8,6 +8,7 @@ from itertools import count
 from numbers import Integral, Real
 from typing import Any, TypeAlias
 
+import msgspec
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
@@ -36,25 +37,15 @@ _NUMBERS = count(1)
 def example(x: Example | Given, y: Given | None = None, query: Given | None = None) -> Example:
     """Return the example of evidence ``x`` and truth ``y``, with only the atoms of ``query`` open.
 
-    An Example is taken as it is, with ``y`` as its truth if that is given. Raises ExampleError.
+    An Example has its own truth and query where others are not given. Raises ExampleError.
     """
-    if isinstance(x, Example):
-        if y is None and query is None:
-            return x
-        return Example(
-            id=x.id,
-            evidence=x.evidence,
-            truth=x.truth if y is None else atoms(y, "truth"),
-            query=x.query if query is None else atoms(query, "query"),
-            group=x.group,
-            dup_of=x.dup_of,
-            time=x.time,
-        )
-    return Example(
-        id=next(_NUMBERS),
-        evidence=atoms(x, "evidence"),
-        truth=None if y is None else atoms(y, "truth"),
-        query=None if query is None else atoms(query, "query"),
+    of = x if isinstance(x, Example) else Example(id=next(_NUMBERS), evidence={})
+    truth, asked = of.truth if y is None else y, of.query if query is None else query
+    return msgspec.structs.replace(
+        of,
+        evidence=atoms(x.evidence if isinstance(x, Example) else x, "evidence"),
+        truth=None if truth is None else atoms(truth, "truth"),
+        query=None if asked is None else atoms(asked, "query"),
     )
 
 
