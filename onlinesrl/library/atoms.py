@@ -42,7 +42,8 @@ _NUMBERS = count(1)
 def example(x: Example | Given, y: Given | None = None, query: Given | None = None) -> Example:
     """Return the example of evidence ``x`` and truth ``y``, with only the atoms of ``query`` open.
 
-    An Example is checked as mappings are; ``y`` is its truth if that is given. Raises ExampleError.
+    An Example is checked as mappings are; it has its own truth and query where others are not given.
+    Raises ExampleError.
     """
     if not isinstance(x, Example):
         return Example(

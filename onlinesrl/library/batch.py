@@ -10,10 +10,10 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from onlinesrl.core.batch import BatchLearner, Problem, Step
-from onlinesrl.core.errors import UsageError
-from onlinesrl.core.example import Example
+from onlinesrl.core.errors import DataError, ExampleError, UsageError
+from onlinesrl.core.example import Example, GroundAtom
 from onlinesrl.core.language import language_of
-from onlinesrl.library.atoms import Given
+from onlinesrl.library.atoms import Given, example
 from onlinesrl.library.display import table_html
 from onlinesrl.library.inference import Evidence, atoms_given, psl_database
 from onlinesrl.library.model import Model
@@ -109,23 +109,39 @@ def _psl_problem(
 def _mln_problem(model: Model, evidence: Any, query: Any, seed: int) -> tuple[Problem, Any]:
     from onlinesrl.logic.dialect import dialect_of
     from onlinesrl.mln.learning.learners import AnyMlnLearner
-    from onlinesrl.mln.learning.problem import MlnProblem, atoms_of, checked
+    from onlinesrl.mln.learning.problem import MlnProblem, checked
 
-    asked = (query,) if isinstance(query, str) else (*query,)
+    asked = (*query,) if isinstance(query, Iterable) and not isinstance(query, str) else (query,)
     if not asked or not {*asked} <= model.predicates.keys():
         known = ", ".join(sorted(model.predicates))
         raise UsageError(
-            f"query: expected some of the predicates {known}, found {', '.join(asked)}"
+            f"query: expected some of the predicates {known}, found {', '.join(map(str, asked))}"
         )
     program, dialect = model.program, dialect_of(model.dialect)
     given = [evidence] if isinstance(evidence, Mapping | str | Path | Example) else evidence
-    worlds = [
-        atoms_of(each, program)
-        if isinstance(each, Example)
-        else atoms_given(program, each, dialect)
-        for each in given
-    ]
+    if not isinstance(given, Iterable):
+        raise UsageError(f"evidence: expected worlds, found {given!r}")
+    worlds = [_world(program, dialect, each, number) for number, each in enumerate(given, 1)]
     return checked(MlnProblem(program, worlds, asked, dialect, seed=seed)), AnyMlnLearner
+
+
+def _world(program: Any, dialect: Any, given: Any, number: int) -> list[GroundAtom]:
+    """Return the atoms of a world; errors tell its number, from 1."""
+    from onlinesrl.mln.learning.problem import atoms_of
+
+    where = f"world {number}"
+    try:
+        if isinstance(given, Example):
+            return atoms_of(example(given), program)
+        if isinstance(given, Mapping | str | Path | Sequence):
+            return atoms_given(program, given, dialect)
+    except ExampleError as error:
+        raise ExampleError(f"{where}: {error.reason}", error.kind) from None
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from None
+    raise UsageError(
+        f"{where}: expected an Example, atoms by predicate or .db files, found {given!r}"
+    )
 
 
 def _quiet(step: Step) -> None:

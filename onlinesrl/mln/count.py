@@ -10,7 +10,7 @@ from collections import Counter as Multiset
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import product
+from itertools import accumulate, product
 from math import prod
 from typing import NamedTuple
 
@@ -133,15 +133,16 @@ class Counters:
     def places(self, world: World) -> tuple[list[Place], int]:
         """Return the place of each clause among the weights, and the number of all weights.
 
-        They are those of the rules in their order, of which one with ``+`` variables has a weight for each of
-        their constants, the last variable varying fastest.
+        They are those of the soft rules in their order, of which one with ``+`` variables has a weight for
+        each of their constants, the last variable varying fastest.
         """
         of, shares = self.program.rules, Multiset(clause.rule for clause in self.clauses)
         sizes = []
         for rule in of:
             types = dict(rule.types)
             sizes.append([world.size(types[v]) for v in plus_variables(rule.formula)])
-        first = np.cumsum([0, *map(prod, sizes)]).tolist()
+        numbers = (0 if rule.hard else prod(own) for rule, own in zip(of, sizes, strict=True))
+        first = [*accumulate(numbers, initial=0)]
         found = [Place(first[c.rule], sizes[c.rule], shares[c.rule]) for c in self.clauses]
         return found, first[-1]
 

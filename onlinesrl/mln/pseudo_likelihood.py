@@ -17,20 +17,23 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.errors import ModelError, UsageError
+from onlinesrl.core.errors import ExampleError, UsageError
 from onlinesrl.logic.ast import Program
 from onlinesrl.mln.count import Counters, numbered
 from onlinesrl.mln.counting.estimated_flips import EstimatedFlips
 from onlinesrl.mln.counting.exact import Counter
+from onlinesrl.mln.counting.factors import keys_of
 from onlinesrl.mln.counting.flips import Flips, flips
 from onlinesrl.mln.counting.ijgp import Estimator
 from onlinesrl.mln.counting.world import World
+from onlinesrl.mln.ground.plan import Group
 
 Optimizer: TypeAlias = Literal["lbfgs", "newton"]
 MOST_STEPS = 10_000
 """Of the diagonal Newton method."""
 CONVERGED = 1e-16
 """Its steps end where half of what they might gain is less."""
+EMPTY = np.zeros(0, np.bool_)
 
 
 def _logistic(odds: Floats) -> Floats:
@@ -65,7 +68,7 @@ class Changes:
     def unbounded(self) -> list[int]:
         """Return the weights that no flip ever holds back: without a prior their optimum is infinite."""
         low, high = (each.toarray()[0] for each in (self.rows.min(axis=0), self.rows.max(axis=0)))
-        return np.flatnonzero(((low >= 0) | (high <= 0)) & (low != high)).tolist()
+        return np.flatnonzero(((low >= 0) | (high <= 0)) & ((low != 0) | (high != 0))).tolist()
 
 
 def changes(
@@ -73,29 +76,66 @@ def changes(
 ) -> Changes:
     """Return how the features change where atoms of some predicates flip, all others as they are.
 
-    With ``i_bound`` those of formulas that are too wide for it are IJGP's estimates. A rule of k clauses has
-    a k-th of the sum of their counts as its feature. Raises ModelError for a hard
-    rule, or one that cannot be counted, and UsageError where SciPy is not installed.
+    Atoms whose flip would break a hard rule are left out: their conditional probability is 1. With
+    ``i_bound`` the changes of formulas that are too wide for it are IJGP's estimates. A rule of k clauses has
+    a k-th of the sum of their counts as its feature. Raises ModelError for a rule that cannot be counted,
+    ExampleError for a world that breaks a hard rule, and UsageError where SciPy is not installed.
     """
-    _check_soft(program)
     counters = Counters(program)
+    check_truth(counters, world, predicates)
+    of = [_changes(counters, world, name, i_bound) for name in predicates]
+    rows = scipy().sparse.vstack([each.rows for each in of], "csr")
+    return distinct(Changes(rows, np.concatenate([each.number for each in of])))
+
+
+def _changes(counters: Counters, world: World, name: str, i_bound: int | None) -> Changes:
+    """Return the changes by one predicate's atoms: a row an atom, and a last one of all that change nothing.
+
+    Hard rules are counted exactly.
+    """
+    types, sparse = counters.program.predicates[name].types, scipy().sparse
     places, weights = counters.places(world)
-    atoms, found = 0, [np.zeros((3, 0))]
+    atoms, fixed, entries = [np.zeros((0, len(types)), np.int64)], [EMPTY], [np.zeros((2, 0))]
+    for clause, each, place in zip(counters.clauses, counters.compiled, places, strict=True):
+        assert isinstance(each, Counter)
+        with counters.located(clause):
+            change = _flips(each, name, types, None if clause.hard else i_bound).change(world).of
+        atom, key = np.split(change.rows, [len(types)], axis=1)
+        value = change.values.astype(np.float64) / place.share
+        atoms.append(atom)
+        fixed.append(np.full(len(atom), clause.hard))
+        entries.append(np.stack([place.first + numbered(key, place.sizes), value]))
+    hard = np.concatenate(fixed)
+    every, row = np.unique(keys_of(np.concatenate(atoms), world.base), return_inverse=True)
+    weight, value = np.concatenate(entries, axis=1)[:, ~hard]
+    rows = sparse.csr_matrix((value, (row[~hard], weight)), (len(every), weights))
+    free = rows[np.bincount(row, hard, len(every)) == 0]
+    others = prod(map(world.size, types)) - len(every)
+    whole = sparse.vstack([free, sparse.csr_matrix((1, weights))], "csr")
+    return Changes(whole, np.append(np.ones(free.shape[0]), float(others)))
+
+
+def check_truth(counters: Counters, world: World, predicates: Sequence[str]) -> None:
+    """Raise ExampleError, as the grounder does, where a world breaks a hard rule or a mark ``!``."""
+    for clause, each in zip(counters.clauses, counters.compiled, strict=True):
+        if not clause.hard:
+            continue
+        with counters.located(clause):
+            broken = np.any(each.count(world) != each.groundings(world))
+        if broken:
+            literals = [*clause.literals, *(x for of in clause.exists for x in of.literals)]
+            asked = any(each.atom.predicate in predicates for each in literals)
+            what = "truth" if asked else "evidence"
+            raise ExampleError(f"the {what} breaks the hard rule {clause.text}", "hard_rule")
     for name in predicates:
-        types = program.predicates[name].types
-        sizes = [*map(world.size, types)]
-        for clause, each, place in zip(counters.clauses, counters.compiled, places, strict=True):
-            assert isinstance(each, Counter)
-            with counters.located(clause):
-                change = _flips(each, name, types, i_bound).change(world).of
-            rows, k = change.rows, len(types)
-            atom, weight = numbered(rows[:, :k], sizes), numbered(rows[:, k:], place.sizes)
-            value = change.values.astype(np.float64) / place.share
-            found.append(np.stack([atoms + atom, place.first + weight, value]))
-        atoms += prod(sizes)
-    row, column, value = np.concatenate(found, axis=1)
-    shape = atoms, weights
-    return distinct(scipy().sparse.csr_matrix((value, (row, column)), shape))
+        marked, table = counters.program.predicates[name].exactly_one, world.tables[name]
+        if not marked or 0 in map(world.size, table.types):
+            continue
+        others = [k for k in range(len(table.types)) if k not in marked]
+        groups = prod(world.size(table.types[k]) for k in others)
+        if not groups == len(np.unique(table.rows[:, others], axis=0)) == len(table.rows):
+            said = f"the truth breaks {Group(marked, exactly=True).show(name)}"
+            raise ExampleError(said, "hard_rule")
 
 
 def _flips(
@@ -109,29 +149,19 @@ def _flips(
     return flips(counter, predicate, types)
 
 
-def _check_soft(program: Program) -> None:
-    for rule in program.rules:
-        if rule.hard:
-            raise ModelError(
-                f"a hard rule has no weight to learn: {rule.text}",
-                file=program.file,
-                line=rule.position.line,
-                column=rule.position.column,
-                hint="give it a weight, or leave it out",
-            )
-
-
-def distinct(rows: Any) -> Changes:
-    """Return the distinct rows of a sparse matrix, float64[atoms, weights], and how often each occurs."""
+def distinct(changes: Changes) -> Changes:
+    """Return the distinct changes, and how many atoms have each."""
+    rows = changes.rows
     rows.eliminate_zeros()
     rows.sort_indices()
     column, value = rows.indices, rows.data
-    ends = rows.indptr.tolist()
-    number: dict[tuple[bytes, bytes], list[int]] = {}
-    for k, (i, j) in enumerate(pairwise(ends)):
-        number.setdefault((column[i:j].tobytes(), value[i:j].tobytes()), []).append(k)
-    first = [of[0] for of in number.values()]
-    return Changes(rows[first], np.array([*map(len, number.values())], np.float64))
+    kinds: dict[tuple[bytes, bytes], int] = {}
+    kind = [
+        kinds.setdefault((column[i:j].tobytes(), value[i:j].tobytes()), len(kinds))
+        for i, j in pairwise(rows.indptr.tolist())
+    ]
+    first = np.unique(kind, return_index=True)[1]
+    return Changes(rows[first], np.bincount(kind, changes.number).astype(np.float64))
 
 
 def scipy() -> Any:

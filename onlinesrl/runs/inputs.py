@@ -88,8 +88,8 @@ def examples_of(
 
 def worlds_of(
     examples: Iterable[tuple[str, Example]], source: SourceSection, program: Any, dialect: Dialect
-) -> Iterator[list[GroundAtom]]:
-    """Yield the atoms of the worlds that examples are, with their places, and those of the background.
+) -> Iterator[tuple[str, list[GroundAtom]]]:
+    """Yield the places of examples, and the atoms of the worlds that they and the background are.
 
     Raises DataError, with the place, at the first that has no truth.
     """
@@ -98,7 +98,7 @@ def worlds_of(
     shared = [a for path in source.background or () for a in load_atoms(path, program, dialect)]
     for place, example in examples:
         try:
-            yield atoms_of(example, program) + shared
+            yield place, atoms_of(example, program) + shared
         except ExampleError as error:
             raise _placed(place, error) from None
 

@@ -81,9 +81,10 @@ class MlnBatch(Batch):
 
         program, dialect = self.language.load(self.model, self.dialect), dialect_of(self.dialect)
         check_query(program, self)
-        worlds = [*worlds_of(examples, self._source(section), program, dialect)]
+        placed = [*worlds_of(examples, self._source(section), program, dialect)]
         limits = replace(LIMITS, atoms=self.max_atoms, groundings=self.max_groundings)
-        fixed = (self.method, self.seed, folder, limits, self.samples)
+        origins, worlds = [place for place, _ in placed], [atoms for _, atoms in placed]
+        fixed = (self.method, self.seed, folder, limits, self.samples, origins)
         return checked(MlnProblem(program, worlds, self.query, dialect, *fixed), section)
 
     def _source(self, section: Section) -> SourceSection:

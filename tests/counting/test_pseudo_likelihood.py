@@ -71,10 +71,40 @@ def test_both_optimizers_find_the_same_weights():
     assert gradient == pytest.approx(0.0, abs=1e-6)
 
 
-def test_hard_rules_are_refused_with_their_place():
-    program = mln.parse("P(person)\nP(x).", "m.mln")
-    with pytest.raises(ModelError, match=r"m.mln:2:1: a hard rule has no weight to learn"):
-        changes(program, world_of(program, []), ["P"])
+def test_atoms_whose_flip_breaks_a_hard_rule_are_certain():
+    """P(A) must be true, and Q(A) and Q(B) not both: without P(A) and Q(B), P(B) and Q(A) are left."""
+    program = mln.parse("t = {A, B}\nP(t)\nQ(t)\nP(A).\n!Q(A) v !Q(B).\nP(x)\nQ(x)")
+    world = world_of(program, [GroundAtom(*atom, True, 0) for atom in [("P", "A"), ("Q", "A")]])
+    found = changes(program, world, ("P", "Q"))
+    value, gradient = found.value(np.array([0.4, 0.7]))
+    assert value == pytest.approx(-np.logaddexp(0, 0.4) - np.logaddexp(0, -0.7))
+    assert gradient == pytest.approx([-1 / (1 + np.exp(-0.4)), 1 / (1 + np.exp(0.7))])
+
+
+def test_a_hard_rule_that_cannot_be_counted_is_refused_with_its_place():
+    program = mln.parse("P(person)\nR(person, person)\nP(x)\nEXIST y R(x, y) ^ P(y).", "m.mln")
+    said = r"m.mln:4:1: this rule cannot be counted: P stands in an existential.*\n.*max-margin"
+    told = [GroundAtom("P", ("A",), True, 0), GroundAtom("R", ("A", "A"), True, 0)]
+    with pytest.raises(ModelError, match=said):
+        changes(program, world_of(program, told), ["P"])
+
+
+def test_more_atoms_than_have_numbers_are_counted():
+    """Of 10^20 atoms two are in a rule that evidence does not decide; the others are a coin each."""
+    people = ", ".join(f"P{n}" for n in range(10_000))
+    rule = "E(x) => Q(x, x, x, x, x)"
+    program = mln.parse(f"p = {{{people}}}\nQ(p, p, p, p, p)\nE(p)\n{rule}")
+    world = world_of(program, [GroundAtom("E", (p,), True, 0) for p in ("P0", "P1")])
+    value, gradient = changes(program, world, ["Q"]).value(np.array([2.0]))
+    assert value == pytest.approx(-np.log(2) * (10.0**20 - 2) - 2 * np.logaddexp(0, 2.0))
+    assert gradient == pytest.approx([-2 / (1 + np.exp(-2.0))])
+
+
+def test_weights_that_no_flip_holds_back_are_told():
+    for program in ("P(t)\nP(A)", "P(t)\nP(x)"):
+        parsed = mln.parse("t = {A}\n" + program)
+        found = changes(parsed, world_of(parsed, [GroundAtom("P", ("A",), True, 0)]), ["P"])
+        assert found.unbounded() == [0]
 
 
 @golden

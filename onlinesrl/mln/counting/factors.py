@@ -39,7 +39,7 @@ class Sparse:
     def sorted_by(self, columns: tuple[int, ...], base: int) -> tuple[Ints, Ints]:
         """Return the order by some columns, and their keys in it."""
         if columns not in self._sorted:
-            keys = _keys(self.rows[:, columns], base)
+            keys = keys_of(self.rows[:, columns], base)
             order = np.argsort(keys, kind="stable")
             self._sorted[columns] = order, keys[order]
         return self._sorted[columns]
@@ -80,10 +80,10 @@ def join(a: Factor, b: Factor, base: int) -> Iterator[Factor]:
     left_columns, right_columns = (tuple(map(f.scope.index, shared)) for f in (a, b))
     if base ** len(shared) < _FITS:
         order, right = b.of.sorted_by(right_columns, base)
-        left = _keys(a.of.rows[:, left_columns], base)
+        left = keys_of(a.of.rows[:, left_columns], base)
     else:
         both = np.concatenate([a.of.rows[:, left_columns], b.of.rows[:, right_columns]])
-        left, right = np.split(_keys(both, base), [len(a.of.rows)])
+        left, right = np.split(keys_of(both, base), [len(a.of.rows)])
         order = np.argsort(right, kind="stable")
         right = right[order]
     first = np.searchsorted(right, left, "left")
@@ -104,8 +104,8 @@ def _chunks(count: Ints) -> Iterator[slice]:
         yield slice(first, last)
 
 
-def _keys(rows: Ints, base: int) -> Ints:
-    """Return a number for each row, equal where the rows are."""
+def keys_of(rows: Ints, base: int) -> Ints:
+    """Return a number for each row, equal where the rows are; constants are below ``base``."""
     width = rows.shape[1]
     if base**width >= _FITS:
         inverse: Ints = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
@@ -125,7 +125,7 @@ def project(factor: Factor, scope: tuple[str, ...], base: int) -> Factor:
     if not scope:
         total = np.array([values.sum()], values.dtype)
         return Factor(scope, Sparse(rows[:1], total))
-    keys, cells = _keys(rows, base), base ** len(scope)
+    keys, cells = keys_of(rows, base), base ** len(scope)
     dense = cells < _FITS and cells <= 4 * len(keys)  # where keys are numbers in this base
     if dense and bound < 1 << 53:  # sums of floats are exact here
         sums = np.bincount(keys, values.astype(np.float64), cells)

@@ -22,6 +22,7 @@ from onlinesrl.mln.ground.model import ClauseModel, State
 from onlinesrl.mln.kernels import network as n
 from onlinesrl.mln.kernels import plans
 from onlinesrl.mln.kernels.features import add_features
+from onlinesrl.mln.lang.normal import clauses
 from onlinesrl.mln.learner import OnlineLearner
 from onlinesrl.mln.outcomes import KINDS
 from onlinesrl.mln.sections import MpeSection
@@ -52,7 +53,8 @@ class GroundWorld:
 
     def weigh(self, weights: Floats) -> Floats:
         """Return the clauses' weights, float64[clauses]."""
-        return np.where(self.feature < 0, 0.0, self.factor * weights[self.feature])
+        own: Floats = self.factor * np.append(weights, 0.0)[self.feature]
+        return own
 
     def features(self, state: State, size: int) -> Floats:
         """Return f(state), float64[size]."""
@@ -123,22 +125,26 @@ class Reweighable:
         clauses.weight[: clauses.hard] = HARD_MARGIN + 4 * float(np.abs(soft).sum())
 
 
-def ground_worlds(problem: MlnProblem, worlds: Sequence[Sequence[GroundAtom]]) -> list[GroundWorld]:
-    """Ground worlds for the query of a problem; features are numbered as its weights.
+def ground_worlds(problem: MlnProblem, data: MlnProblem) -> list[GroundWorld]:
+    """Ground the worlds of ``data`` for the query of a problem; features are numbered as its weights.
 
     A rule of k clauses has a k-th of the sum of their counts as its feature. Raises ExampleError.
     """
     shared = _learner(problem, problem.program)
     found: list[GroundWorld] = []
     of_shared = []
-    for number, atoms in enumerate(worlds):
+    for number, atoms in enumerate(data.worlds):
         example, missing = _example(problem, number, atoms)
+        learner = _learner(problem, _declaring(problem.program, missing)) if missing else shared
+        try:
+            world = _ground(learner, example)
+        except ExampleError as error:
+            raise data.located(number, error) from None
         if missing:
-            alone = _learner(problem, _declaring(problem.program, missing))
-            found += _numbered(problem, alone, [_ground(alone, example)])
+            found += _numbered(problem, learner, [world])
         else:
             of_shared.append(len(found))
-            found.append(_ground(shared, example))
+            found.append(world)
     of = [found[k] for k in of_shared]
     for k, world in zip(of_shared, _numbered(problem, shared, of), strict=True):
         found[k] = world
@@ -185,17 +191,20 @@ def _example(
 def _numbered(
     problem: MlnProblem, learner: OnlineLearner, worlds: Sequence[GroundWorld]
 ) -> list[GroundWorld]:
-    """Return the worlds with their features numbered by the problem's weights, not the learner's."""
+    """Return the worlds with their features numbered by the problem's weights, not the learner's.
+
+    A clause without an atom of the query is not the learner's, but has its share of the rule's weight.
+    """
     table = learner.weights
-    shares = Counter(clause.rule for clause in table.clauses)
-    place, share = np.zeros(len(table), np.int64), np.ones(len(table))
+    shares = Counter(clause.rule for clause in clauses(problem.program))
+    place, share = np.full(len(table) + 1, -1, np.int64), np.ones(len(table) + 1)  # -1: the last
     for k, clause, key in table.numbered():
         place[k] = problem.place(clause.rule, key)
         share[k] = 1.0 / shares[clause.rule]
     return [
         replace(
             world,
-            feature=np.where(world.feature < 0, -1, place[world.feature]),
+            feature=place[world.feature],
             factor=world.factor * share[world.feature],
         )
         for world in worlds

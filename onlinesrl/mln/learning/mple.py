@@ -7,13 +7,17 @@ from typing import Literal
 import numpy as np
 
 from onlinesrl.core.batch import Learned, Trace, Watch
+from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.values import Positive
 from onlinesrl.mln.learning.estimates import CountingLearner
 from onlinesrl.mln.learning.problem import MlnProblem
 
 
 class Mple(CountingLearner):
-    """Maximum pseudo-likelihood of the query atoms, from counts: nothing is grounded."""
+    """Maximum pseudo-likelihood of the query atoms, from counts: nothing is grounded.
+
+    The conditional probability of an atom whose flip would break a hard rule is 1, whatever the weights.
+    """
 
     kind: Literal["mple"] = "mple"
     optimizer: Literal["lbfgs", "newton"] = "lbfgs"
@@ -29,8 +33,11 @@ class Mple(CountingLearner):
         sparse, trace = scipy().sparse, Trace(watch)
         worlds = [world_of(problem.program, atoms) for atoms in problem.worlds]
         rows, number = [], []
-        for world in worlds:
-            of = changes(problem.program, world, problem.query, self.bound)
+        for k, world in enumerate(worlds):
+            try:
+                of = changes(problem.program, world, problem.query, self.bound)
+            except ExampleError as error:
+                raise problem.located(k, error) from None
             column = problem.places(world.domains)[of.rows.indices]
             shape = len(of.number), len(problem.start)
             rows.append(sparse.csr_matrix((of.rows.data, column, of.rows.indptr), shape))

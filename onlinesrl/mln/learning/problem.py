@@ -63,7 +63,7 @@ class MlnProblem:
     their constants, in the order of ``domains``, the last variable varying fastest. ``query`` are the
     predicates that the others predict, for scores by ``method`` (see ``onlinesrl infer``) with so many
     ``samples``. ``seed`` is of random numbers; in ``folder`` a learner may keep what it needs to resume.
-    ``limits`` are those of a world.
+    ``limits`` are those of a world; ``origins`` say where each comes from, for messages.
     """
 
     program: Program
@@ -75,6 +75,12 @@ class MlnProblem:
     folder: Path | None = None
     limits: Limits = LIMITS
     samples: int | None = None
+    origins: Sequence[str] = ()
+
+    def located(self, number: int, error: ExampleError) -> ExampleError:
+        """Return the error of a world (its ``number``, from 0) with where it comes from."""
+        where = self.origins[number] if self.origins else f"world {number + 1}"
+        return ExampleError(f"{where}: {error.reason}", error.kind)
 
     @cached_property
     def domains(self) -> Mapping[str, tuple[str, ...]]:
@@ -106,7 +112,7 @@ class MlnProblem:
     @cached_property
     def ground(self) -> list[GroundWorld]:
         """The worlds, ground for the query. Raises ExampleError."""
-        return ground_worlds(self, self.worlds)
+        return ground_worlds(self, self)
 
     @cached_property
     def names(self) -> list[str]:
@@ -119,11 +125,16 @@ class MlnProblem:
 
     @cached_property
     def start(self) -> Floats:
-        """The weights in the program, float64[weights]; 0 where it has none."""
+        """The weights in the program, float64[weights]; 0 where it has none. Raises LearningError."""
         found: list[float] = []
         for rule in self._soft:
             table = dict(rule.table or ())
             found += (table.get(key, rule.weight or 0.0) for key in self._keys(rule))
+        if not found:
+            raise LearningError(
+                f"{self.program.file}: no world has a constant for the variables with `+`, so there is no "
+                "weight to learn"
+            )
         return np.array(found)
 
     @cached_property
@@ -150,7 +161,7 @@ class MlnProblem:
 
     def predicted(self, weights: Floats, test: Self | None = None) -> dict[str, Scored]:
         """Predict each world of ``test``, or its own, by ``method``: its best state, or probabilities."""
-        worlds = self.ground if test is None else ground_worlds(self, test.worlds)
+        worlds = self.ground if test is None else ground_worlds(self, test)
         return self._scored(worlds, weights)
 
     signed = True
@@ -162,8 +173,9 @@ class MlnProblem:
         return np.ones(len(self.start), np.bool_)
 
     def tried(self, weights: Floats, share: float) -> dict[str, Scored]:
-        """Predict the first worlds, a share of all, by ``method``; they are ground once."""
-        return self._scored(self.ground[: ceil(share * len(self.ground))], weights)
+        """Predict the first worlds with atoms of the query, a share of these, by ``method``."""
+        worlds = [world for world in self.ground if np.any(world.predicted)]
+        return self._scored(worlds[: ceil(share * len(worlds))], weights)
 
     def _scored(self, worlds: Sequence[GroundWorld], weights: Floats) -> dict[str, Scored]:
         """Predict ground worlds; constants that the weights do not know have the weight 0."""
