@@ -13,13 +13,13 @@ import numpy as np
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import DataError, ExampleError
 from onlinesrl.core.example import (
-    UNSAID,
     Atoms,
     Constant,
     Example,
     GroundAtom,
     ValuedAtom,
     arguments,
+    number_of,
     show_ground_atom,
 )
 from onlinesrl.library.tables import atoms_of_table, columns_of, is_table
@@ -81,10 +81,8 @@ def facts(given: Given, where: str, program: Any) -> list[GroundAtom]:
     found: dict[tuple[str, tuple[str, ...]], GroundAtom] = {}
     for name, rows in atoms(given, where).items():
         for row in rows:
-            value = row.value if isinstance(row, ValuedAtom) else None
-            value = None if value is UNSAID else value
             try:
-                atom = valued_atom(name, arguments(row), value, 0, program)
+                atom = valued_atom(name, arguments(row), number_of(row), 0, program)
             except ValueError as error:
                 raise DataError(f"{where}: {error}") from None
             if found.setdefault(atom[:2], atom).value != atom.value:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +96,10 @@ class MarkovLogic:
 
     def rows_of_file(self, path: Path) -> Iterator[Row]:
         """Yield the weights in a file of weights."""
+        return _distinct(self._rows_of_file(path))
+
+    @staticmethod
+    def _rows_of_file(path: Path) -> Iterator[_Row]:
         from onlinesrl.mln.lang import mln
         from onlinesrl.mln.lang.normal import plus_variables
 
@@ -109,6 +114,12 @@ class MarkovLogic:
         self, name: str, header: Mapping[str, Any], arrays: Mapping[str, Any]
     ) -> Iterator[Row]:
         """Yield the weights in a checkpoint."""
+        return _distinct(self._rows_of_checkpoint(name, header, arrays))
+
+    @staticmethod
+    def _rows_of_checkpoint(
+        name: str, header: Mapping[str, Any], arrays: Mapping[str, Any]
+    ) -> Iterator[_Row]:
         from onlinesrl.mln.ground.compile import compile_program
         from onlinesrl.mln.ground.layout import Layout
         from onlinesrl.mln.lang import mln
@@ -136,7 +147,8 @@ class _Row(Row):
 
     def line(self) -> str:
         """Return the rule with its constants, as a file of weights has it."""
-        return show(self.formula, self._spelled)
+        again = (name for name, constant in self.constants.items() if constant is None)
+        return " ".join([show(self.formula, self._spelled), *again])
 
     def shape(self) -> str:
         """Return the rule without its constants, which is the same wherever its weights stand."""
@@ -145,12 +157,21 @@ class _Row(Row):
     def about(self) -> set[str]:
         """Return the constants that the weight is about."""
         own = terms(self.formula)
-        return {*self.constants.values(), *(t.name for t in own if isinstance(t, Constant))}
+        return {*super().about(), *(t.name for t in own if isinstance(t, Constant))}
 
     def _spelled(self, leaf: Leaf) -> str:
-        return show_leaf(
-            leaf if _varies(leaf) else Constant(self.constants.get(leaf.name, leaf.name))
-        )
+        constant = self.constants.get(leaf.name) if isinstance(leaf, Variable) else None
+        return show_leaf(leaf if constant is None else Constant(constant))
+
+
+def _distinct(rows: Iterable[_Row]) -> Iterator[Row]:
+    """Yield the rows; where a rule stands twice, its weights are numbered from the second on."""
+    seen: Counter[tuple[str | None, ...]] = Counter()
+    for row in rows:
+        key = (row.text, *row.constants.values())
+        seen[key] += 1
+        again = {f"the {seen[key]}.": None} if seen[key] > 1 else {}
+        yield replace(row, constants={**row.constants, **again})
 
 
 def _varies(leaf: Leaf) -> bool:

@@ -17,12 +17,11 @@ from onlinesrl.core.arrays import Bools, Floats, Ints
 from onlinesrl.core.batch import Learned, LearningError, Watch
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import (
-    UNSAID,
     Example,
     GroundAtom,
     Number,
-    ValuedAtom,
     arguments,
+    number_of,
     show_ground_atom,
 )
 from onlinesrl.core.scores import Scored
@@ -226,9 +225,8 @@ def atoms_of(example: Example, program: Program) -> list[GroundAtom]:
     found: dict[tuple[str, tuple[str, ...]], GroundAtom] = {}
     for name, rows in chain(example.evidence.items(), example.truth.items()):
         for row in rows:
-            value = row.value if isinstance(row, ValuedAtom) and row.value is not UNSAID else None
             try:
-                atom = valued_atom(name, arguments(row), value, 0, program)
+                atom = valued_atom(name, arguments(row), number_of(row), 0, program)
             except ValueError as error:
                 raise ExampleError(str(error)) from None
             if complaint := _no_truth(atom):
