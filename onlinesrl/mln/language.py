@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onlinesrl.core.errors import ModelError
 from onlinesrl.core.row import Row
 from onlinesrl.logic.ast import Constant, Formula, Leaf, Program, Rule, Variable, terms
-from onlinesrl.logic.text import show, show_leaf
+from onlinesrl.logic.text import show, show_instance, show_leaf
 
 if TYPE_CHECKING:
     from onlinesrl.core.background import Background
@@ -65,9 +66,16 @@ class MarkovLogic:
                     column=rule.position.column,
                 )
 
-    def rule(self, rule: Rule) -> tuple[str, float | None, bool, int]:
-        """Return the text of a rule, its weight, whether it is hard, and its line."""
-        return rule.text, rule.weight, rule.hard, rule.position.line
+    def lines(self, rule: Rule) -> Iterator[tuple[str, float | None, bool, int]]:
+        """Yield a rule's text, weight, whether it is hard, and its line; of a template for each weight."""
+        from onlinesrl.mln.lang.normal import plus_variables
+
+        if rule.table is None or rule.weight:
+            yield rule.text, rule.weight, rule.hard, rule.position.line
+        for key, weight in rule.table or ():
+            constants = dict(zip(plus_variables(rule.formula), key, strict=True))
+            text = show(rule.formula, partial(show_instance, constants=constants))
+            yield text, weight, False, rule.position.line
 
     def argument_types(self, program: Program, predicate: str) -> Sequence[str | None]:
         """Return the types of a predicate's arguments."""
@@ -105,8 +113,9 @@ class MarkovLogic:
 
         for number, rule in enumerate(mln.load(path).rules, 1):
             template = plus_variables(rule.formula)
-            weighted = () if rule.weight is None else (((), rule.weight),)
-            for key, weight in weighted if rule.table is None else rule.table:
+            alone = rule.weight if rule.table is None else rule.weight or None
+            weighted = () if alone is None else (((), alone),)
+            for key, weight in (*weighted, *(rule.table or ())):
                 constants = dict(zip(template, key, strict=False))
                 yield _Row(number, rule.text, constants, weight, None, rule.formula)
 
@@ -160,8 +169,7 @@ class _Row(Row):
         return {*super().about(), *(t.name for t in own if isinstance(t, Constant))}
 
     def _spelled(self, leaf: Leaf) -> str:
-        constant = self.constants.get(leaf.name) if isinstance(leaf, Variable) else None
-        return show_leaf(leaf if constant is None else Constant(constant))
+        return show_instance(leaf, self.constants)
 
 
 def _distinct(rows: Iterable[_Row]) -> Iterator[Row]:

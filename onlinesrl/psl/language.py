@@ -48,11 +48,11 @@ class Psl:
     def check_trained(self, path: Path, program: PslProgram) -> None:
         """Take any program: a rule without a weight is hard."""
 
-    def rule(self, rule: PslRule) -> tuple[str, float | None, bool, int]:
-        """Return the text of a rule, its weight, whether it is hard, and its line."""
+    def lines(self, rule: PslRule) -> Iterator[tuple[str, float | None, bool, int]]:
+        """Yield the text of a rule, its weight, whether it is hard, and its line."""
         from onlinesrl.psl.lang.text import show_unweighted
 
-        return show_unweighted(rule), rule.weight, rule.weight is None, rule.position.line
+        yield show_unweighted(rule), rule.weight, rule.weight is None, rule.position.line
 
     def argument_types(self, program: PslProgram, predicate: str) -> Sequence[str | None]:
         """Return None for every argument."""

@@ -74,8 +74,14 @@ class MlnProblem:
 
     @cached_property
     def domains(self) -> Mapping[str, tuple[str, ...]]:
-        """The constants of each type: the program's, then those of the worlds."""
-        return world_of(self.program, chain(*self.worlds)).domains
+        """The constants of each type: the program's, those of the worlds, and others that have weights."""
+        domains = {**world_of(self.program, chain(*self.worlds)).domains}
+        for rule in self._soft:
+            types, names = dict(rule.types), plus_variables(rule.formula)
+            columns = zip(*(key for key, _ in rule.table or ()), strict=True)
+            for name, column in zip(names, columns, strict=False):
+                domains[types[name]] = (*dict.fromkeys((*domains.get(types[name], ()), *column)),)
+        return domains
 
     def places(self, domains: Mapping[str, tuple[str, ...]]) -> Ints:
         """Return the numbers of the weights that have these constants only, in this order, int64[weights]."""
