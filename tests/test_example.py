@@ -1,11 +1,13 @@
 """The published schema of an example: it takes what the reader takes."""
 
 import json
+import pickle
 from typing import Any
 
 import jsonschema
 import pytest
 
+import onlinesrl as srl
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import decode, json_schema
 
@@ -70,3 +72,13 @@ def test_bad_examples(validator: jsonschema.Draft202012Validator, value: Any) ->
     assert not validator.is_valid(value)
     with pytest.raises(ExampleError, match="not an example: "):
         decode(json.dumps(value).encode())
+
+
+def test_an_atom_without_a_number_stays_without_one() -> None:
+    """It is true, and a numeric predicate refuses it, however it was stored."""
+    example = decode(b'{"id": 1, "evidence": {"Score": [{"args": ["a"]}]}}')
+    learner = srl.OnlineLearner("Score(x): real\nQ(x)\n0 Score(x) ^ Q(x)", "Q")
+    for stored in (example, pickle.loads(pickle.dumps(example)), decode(bytes(example.text()))):
+        assert [atom.value for atom in stored.evidence["Score"]] == [1.0]
+        with pytest.raises(srl.ExampleError, match="has no value, and Score is numeric"):
+            learner.predict_one(stored)

@@ -9,6 +9,7 @@ from math import exp, log
 from pathlib import Path
 
 import pytest
+from conftest import command as run_command
 from typer.testing import CliRunner
 
 from onlinesrl.commands.cli import app
@@ -582,3 +583,31 @@ def test_an_error_that_cannot_be_wanted_is_refused(tmp_path, options):
     code, stderr, _ = sampled(tmp_path, *options)
     assert code != 0
     assert "--error is a number above 0 for exact, mcsat, gibbs" in stderr
+
+
+def test_evidence_that_breaks_a_hard_rule_is_named_with_the_rule_and_the_atom(tmp_path, capfd):
+    model = write(tmp_path, "m.mln", "t = {A, B}\nP(t)\nQ(t)\n0.5 Q(x)\nP(x) => Q(x).\n")
+    database = write(tmp_path, "e.db", "P(A)\n!Q(A)\n")
+    asked = ["--model", str(model), "--evidence", str(database), "--query", " Q"]
+    said = f"{model}:5: evidence breaks this hard rule, which says of Q(A) otherwise: P(x) => Q(x)"
+    folder = tmp_path / "spill"
+    folder.mkdir()
+    for command in (
+        ["ground"],
+        ["ground", "--spill", str(folder)],
+        ["infer", "--spill", str(folder)],
+        *(["infer", "--method", method] for method in ("mpe", "lp", "walksat", "exact", "gibbs")),
+    ):
+        assert run_command(*command, *asked) == 65
+        printed = capfd.readouterr()
+        assert said in printed.err and not printed.out
+    database.write_text("P(A)\nQ(A)\n")
+    assert CliRunner().invoke(app, ["ground", *asked]).stdout == "0.5 Q(B)\n"
+
+
+def test_names_of_predicates_may_have_blanks_around_them(tmp_path):
+    model = write(tmp_path, "m.mln", "t = {A}\nP(t)\nQ(t)\nR(t)\n1 P(x) ^ Q(x) ^ !R(x)\n")
+    database = write(tmp_path, "e.db", "\n")
+    files = ["--model", str(model), "--evidence", str(database)]
+    ran = CliRunner().invoke(app, ["infer", *files, "--query", "P, Q ", "--closed", " R , "])
+    assert ran.stdout == "P(A) 1\nQ(A) 1\n"

@@ -212,3 +212,14 @@ def test_scores_of_known_counts() -> None:
             "hamming": 2.0,
         },
     }
+
+
+def test_a_class_called_none_is_not_the_class_of_no_value() -> None:
+    confusion = Confusion()
+    confusion.add({(None, "none"): 1, ("none", None): 2, ("none", "none"): 5, (None, "a"): 3})
+    assert Confusion.restore(json.loads(json.dumps(confusion.save()))).table() == {
+        "none": {"none": 5, "(none)": 2},
+        "(none)": {"none": 1, "a": 3},
+    }
+    confusion.add({("(none)", None): 4})
+    assert (confusion.table() or {})["(none)"] == {"((none))": 4}

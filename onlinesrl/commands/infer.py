@@ -236,11 +236,16 @@ def _is_psl(model: Path) -> bool:
 # Markov logic ------------------------------------------------------------------------------------
 
 
+def _names(text: str) -> list[str]:
+    """Return the names between commas."""
+    return [name.strip() for name in text.split(",")]
+
+
 def _world_options(closed: str, opened: str, dialect: str, spill: Path | None) -> WorldOptions:
     from onlinesrl.logic.dialect import dialect_of
     from onlinesrl.mln.query import WorldOptions
 
-    false, unknown = (tuple(filter(None, text.split(","))) for text in (closed, opened))
+    false, unknown = (tuple(filter(None, _names(text))) for text in (closed, opened))
     return WorldOptions(false, unknown, dialect_of(dialect), spill)
 
 
@@ -259,7 +264,7 @@ def _world(  # noqa: PLR0913, PLR0917 - the options of two commands
 
     most = max_groundings or (1_000_000 if options.folder is None else sys.maxsize)
     limits = replace(inference.LIMITS, atoms=max_atoms, groundings=most)
-    world = inference.load_world(model, evidence, query.split(","), options, limits)
+    world = inference.load_world(model, evidence, _names(query), options, limits)
     if world.assumed:
         names = ",".join(world.assumed)
         warn(

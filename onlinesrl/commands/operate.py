@@ -64,7 +64,7 @@ def replay(  # noqa: PLR0913, PLR0917 - the options of the command
     from onlinesrl.logic.dialect import dialect_of
     from onlinesrl.runs import replay as give
 
-    predicates = [name for name in query.split(",") if name]
+    predicates = [name.strip() for name in query.split(",") if name.strip()]
     found = give.messages(file, predicates, dialect_of(dialect))
     kafka = to is Target.KAFKA
     destination = (

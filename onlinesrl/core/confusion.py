@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any, TypeAlias
 
 NONE = "none"
-"""The class of a unit without a true (or predicted) atom; while counting it is None."""
+"""The class of a unit without a true (or predicted) atom; while counting it is None.
+
+Where a class is called so, this one stands in parentheses.
+"""
 CELLS = 10_000
 """A matrix with more distinct pairs than this is dropped, to bound memory."""
 
@@ -38,10 +42,14 @@ class Confusion:
         """Return the counts by true class, then predicted class; units with neither are not counted."""
         if self.counts is None:
             return None
-        found: dict[str, dict[str, int]] = {}
-        for (true, said), n in sorted(self.counts.items(), key=_order):
-            found.setdefault(NONE if true is None else true, {})[NONE if said is None else said] = n
-        return found
+        none, names = NONE, {*chain.from_iterable(self.counts)}
+        while none in names:
+            none = f"({none})"
+        table: dict[str, dict[str, int]] = {}
+        for pair, n in sorted(self.counts.items(), key=_order):
+            true, said = (none if name is None else name for name in pair)
+            table.setdefault(true, {})[said] = n
+        return table
 
     def save(self) -> list[list[Any]] | None:
         """Return the counts as JSON can hold them."""

@@ -7,14 +7,13 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import UNSET, UnsetType, field
 
 from onlinesrl.core.errors import ExampleError
 
 Constant: TypeAlias = str | int
 
 
-UNSAID = float("1")
-"""The value of an atom without one: this object, so that a number which is missing is not taken for 1."""
 MOST = 1e30
 """Numbers of atoms are from -MOST to MOST, so that products of five, and their squares, are finite."""
 
@@ -22,16 +21,27 @@ MOST = 1e30
 class ValuedAtom(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An atom with a truth value: 1 true, 0 false; in PSL programs any value between them.
 
-    That of a numeric predicate of Markov logic is any number from -MOST to MOST.
+    That of a numeric predicate of Markov logic is any number from -MOST to MOST. An atom without a
+    ``number`` is true.
     """
 
     args: list[Constant]
-    value: float = UNSAID
+    number: float | UnsetType = field(default=UNSET, name="value")
+
+    @property
+    def value(self) -> float:
+        """The number, 1 where there is none."""
+        return 1.0 if self.number is UNSET else self.number
 
 
 def arguments(atom: list[Constant] | ValuedAtom) -> list[Constant]:
     """Return the constants of an atom, with or without a value."""
     return atom if isinstance(atom, list) else atom.args
+
+
+def number_of(atom: list[Constant] | ValuedAtom) -> float | None:
+    """Return the number of an atom; None where it has none."""
+    return None if isinstance(atom, list) or atom.number is UNSET else atom.number
 
 
 Truth: TypeAlias = bool | float | None

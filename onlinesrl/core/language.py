@@ -80,8 +80,8 @@ class Language(Protocol):
         """Raise ModelError where a file of weights lacks a weight."""
         ...
 
-    def rule(self, rule: Any) -> tuple[str, float | None, bool, int]:
-        """Return the text of a rule, its weight, whether it is hard, and its line."""
+    def lines(self, rule: Any) -> Iterator[tuple[str, float | None, bool, int]]:
+        """Yield a rule's text, weight, whether it is hard, and its line; of a template for each weight."""
         ...
 
     def argument_types(self, program: Program, predicate: str) -> Sequence[str | None]:

@@ -11,12 +11,13 @@ from typing import Any
 class Row:
     """A weight by name: the number of its rule, from 1, its text, and the constants of its template.
 
-    ``updates`` is None where a file does not state it.
+    The constant is None where a name only tells a rule from another with the same text. ``updates`` is None
+    where a file does not state it.
     """
 
     rule: int
     text: str
-    constants: Mapping[str, str]
+    constants: Mapping[str, str | None]
     weight: float
     updates: int | None
 
@@ -33,13 +34,13 @@ class Row:
         if self.updates is None:
             return self.line()
         instance = [
-            f"{name} = {value}" if value else name for name, value in self.constants.items()
+            name if value is None else f"{name} = {value}" for name, value in self.constants.items()
         ]
         return f"{self.text}  [{', '.join(instance)}]" if instance else self.text
 
     def about(self) -> set[str]:
         """Return the constants that the weight is about."""
-        return {*self.constants.values()}
+        return {value for value in self.constants.values() if value is not None}
 
     def as_dict(self) -> dict[str, Any]:
         """Return the row for JSON."""

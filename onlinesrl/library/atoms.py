@@ -11,17 +11,18 @@ from numbers import Integral, Real
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
+from msgspec import UNSET
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import DataError, ExampleError, shown
 from onlinesrl.core.example import (
-    UNSAID,
     Atoms,
     Constant,
     Example,
     GroundAtom,
     ValuedAtom,
     arguments,
+    number_of,
     show_ground_atom,
 )
 from onlinesrl.library.tables import atoms_of_table, columns_of, is_table
@@ -87,10 +88,8 @@ def facts(given: Given, where: str, program: Any) -> list[GroundAtom]:
     found: dict[tuple[str, tuple[str, ...]], GroundAtom] = {}
     for name, rows in atoms(given, where).items():
         for row in rows:
-            value = row.value if isinstance(row, ValuedAtom) else None
-            value = None if value is UNSAID else value
             try:
-                atom = valued_atom(name, arguments(row), value, 0, program)
+                atom = valued_atom(name, arguments(row), number_of(row), 0, program)
             except ValueError as error:
                 raise DataError(f"{where}: {error}") from None
             if found.setdefault(atom[:2], atom).value != atom.value:
@@ -122,8 +121,8 @@ def _placed(rows: Iterable[T], name: str) -> Iterator[tuple[Place, T]]:
 
 
 def _valued(row: ValuedAtom, place: Place) -> ValuedAtom:
-    value = row.value if row.value is UNSAID else _value(row.value, place)
-    return ValuedAtom(_constants(row.args, place), value)
+    number = UNSET if row.number is UNSET else _value(row.number, place)
+    return ValuedAtom(_constants(row.args, place), number)
 
 
 def _constants(row: Any, place: Place) -> list[Constant]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from onlinesrl.library.atoms import Given, columns, facts
 from onlinesrl.library.display import table_html
 from onlinesrl.library.model import Model
 from onlinesrl.library.tables import Table
-from onlinesrl.logic.tables import VALUE
+from onlinesrl.logic.tables import VALUE, with_names
 
 Atom = tuple[Constant, ...]
 Evidence = Given | str | Path | Sequence[str | Path]
@@ -98,7 +98,7 @@ def infer(  # noqa: PLR0913 - what may be asked
 
     world = _world(model, evidence, query, closed, opened)
     values, stats = answers.solve(world, method or "mpe", seed, error, max_work)
-    return _answer(answers.columns(world, values), stats)
+    return _answer(model, _names(query), answers.columns(world, values), stats)
 
 
 def ground(
@@ -132,7 +132,7 @@ def _world(
     from onlinesrl.mln.lang import mln
     from onlinesrl.mln.query import WorldOptions, world_of
 
-    asked = [query] if isinstance(query, str) else [*query]
+    asked = _names(query)
     if not asked:
         raise UsageError("query: expected the predicates that are asked for")
     dialect = dialect_of(model.dialect)
@@ -151,8 +151,20 @@ def atoms_given(program: Any, evidence: Evidence, dialect: Any) -> list[GroundAt
     return facts(evidence, "evidence", program)
 
 
-def _answer(columns: Mapping[str, Mapping[str, Sequence[Any]]], stats: Mapping[str, Any]) -> Answer:
-    return Answer({name: Table(of) for name, of in columns.items()}, stats)
+def _names(query: str | Iterable[str]) -> list[str]:
+    return [query] if isinstance(query, str) else [*query]
+
+
+def _answer(
+    model: Model,
+    asked: Iterable[str],
+    columns: Mapping[str, Mapping[str, Sequence[Any]]],
+    stats: Mapping[str, Any],
+) -> Answer:
+    """Return an answer, in which predicates asked for that have no open atom have a table without rows."""
+    types = {name: model.predicates[name] for name in asked}
+    none = {name: with_names(of, [()] * len(of), ()) for name, of in types.items()}
+    return Answer({name: Table(of) for name, of in {**none, **columns}.items()}, stats)
 
 
 def _infer_psl(  # noqa: PLR0913, PLR0917 - as ``infer``
@@ -165,7 +177,7 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - as ``infer``
     options.check()
     database, clock = psl_database(model, evidence, query, truth), Clock()
     found = psl.solve(Problem(model.program, {}, database), options, clock)
-    return _answer(psl.columns(found), found.stats)
+    return _answer(model, query, psl.columns(found), found.stats)
 
 
 def psl_database(model: Model, evidence: Given, query: Given, truth: Given) -> Any:

@@ -16,7 +16,10 @@ from onlinesrl.logic.source import read_text
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: its number (from 1), its text, its weight (None: hard, or not given), and its line."""
+    """A rule: its number (from 1), its text, its weight (None: hard, or not given), and its line.
+
+    Lines that have the weights of a template's constants are one rule, with a number for all of them.
+    """
 
     number: int
     text: str
@@ -68,8 +71,9 @@ class Model:
     def rules(self) -> tuple[Rule, ...]:
         """The rules, in the order of the text."""
         return tuple(
-            Rule(number, *self.language.rule(rule))
+            Rule(number, *line)
             for number, rule in enumerate(self.program.rules, 1)
+            for line in self.language.lines(rule)
         )
 
     @property

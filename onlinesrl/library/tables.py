@@ -9,13 +9,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
+from numbers import Integral, Real
 from typing import Any
 
 from onlinesrl.core.errors import TableError
 from onlinesrl.core.example import Constant, ValuedAtom
 from onlinesrl.library.display import table_html
-from onlinesrl.logic.tables import VALUE, checked, connect
-from onlinesrl.stream.table_rows import Relation, Rows, lacking, quoted, rows, types
+from onlinesrl.logic.tables import VALUE, columns_in, connect, quoted, unexpected
+from onlinesrl.stream.table_rows import Relation, Rows, lacking, rows, types
 
 
 class Table:
@@ -43,7 +45,7 @@ class Table:
         import nanoarrow as na
         from nanoarrow.c_array_stream import CArrayStream
 
-        arrays = {name: na.c_array(of, _arrow_type(of)) for name, of in self.columns.items()}
+        arrays = {name: _arrow_array(of) for name, of in self.columns.items()}
         schema = na.struct({name: array.schema for name, array in arrays.items()})
         whole = na.c_array_from_buffers(schema, len(self), [None], children=[*arrays.values()])
         return CArrayStream.from_c_arrays([whole], whole.schema).__arrow_c_stream__()
@@ -55,13 +57,16 @@ class Table:
         return table_html(f"{len(self):,} rows", [*self.columns], [*self.rows()])
 
 
-def _arrow_type(column: Sequence[Any]) -> Any:
+def _arrow_array(column: Sequence[Any]) -> Any:
+    """Return a column of whole numbers of 64 bits, of numbers, or of text, which has what is neither."""
     import nanoarrow as na
 
     kinds = {*map(type, column)} - {type(None)}
-    if kinds <= {int}:
-        return na.int64()
-    return na.float64() if kinds <= {float, int} else na.string()
+    if kinds <= {int} and all(value is None or -(2**63) <= value < 2**63 for value in column):
+        return na.c_array(column, na.int64())
+    if kinds <= {float, int} and float in kinds:
+        return na.c_array(column, na.float64())
+    return na.c_array([None if v is None else str(v) for v in column], na.string())
 
 
 # reading -----------------------------------------------------------------------------------------
@@ -79,22 +84,57 @@ def _is_pandas(value: object) -> bool:
 def columns_of(frame: Any, name: str) -> dict[str, list[Any]]:
     """Return the columns of a table, whose ``name`` is for messages.
 
-    Raises TableError for a null (a NaN in a column of numbers is one) and for columns that are no text,
-    whole numbers or, the column ``value``, numbers.
+    Raises TableError for a null (a NaN in a column of numbers is one) and, where there are rows, for columns
+    that are no text, whole numbers or, the column ``value``, numbers.
     """
     with connect() as connection, _read_errors(name):
-        _register(connection, frame)
-        return _columns(connection, "frame", name)
+        _register(connection, frame, name)
+        return columns_in(connection, "frame", [], name)
 
 
-def _register(connection: Any, frame: Any) -> None:
-    """Let DuckDB read a table, by the name of frame."""
-    connection.register("frame", frame if _is_pandas(frame) else _Stream(frame))
+def _register(connection: Any, frame: Any, name: str) -> None:
+    """Let DuckDB read a table, by the name of frame. Raises TableError for objects that are no constants."""
+    if _is_pandas(frame):
+        connection.execute(f"SET pandas_analyze_sample = {max(1, len(frame))}")
+        connection.register("frame", _of_pandas(frame, name))
+    else:
+        connection.register("frame", _Stream(_of_polars(frame)))
 
 
-def _columns(connection: Any, table: str, name: str) -> dict[str, list[Any]]:
-    found = connection.execute(f"SELECT * FROM {table}").fetchnumpy()
-    return checked({column: of.tolist() for column, of in found.items()}, name)
+def _of_pandas(frame: Any, name: str) -> Any:
+    """Return a data frame after looking at its objects, whose types DuckDB would guess."""
+    for at, label in enumerate(map(str, frame.columns)):
+        column = frame.iloc[:, at]
+        if object in (column.dtype, getattr(column.dtype, "categories", column).dtype):
+            for row, (value, null) in enumerate(zip(column, column.isna(), strict=True)):
+                if null or not _fits(value, label == VALUE):
+                    raise unexpected(name, label, row, None if null else repr(value))
+            frame = frame.copy(deep=False)
+            objects = column.astype(object).map(float if label == VALUE else _constant)
+            frame.isetitem(at, objects)
+    return frame
+
+
+def _constant(value: Any) -> Constant:
+    return str(value) if isinstance(value, str) else int(value)
+
+
+def _fits(value: Any, number: bool) -> bool:
+    """Tell whether an object is a number, or else a constant."""
+    if number:
+        return isinstance(value, Real | Decimal)
+    if isinstance(value, Decimal):
+        return value.as_tuple().exponent == 0
+    return isinstance(value, str | Integral) and not isinstance(value, bool)
+
+
+def _of_polars(frame: Any) -> Any:
+    """Return a table; if it is of Polars, without the types that DuckDB does not read."""
+    polars = sys.modules.get("polars")
+    if polars is None or not isinstance(frame, polars.DataFrame):
+        return frame
+    whole = polars.Decimal(38, 0)
+    return frame.cast({polars.Int128: whole, polars.UInt128: whole, polars.Null: polars.String})
 
 
 @contextmanager
@@ -135,20 +175,15 @@ def rows_by(cursor: Any, frame: Any, name: str, by: str, copy: str) -> Rows:
     """
     of = Relation(copy, [], "rowid")
     with _read_errors(name):
-        _register(cursor, frame)
+        _register(cursor, frame, name)
         cursor.execute(f"CREATE TABLE {copy} AS SELECT * FROM frame")
         for column, kind, *_ in cursor.execute(f"DESCRIBE {copy}").fetchall():
             if kind.startswith("ENUM"):
                 cursor.execute(f"ALTER TABLE {copy} ALTER {quoted(column)} TYPE VARCHAR")
-        try:
-            kinds = types(cursor, of, by, name)
-            lacks = " OR ".join(lacking(kinds))
-            whole = not cursor.execute(f"SELECT 1 FROM {copy} WHERE {lacks} LIMIT 1").fetchall()
-        except TableError:
-            _columns(cursor, copy, name)
-            raise
-        if not whole:
-            _columns(cursor, copy, name)
+        kinds = types(cursor, of, by, name)
+        lacks = " OR ".join(lacking(kinds))
+        if cursor.execute(f"SELECT 1 FROM {copy} WHERE {lacks} LIMIT 1").fetchall():
+            columns_in(cursor, copy, [], name)
     return rows(cursor, of, kinds, by, sys.maxsize)
 
 

@@ -15,7 +15,8 @@ Key = tuple[str, ...]
 class Weights(Mapping[Key, float]):
     """Averaged weights at one moment: a mapping by the text of the rule and the constants.
 
-    A rule without ``+`` variables has one weight, under its text alone: ``weights[text,]``.
+    A rule without ``+`` variables has one weight, under its text alone: ``weights[text,]``. Where a rule
+    stands twice, the second has ``weights[text, "the 2."]``.
     """
 
     def __init__(self, rows: Sequence[Row]):
@@ -66,4 +67,5 @@ class Weights(Mapping[Key, float]):
 
 
 def _key(row: Row) -> Key:
-    return (row.text, *(value or name for name, value in row.constants.items()))
+    again = (name if value is None else value for name, value in row.constants.items())
+    return (row.text, *again)

@@ -6,6 +6,7 @@ The columns are the predicate's arguments in their order; a column ``value`` has
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,12 +26,17 @@ VALUE = "value"
 """The column with truth values, or with numbers; without it every row's value is 1."""
 
 
-def argument_names(types: Iterable[str | None]) -> list[str]:
-    """Return column names: the types of the arguments, numbered where they repeat or lack."""
+def argument_names(types: Iterable[str | None], others: Sequence[str] = (VALUE,)) -> list[str]:
+    """Return column names: the types of the arguments, numbered where they lack or repeat.
+
+    No two names, nor one and that of ``others``, differ only in case, since DuckDB takes these as one.
+    """
     names: list[str] = []
     for n, kind in enumerate(types, 1):
         name = kind or f"argument_{n}"
-        names.append(f"{name}_{n}" if name in names or name == VALUE else name)
+        while name.lower() in map(str.lower, (*names, *others)):
+            name = f"{name}_{n}"
+        names.append(name)
     return names
 
 
@@ -41,32 +47,89 @@ def with_names(
     return {**dict(zip(argument_names(types), arguments, strict=True)), VALUE: values}
 
 
-def checked(columns: Mapping[str, list[Any]], name: str) -> dict[str, list[Any]]:
-    """Return the columns of the table called ``name``.
+def unexpected(name: str, column: str, row: int, value: Any) -> TableError:
+    """Return the error for a value of a table that is no constant or, in the column ``value``, no number."""
+    what = "a number" if column == VALUE else "text or a whole number"
+    shown = "a null" if value is None else value
+    return TableError(f"{name}, column {column}, row {row}: expected {what}, found {shown}")
 
-    Raises TableError for a null (a NaN in a column of numbers is one) and for a column that is no text,
-    whole numbers or, the column ``value``, numbers.
+
+# columns in DuckDB -------------------------------------------------------------------------------
+
+FLOATS = {"FLOAT", "DOUBLE"}
+_WHOLE = {"INTEGER", "UINTEGER"} | {
+    f"{sign}{size}INT" for sign in ("", "U") for size in ("", "TINY", "SMALL", "BIG", "HUGE")
+}
+_LARGE = re.compile(r"U?HUGEINT|DECIMAL\(\d+,0\)")
+_DECIMAL = re.compile(r"DECIMAL\(\d+,\d+\)")
+_ENUM = re.compile(r"ENUM\(.*\)", re.DOTALL)
+
+
+def kind_of(sql: str) -> type | None:
+    """Return what a column of a type of DuckDB has: str, int or float; None for others."""
+    if sql in {"VARCHAR", "JSON"} or _ENUM.fullmatch(sql):
+        return str
+    if sql in _WHOLE or _LARGE.fullmatch(sql):
+        return int
+    return float if sql in FLOATS or sql == "BOOLEAN" or _DECIMAL.fullmatch(sql) else None
+
+
+def is_large(sql: str) -> bool:
+    """Tell whether whole numbers of a type of DuckDB may have more than 64 bits."""
+    return _LARGE.fullmatch(sql) is not None
+
+
+def column_types(cursor: Any, source: str, given: Sequence[Any], name: str) -> dict[str, str]:
+    """Return DuckDB's types of the columns of a table, which has any types where it has no rows.
+
+    ``source`` is what SQL has after FROM, with parameters; ``name`` is for messages. Raises TableError for
+    a column that is no text, whole numbers or, the column ``value``, numbers.
     """
-    return {column: _checked(of, column, name) for column, of in columns.items()}
+    cursor.execute(f"DESCRIBE SELECT * FROM {source}", given)
+    types = {column: sql for column, sql, *_ in cursor.fetchall()}
+    for column, sql in types.items():
+        if kind_of(sql) not in ({int, float} if column == VALUE else {str, int}):
+            cursor.execute(f"SELECT {quoted(column)}::VARCHAR FROM {source} LIMIT 1", given)
+            for (value,) in cursor.fetchall():
+                shown = repr(value) if kind_of(sql) is str else f"{value} ({sql})"
+                raise unexpected(name, column, 0, None if value is None else shown)
+    return types
 
 
-def _checked(column: list[Any], at: str, name: str) -> list[Any]:
-    number = at == VALUE
-    expected = {float, int, bool} if number else {str, int}
-    kinds = {*map(type, column)}
-    if kinds - expected:
-        row = next(n for n, value in enumerate(column) if type(value) not in expected)
-        what = "a number" if number else "text or a whole number"
-        found = "a null" if _null(column[row]) else repr(column[row])
-        raise TableError(f"{name}, column {at}, row {row}: expected {what}, found {found}")
-    if number and not np.isfinite(np.array(column, np.float64)).all():
-        row = int(np.flatnonzero(~np.isfinite(np.array(column, np.float64)))[0])
-        raise TableError(f"{name}, column {at}, row {row}: expected a number, found {column[row]}")
-    return column
+def columns_in(cursor: Any, source: str, given: Sequence[Any], name: str) -> dict[str, list[Any]]:
+    """Return the columns of a table in DuckDB.
+
+    Raises TableError as ``column_types``, and for a null or a number that is not finite.
+    """
+    types = column_types(cursor, source, given, name)
+    chosen = ", ".join(f"{plain(*each)} AS {quoted(each[0])}" for each in types.items())
+    found = cursor.execute(f"SELECT {chosen} FROM {source}", given).fetchnumpy()
+    return {column: _checked(of, column, types[column], name) for column, of in found.items()}
 
 
-def _null(value: Any) -> bool:
-    return value is None or value != value  # noqa: PLR0124 - NaN
+def plain(column: str, sql: str) -> str:
+    """Return the SQL for a column as what NumPy has: text, also for large whole numbers, or numbers."""
+    if column == VALUE:
+        return f"{quoted(column)}::DOUBLE"
+    text = kind_of(sql) is str or is_large(sql)
+    return f"{quoted(column)}::VARCHAR" if text else quoted(column)
+
+
+def _checked(found: Any, column: str, sql: str, name: str) -> list[Any]:
+    """Return the constants or numbers of a column. Raises TableError for a null, or no finite number."""
+    values: list[Any] = found.tolist()
+    bad = np.ma.getmaskarray(found)
+    if column == VALUE:
+        bad |= ~np.isfinite(found)
+    if bad.any():
+        row = int(bad.argmax())
+        raise unexpected(name, column, row, values[row])
+    return [*map(int, values)] if is_large(sql) and column != VALUE else values
+
+
+def quoted(name: str) -> str:
+    """Return a name for SQL."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 # Parquet -----------------------------------------------------------------------------------------
@@ -93,13 +156,11 @@ def connect(**settings: Any) -> Any:
 
 
 def read_parquet(path: Path) -> dict[str, list[Any]]:
-    """Return the columns of a Parquet file. Raises StorageError, and TableError as ``checked``."""
+    """Return the columns of a Parquet file. Raises StorageError, and TableError as ``columns_in``."""
     with storage_errors(path, "read"):
         path.stat()
     with duckdb_errors(path), connect() as connection:
-        connection.execute("SELECT * FROM read_parquet(?)", [[str(path)]])
-        found = connection.fetchnumpy()
-    return checked({name: column.tolist() for name, column in found.items()}, str(path))
+        return columns_in(connection, "read_parquet(?)", [[str(path)]], str(path))
 
 
 def load_atoms(path: Path, program: Signature, dialect: Dialect) -> list[GroundAtom]:

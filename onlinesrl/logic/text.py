@@ -6,7 +6,7 @@ It parses back to the same value.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from onlinesrl.logic.ast import (
     And,
@@ -70,6 +70,12 @@ def show_leaf(leaf: Leaf) -> str:
     if isinstance(leaf, Constant):
         return quote(leaf.name)
     return f"+{leaf.name}" if leaf.plus else leaf.name
+
+
+def show_instance(leaf: Leaf, constants: Mapping[str, str | None]) -> str:
+    """Spell a variable or constant; a variable that has a constant, by name, as that."""
+    constant = constants.get(leaf.name) if isinstance(leaf, Variable) else None
+    return show_leaf(leaf if constant is None else Constant(constant))
 
 
 def show_term(term: Term, leaf: Callable[[Leaf], str] = show_leaf) -> str:

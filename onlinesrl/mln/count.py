@@ -162,10 +162,12 @@ class Counters:
                 )
 
     def _keys(self, clause: Clause, world: World) -> Iterable[tuple[str, ...]]:
-        if clause.table is not None:
-            return [key for key, _ in clause.table]
         types = _types(self.program, clause)
-        return product(*(world.domains.get(types[v], ()) for v in clause.template))
+        domains = [world.domains.get(types[v], ()) for v in clause.template]
+        if clause.table is None or clause.weight:
+            return product(*domains)
+        known = [*map(frozenset, domains)]
+        return [key for key, _ in clause.table if all(map(frozenset.__contains__, known, key))]
 
     @contextmanager
     def located(self, clause: Clause) -> Iterator[None]:

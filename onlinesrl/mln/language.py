@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onlinesrl.core.errors import ModelError
 from onlinesrl.core.row import Row
 from onlinesrl.logic.ast import Constant, Formula, Leaf, Program, Rule, Variable, terms
-from onlinesrl.logic.text import show, show_leaf
+from onlinesrl.logic.text import show, show_instance, show_leaf
 
 if TYPE_CHECKING:
     from onlinesrl.core.background import Background
@@ -64,9 +66,16 @@ class MarkovLogic:
                     column=rule.position.column,
                 )
 
-    def rule(self, rule: Rule) -> tuple[str, float | None, bool, int]:
-        """Return the text of a rule, its weight, whether it is hard, and its line."""
-        return rule.text, rule.weight, rule.hard, rule.position.line
+    def lines(self, rule: Rule) -> Iterator[tuple[str, float | None, bool, int]]:
+        """Yield a rule's text, weight, whether it is hard, and its line; of a template for each weight."""
+        from onlinesrl.mln.lang.normal import plus_variables
+
+        if rule.table is None or rule.weight:
+            yield rule.text, rule.weight, rule.hard, rule.position.line
+        for key, weight in rule.table or ():
+            constants = dict(zip(plus_variables(rule.formula), key, strict=True))
+            text = show(rule.formula, partial(show_instance, constants=constants))
+            yield text, weight, False, rule.position.line
 
     def argument_types(self, program: Program, predicate: str) -> Sequence[str | None]:
         """Return the types of a predicate's arguments."""
@@ -95,13 +104,18 @@ class MarkovLogic:
 
     def rows_of_file(self, path: Path) -> Iterator[Row]:
         """Yield the weights in a file of weights."""
+        return _distinct(self._rows_of_file(path))
+
+    @staticmethod
+    def _rows_of_file(path: Path) -> Iterator[_Row]:
         from onlinesrl.mln.lang import mln
         from onlinesrl.mln.lang.normal import plus_variables
 
         for number, rule in enumerate(mln.load(path).rules, 1):
             template = plus_variables(rule.formula)
-            weighted = () if rule.weight is None else (((), rule.weight),)
-            for key, weight in weighted if rule.table is None else rule.table:
+            alone = rule.weight if rule.table is None else rule.weight or None
+            weighted = () if alone is None else (((), alone),)
+            for key, weight in (*weighted, *(rule.table or ())):
                 constants = dict(zip(template, key, strict=False))
                 yield _Row(number, rule.text, constants, weight, None, rule.formula)
 
@@ -109,6 +123,12 @@ class MarkovLogic:
         self, name: str, header: Mapping[str, Any], arrays: Mapping[str, Any]
     ) -> Iterator[Row]:
         """Yield the weights in a checkpoint."""
+        return _distinct(self._rows_of_checkpoint(name, header, arrays))
+
+    @staticmethod
+    def _rows_of_checkpoint(
+        name: str, header: Mapping[str, Any], arrays: Mapping[str, Any]
+    ) -> Iterator[_Row]:
         from onlinesrl.mln.ground.compile import compile_program
         from onlinesrl.mln.ground.layout import Layout
         from onlinesrl.mln.lang import mln
@@ -136,7 +156,8 @@ class _Row(Row):
 
     def line(self) -> str:
         """Return the rule with its constants, as a file of weights has it."""
-        return show(self.formula, self._spelled)
+        again = (name for name, constant in self.constants.items() if constant is None)
+        return " ".join([show(self.formula, self._spelled), *again])
 
     def shape(self) -> str:
         """Return the rule without its constants, which is the same wherever its weights stand."""
@@ -145,12 +166,20 @@ class _Row(Row):
     def about(self) -> set[str]:
         """Return the constants that the weight is about."""
         own = terms(self.formula)
-        return {*self.constants.values(), *(t.name for t in own if isinstance(t, Constant))}
+        return {*super().about(), *(t.name for t in own if isinstance(t, Constant))}
 
     def _spelled(self, leaf: Leaf) -> str:
-        return show_leaf(
-            leaf if _varies(leaf) else Constant(self.constants.get(leaf.name, leaf.name))
-        )
+        return show_instance(leaf, self.constants)
+
+
+def _distinct(rows: Iterable[_Row]) -> Iterator[Row]:
+    """Yield the rows; where a rule stands twice, its weights are numbered from the second on."""
+    seen: Counter[tuple[str | None, ...]] = Counter()
+    for row in rows:
+        key = (row.text, *row.constants.values())
+        seen[key] += 1
+        again = {f"the {seen[key]}.": None} if seen[key] > 1 else {}
+        yield replace(row, constants={**row.constants, **again})
 
 
 def _varies(leaf: Leaf) -> bool:

@@ -122,13 +122,17 @@ class OnlineLearner:
 
     def weights_text(self, averaged: str, by: str) -> str:
         """Return a file of weights, the most influential first."""
-        entries = heaviest(self.weights.entries())
+        weighted = [c for c in self.weights.clauses if c.template and c.weight]
+        every, known = [*self.weights.entries()], {*map(id, weighted)}
+        zeros = (e for e in every if not e.uses and not e.weight and id(e.clause) in known)
+        entries = [*heaviest(every), *zeros]
         header = f"{averaged}, most influential first.\n{len(entries)} weights; written by {by}."
         text = io.StringIO()
         rows = ((e.clause, e.key, e.weight) for e in entries)
         program, shown = self.layout.plan.program, self.packer.shown()
         types = {t: (*names, *map(str, shown.get(t, ()))) for t, names in program.types.items()}
-        weight_files.write(dataclasses.replace(program, types=types), rows, text, header)
+        declared = dataclasses.replace(program, types=types)
+        weight_files.write(declared, rows, text, header, weighted)
         return text.getvalue()
 
     def advice(self, examples: Sequence[Example]) -> list[str]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from onlinesrl.core import mapped
 from onlinesrl.core.arrays import Floats
-from onlinesrl.core.errors import DatabaseError, ExampleError, OnlinesrlError
+from onlinesrl.core.errors import DatabaseError, ExampleError, Infeasible, OnlinesrlError
 from onlinesrl.core.example import (
     Atoms,
     Constant,
@@ -42,7 +42,7 @@ from onlinesrl.mln.ground.layout import Layout
 from onlinesrl.mln.ground.names import WorldAtoms
 from onlinesrl.mln.ground.pack import LimitKeys
 from onlinesrl.mln.kernels import magnitude
-from onlinesrl.mln.kernels.network import ATOMS, Network
+from onlinesrl.mln.kernels.network import ATOMS, ROWS, Network, false_hard
 from onlinesrl.mln.kernels.plans import WEIGHTS_OVERFLOW, Batch
 from onlinesrl.mln.lang import mln
 from onlinesrl.mln.lang.given import check_numbers, with_weights
@@ -205,6 +205,8 @@ def _ground(
     batch = grounder.ground_one(_example(given, partly, soft), every)
     net, atoms = grounder.net, WorldAtoms([*grounder.named(batch, 0)])
     table.number(net, learning=False)
+    if (broken := false_hard(net)) >= 0:
+        raise Infeasible(_broken(layout, net, atoms, broken))
     units = _soft_units(atoms, soft)
     named: dict[str, Any] = {
         "atoms": atoms,
@@ -238,6 +240,22 @@ class _Weights:
             reason = self.grounder.reasons.of(self.batch, 0, WEIGHTS_OVERFLOW, clause)
             raise ExampleError(reason, "overflow")
         return weight
+
+
+def _broken(layout: Layout, net: Network, atoms: WorldAtoms, clause: int) -> str:
+    """Return which hard rule evidence breaks, and the open atoms of a ground clause that it makes false."""
+    row = int(np.searchsorted(net.clause_start[: net.size[ROWS]], clause, "right")) - 1
+    k = clause - int(net.clause_start[row])
+    program, of = layout.plan.program, layout.plan.clauses[net.row_clause[row]].clause
+    places = range(net.lit_start[row], net.lit_start[row + 1])
+    numbers = [int(net.lit_atom[p] + k * net.lit_step[p]) for p in places]
+    names = [spell_atom(*atoms[n]) for n in numbers if n < len(atoms)]
+    rule = program.rules[of.rule]
+    said = f", which says of {', '.join(names)} otherwise" if names else ""
+    return (
+        f"{program.file}:{rule.position.line}: evidence breaks this hard rule{said}: {rule.text}\n"
+        "  make the rule soft with a weight, or correct the evidence"
+    )
 
 
 def _with_constants(program: Program, atoms: Iterable[tuple[str, tuple[str, ...]]]) -> Program:

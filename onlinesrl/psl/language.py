@@ -48,11 +48,11 @@ class Psl:
     def check_trained(self, path: Path, program: PslProgram) -> None:
         """Take any program: a rule without a weight is hard."""
 
-    def rule(self, rule: PslRule) -> tuple[str, float | None, bool, int]:
-        """Return the text of a rule, its weight, whether it is hard, and its line."""
+    def lines(self, rule: PslRule) -> Iterator[tuple[str, float | None, bool, int]]:
+        """Yield the text of a rule, its weight, whether it is hard, and its line."""
         from onlinesrl.psl.lang.text import show_unweighted
 
-        return show_unweighted(rule), rule.weight, rule.weight is None, rule.position.line
+        yield show_unweighted(rule), rule.weight, rule.weight is None, rule.position.line
 
     def argument_types(self, program: PslProgram, predicate: str) -> Sequence[str | None]:
         """Return None for every argument."""
@@ -111,5 +111,5 @@ LANGUAGE = Psl()
 def _rows(weights: RuleWeights, counted: bool) -> Iterator[Row]:
     numbers = [n for n, rule in enumerate(weights.program.rules, 1) if rule.weight is not None]
     for number, e in zip(numbers, weights.entries(), strict=True):
-        again = dict.fromkeys(e.key, "")
+        again = dict.fromkeys(e.key)
         yield Row(number, e.text, again, e.weight, e.uses if counted else None)

@@ -16,19 +16,21 @@ import numpy as np
 
 from onlinesrl.core.errors import StorageError, TableError
 from onlinesrl.core.example import Constant
-from onlinesrl.logic.tables import VALUE
+from onlinesrl.logic.tables import (
+    FLOATS,
+    VALUE,
+    column_types,
+    is_large,
+    kind_of,
+    plain,
+    quoted,
+)
 from onlinesrl.stream.kernels import tables as k
 from onlinesrl.stream.ledger import AGAIN
 
 Rows: TypeAlias = Iterator[tuple[list[Any], list[bytes]]]
 """Names of some examples, in ascending order, and the atoms of each, as JSON between commas."""
 _END: tuple[list[Any], list[bytes]] = ([], [])
-_TYPES = {"VARCHAR": str} | {
-    f"{sign}{size}INT": int for sign in ("", "U") for size in ("", "TINY", "SMALL", "BIG", "HUGE")
-}
-_TYPES["INTEGER"] = _TYPES["UINTEGER"] = int
-_FLOATS = {"FLOAT", "DOUBLE"}
-_NUMBERS = {*_TYPES} - {"VARCHAR"} | _FLOATS | {"BOOLEAN"}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -43,18 +45,13 @@ class Relation(NamedTuple):
 def types(cursor: Any, of: Relation, by: str, name: str, key: str = "") -> dict[str, str]:
     """Return the types of a table's columns; its ``name`` and the ``key`` that says ``by`` are for messages.
 
-    Raises TableError where a column has not the right type.
+    Raises TableError where a column has not the right type, unless there is no row.
     """
-    cursor.execute(f"DESCRIBE SELECT * FROM {of.source}", of.given)
-    found = {column: kind for column, kind, *_ in cursor.fetchall()}
+    found = column_types(cursor, of.source, of.given, name)
     if by not in found:
         raise TableError(
             f"{name}: no column {by}, which says the example{key}; it has {', '.join(found)}"
         )
-    for column, kind in found.items():
-        if kind not in (_NUMBERS if column == VALUE else _TYPES):
-            what = "numbers" if column == VALUE else "text or whole numbers"
-            raise TableError(f"{name}, column {column}: expected {what}, found {kind}")
     return found
 
 
@@ -62,7 +59,7 @@ def lacking(kinds: Mapping[str, str]) -> Iterator[str]:
     """Yield the SQL that says where a column of such a type has a null, or no finite number."""
     for name, kind in kinds.items():
         yield f"{quoted(name)} IS NULL"
-        if kind in _FLOATS:
+        if kind in FLOATS:
             yield f"NOT isfinite({quoted(name)})"
 
 
@@ -72,7 +69,7 @@ def rows(cursor: Any, of: Relation, kinds: Mapping[str, str], by: str, most: int
     They are sorted unless they are in order already. Of an example with more than ``most`` bytes some may
     be left out. Raises TableError for a null in ``by``, StorageError where rows change while they are read.
     """
-    example, source, kind = quoted(by), of.source, _TYPES[kinds[by]]
+    example, source, kind = quoted(by), of.source, kind_of(kinds[by])
     ascends = f"{example} IS NOT NULL AND {example} >= coalesce(lag({example}) OVER (), {example})"
     cursor.execute(f"SELECT bool_and(a) FROM (SELECT {ascends} a FROM {source})", of.given)
     if cursor.fetchall() == [(False,)]:
@@ -97,16 +94,21 @@ def rows(cursor: Any, of: Relation, kinds: Mapping[str, str], by: str, most: int
 
 def _atom(kinds: Mapping[str, str], by: str) -> str:
     """Return the SQL for the atom of a row, as JSON."""
-    arguments = (
-        f"json_array({', '.join(quoted(name) for name in kinds if name not in {by, VALUE})})"
+    constants = (
+        plain(name, sql) + ("::JSON" if is_large(sql) else "")
+        for name, sql in kinds.items()
+        if name not in {by, VALUE}
     )
+    arguments = f"json_array({', '.join(constants)})"
     if VALUE not in kinds:
         return arguments
-    value = VALUE
-    if kinds[VALUE] == "BOOLEAN":
+    value, sql = VALUE, kinds[VALUE]
+    if sql == "BOOLEAN":
         value = f"{VALUE}::TINYINT"
-    elif kinds[VALUE] in _FLOATS:
+    elif sql in FLOATS:
         value = f"CASE WHEN isfinite({VALUE}) THEN {VALUE} END"
+    elif is_large(sql) or kind_of(sql) is float:
+        value = f"{VALUE}::DOUBLE"
     return f"json_object('args', {arguments}, '{VALUE}', {value})"
 
 
@@ -171,8 +173,3 @@ def _check_kinds(names: Mapping[tuple[str, str], Constant]) -> None:
     if len(kinds) > 1:
         text, number = (" ".join(kinds[kind]) for kind in (str, int))
         raise TableError(f"examples have text as names in {text}, and numbers in {number}")
-
-
-def quoted(name: str) -> str:
-    """Return a name for SQL."""
-    return '"' + name.replace('"', '""') + '"'

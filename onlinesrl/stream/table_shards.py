@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from onlinesrl.core.pool import Pool
-from onlinesrl.logic.tables import connect, duckdb_errors
+from onlinesrl.logic.tables import connect, duckdb_errors, quoted
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.shards import DEALT, Cut, Piece, Pieces, Stamp, check_same, measured
-from onlinesrl.stream.table_rows import quoted
 from onlinesrl.stream.tables import CHUNK_ROWS, Range, TableSource
 
 
@@ -72,7 +72,8 @@ class TableShards(Cut):
 
 def _rows(found: Any) -> Iterator[tuple[Any, int]]:
     while rows := found.fetchmany(CHUNK_ROWS):
-        yield from rows
+        for name, count in rows:
+            yield int(name) if isinstance(name, Decimal) else name, count
 
 
 def _pieces(examples: Iterator[tuple[Any, int]], total: int, count: int) -> list[TablePiece]:

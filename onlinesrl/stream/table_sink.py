@@ -16,12 +16,11 @@ import numpy as np
 from onlinesrl.core.errors import FolderError
 from onlinesrl.core.learner import Outcome
 from onlinesrl.core.storage import storage_errors
-from onlinesrl.logic.tables import PARQUET, VALUE, argument_names, connect, write_relation
+from onlinesrl.logic.tables import PARQUET, VALUE, argument_names, connect, quoted, write_relation
 from onlinesrl.stream.answers import answer
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.folder import OutputFile
 from onlinesrl.stream.protocols import Sink
-from onlinesrl.stream.table_rows import quoted
 
 EXAMPLES = "examples"
 """The table with a row per example."""
@@ -47,7 +46,7 @@ class Tables:
     def __init__(self, folder: Path, types: Mapping[str, Sequence[str | None]], part: int = 0):
         self.folder = folder
         self.part = part
-        self._names = {name: argument_names(of) for name, of in types.items()}
+        self._names = {name: argument_names(of, ("id", VALUE)) for name, of in types.items()}
         self._clear()
 
     def _clear(self) -> None:

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from onlinesrl.core.errors import StorageError, TableError
 from onlinesrl.core.example import Constant
 from onlinesrl.core.storage import storage_errors
-from onlinesrl.logic.tables import PARQUET, connect, duckdb_errors
+from onlinesrl.logic.tables import PARQUET, connect, duckdb_errors, quoted
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.ledger import AGAIN
 from onlinesrl.stream.protocols import Source
-from onlinesrl.stream.table_rows import Relation, Rows, lines, quoted, rows, types
+from onlinesrl.stream.table_rows import Relation, Rows, lines, rows, types
 
 PARTS = ("evidence", "truth", "query")
 CHUNK_ROWS = 4096

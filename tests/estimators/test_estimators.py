@@ -291,3 +291,18 @@ def test_numbers_of_linked_things_count() -> None:
     assert classifier.predict([([{"n": 0.3}, {"n": -0.2}], [])]) == [["high", "low"]]
     (of,) = classifier.predict_marginals([([{"n": 4.0}, {"n": 0.1}, {"n": 0.0}, {}], [])])
     assert of[0]["high"] > of[1]["high"] > of[2]["high"] == of[3]["high"]
+
+
+@pytest.mark.parametrize("labels", [[1, 2], ["1", "2"], ["", "none"], [0, ""]])
+def test_each_label_has_its_probability(labels: list[Any]) -> None:
+    """Whole numbers too, and texts that might stand for no label."""
+    X = [([{"word": "course"}, {"word": "thesis"}], [(0, 1, "cites")])]
+    classifier = srl.LinkedClassifier().fit(X, [labels])
+    plain = srl.LinkedClassifier().fit(X, [["a", "b"]])
+    (expected,) = plain.predict_marginals(X)
+    named = dict(zip("ab", labels, strict=True))
+    (of,) = classifier.predict_marginals(X)
+    assert of == [{named[each]: value for each, value in p.items()} for p in expected]
+    assert classifier.predict(X) == [labels]
+    feature = "Feature(+f, x) ^ Label(x, +y)", "word:course"
+    assert classifier.learned_.learner.weights[*feature, str(labels[0])] > 0

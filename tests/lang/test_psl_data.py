@@ -67,7 +67,7 @@ def test_an_atom_listed_again_counts_once(tmp_path):
         ("a\tb\nab\tc\t1.5\n", 2, 6, "a truth value is a number from 0 to 1, not 1.5"),
         ("a\tb\nab\tc\thigh\n", 2, 6, "a truth value is a number from 0 to 1, not high"),
         ("a\tb\tnan\n", 1, 5, "a truth value is a number from 0 to 1, not nan"),
-        ("a\tb\na\t\n", 2, 3, "this constant is empty"),
+        ("a\tb\na\t\t1\n", 2, 3, "this constant is empty"),
         ("a\tb\t1\nb\ta\na\tb\t0\n", 3, 1, "this atom has another value, 1, in"),
         ("a\tb\nx\ty\n", 1, 1, "this target is observed in"),
     ],
@@ -222,3 +222,53 @@ def test_the_peers_splits():
     assert not np.array_equal(
         infer.relations["Friend"].observed.columns, learn.relations["Friend"].observed.columns
     )
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "closed",
+        "[closed, types: [UniqueStringID, UniqueStringID]]",
+        "\n    - types:\n      - UniqueStringID\n      - UniqueIntID\n    - closed",
+        "[closed]",
+    ],
+)
+def test_a_predicate_may_have_a_list_of_what_it_is(tmp_path, kind):
+    text = f"predicates:\n  K/2: {kind}\n  S/1: open\nobservations:\n  K: k.txt\ntargets:\n  S: k.txt\n"
+    files = written(tmp_path, **{"m.psl": "1: K(A, B) -> S(A)\n", "m.data": text})
+    assert load_psl(files["m.psl"], files["m.data"]).program.predicates == {"K": 2, "S": 1}
+    closed = written(tmp_path, **{"c.data": text.replace("targets:\n  S", "targets:\n  K")})
+    with pytest.raises(ModelError, match="K is closed: a closed predicate has no targets"):
+        load_psl(files["m.psl"], closed["c.data"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("{type: closed}", "expected `open` or `closed`"),
+        ("[closed, open]", "expected `open` or `closed`"),
+        ("[types: [UniqueStringID, UniqueStringID]]", "expected `open` or `closed`"),
+        ("[closed, types: [UniqueStringID]]", "expected the types of 2 arguments"),
+        ("[closed, types: [1, 2]]", "expected the types of 2 arguments"),
+        ("[closed, block: true]", "expected `open` or `closed`"),
+        ("3", "expected `open` or `closed`"),
+    ],
+)
+def test_what_a_predicate_cannot_be_is_said(tmp_path, kind, said):
+    files = written(
+        tmp_path, **{"m.psl": "1: K(A, B)\n", "m.data": f"predicates:\n  K/2: {kind}\n"}
+    )
+    with pytest.raises(ModelError, match=said) as caught:
+        load_psl(files["m.psl"], files["m.data"])
+    assert caught.value.line == 2
+
+
+def test_lines_are_trimmed_as_psl_does(tmp_path):
+    """Blanks and tabs at both ends of a line are no part of a constant; others are."""
+    text = "ann\tbob \n  bob\tc d\t0.5\t \n \t \n\tcid\tann\r\n"
+    files = written(tmp_path, k=text, short="ann\t\n")
+    database = read_database({"K": DataFiles(2, (files["k"],))})
+    assert database.constants == ("ann", "bob", "cid", "c d")
+    assert database.relations["K"].observed.values.tolist() == [1.0, 0.5, 1.0]
+    with pytest.raises(DatabaseError, match="separated by tabs, not 1 fields"):
+        read_database({"K": DataFiles(2, (files["short"],))})

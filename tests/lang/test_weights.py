@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onlinesrl.core.errors import ModelError
 from onlinesrl.mln.lang.mln import parse
 from onlinesrl.mln.lang.normal import clauses
-from onlinesrl.mln.lang.weights import read, write
+from onlinesrl.mln.lang.weights import alchemy_text, read, write
 
 MODEL = """
 field = { Author, Title, Venue }
@@ -143,12 +144,12 @@ def test_a_weights_file_is_a_whole_model():
         "\n"
         "InField(i, f) ^ InField(i, g) => f = g.\n"
         '!HasPunc(i) v Token(",", i).\n'
-        '0.1 Token("learning", i) => InField(i, Title)\n'
+        '0.1 Token(+"learning", i) => InField(i, Title)\n'
         "1e-07 !HasPunc(i) v InField(i, Author)\n"
-        "2.0 Same(A, B)\n"
+        "2.0 Same(+A, +B)\n"
         '-3.5 InField(i, Venue) => Token("100 %", i)\n'
-        '1.0 Next(i, j) ^ InField(i, Author) ^ InField(j, "two words")'
-        ' ^ Author != "two words"\n'
+        '1.0 Next(i, j) ^ InField(i, Author) ^ InField(j, +"two words")'
+        ' ^ Author != +"two words"\n'
     )
     program = parse(text)
     assert program.predicates == PROGRAM.predicates
@@ -256,10 +257,10 @@ def test_functions_numbers_and_quantifiers_in_the_file():
         ]
     )
     assert text.endswith(
-        "1.0 Happens(walking(Zoe), i) ^ i > 2 => InField(i, Title)\n"
-        '2.0 !InField(i + 1, Venue) v Happens(walking(boss("A b")), i)\n'
+        "1.0 Happens(walking(+Zoe), i) ^ i > 2 => InField(i, Title)\n"
+        '2.0 !InField(i + 1, Venue) v Happens(walking(boss(+"A b")), i)\n'
         "3.0 EXIST j (Next(i, j) ^ InField(j, Author))\n"
-        '4.0 !HasPunc(i) v (EXIST j (Next(i, j) ^ Token("x", j)))\n'
+        '4.0 !HasPunc(i) v (EXIST j (Next(i, j) ^ Token(+"x", j)))\n'
     )
 
 
@@ -325,3 +326,59 @@ EVENTS = DECLARED + "t f(t)\nt g(t, t)\n"
 def test_a_clause_with_compound_terms_is_known_by_its_meaning(rule, line, expected):
     entries, _ = found(f"{EVENTS}1 {rule}", EVENTS + line)
     assert [(key, weight) for _, key, weight in entries] == expected
+
+
+# instances of a template --------------------------------------------------------------------------
+
+
+def test_an_instance_declares_no_constant_and_its_lines_are_one_rule():
+    program = parse(
+        "P(t)\nQ(t, u)\n1 P(+A) ^ Q(+A, +x1)\n".replace("+x1", '+"x y"')
+        + "2 P(+B) ^ Q(+B, +3)\n4 P(C) ^ Q(C, D)\n0.5 Q(x, +E) ^ P(F)"
+    )
+    assert program.types == {"t": ("C", "F"), "u": ("D",)}
+    assert [rule.text for rule in program.rules] == [
+        "P(+c1) ^ Q(+c1, +c2)",
+        "P(C) ^ Q(C, D)",
+        "Q(x, +c1) ^ P(F)",
+    ]
+    assert program.rules[0].table == ((("A", "x y"), 1.0), (("B", "3"), 2.0))
+    assert [rule.weight for rule in program.rules] == [0.0, 4.0, 0.0]
+
+
+@pytest.mark.parametrize("count", [2, 20])
+def test_instances_have_weights_in_place_of_the_template(count):
+    """However many lines there are, and wherever they stand; other lines add to the template's weight."""
+    lines = [f"{n}.0 F(+N{n}, x) ^ F(x, +N{2 * n})" for n in range(count)]
+    text = "\n".join(["F(t, t)", *lines[1:], "0.7 F(+a, x) ^ F(x, +b)", lines[0]])
+    program = parse(text + "\n1 F(A, x) ^ F(x, B)\n1 F(+a, x) ^ F(+a, x)")
+    template, other, again = program.rules
+    assert (template.weight, len(template.table), program.types) == (0.7, count, {"t": ("A", "B")})
+    assert dict(template.table)["N1", "N2"] == 1.0
+    assert (other.weight, other.table, again.table) == (1.0, None, None)
+    assert alchemy_text(program).splitlines()[2:4] == [
+        "0.7 F(+a, x) ^ F(x, +b)",
+        "1.0 F(+N1, x) ^ F(x, +N2)",
+    ]
+    assert parse(alchemy_text(program)).types == program.types
+
+
+def test_a_variable_of_a_template_has_one_constant_in_an_instance():
+    program = parse("F(t, t)\n0.7 F(+a, +a)\n1 F(+A, +A)\n2 F(+A, +B)")
+    assert [(rule.weight, rule.table) for rule in program.rules] == [
+        (0.7, ((("A",), 1.0),)),
+        (0.0, ((("A", "B"), 2.0),)),
+    ]
+
+
+@pytest.mark.parametrize("rule", ["P(+A).", "P(+A)", "1 P(+A) ^ P(+x)", "P(+A) :- P(x)."])
+def test_an_instance_has_a_weight_and_nothing_else(rule):
+    with pytest.raises(ModelError, match="`\\+` before a constant says that a line has the weight"):
+        parse(f"P(t)\n{rule}")
+
+
+def test_a_template_with_a_weight_is_no_misfit():
+    entries, unmatched = found(DECLARED + "0.7 P(+x)", DECLARED + "0.7 P(+x)\n2 P(+A)\n1 F(+x, y)")
+    assert entries == [("P(+x)", ("A",), 2.0)]
+    assert unmatched == [("F(+x, y)", 1)]
+    assert found(DECLARED + "0.7 P(+x)", DECLARED + "0.7 P(+x)") == ([], [])

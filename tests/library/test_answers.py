@@ -182,3 +182,22 @@ def test_an_atom_is_not_observed_and_asked_for() -> None:
         )
     with pytest.raises(srl.UsageError, match="unknown method"):
         srl.infer(model, {}, {"Likes": [("b", "x")]}, method="mpe")
+
+
+def test_what_is_asked_for_without_an_open_atom_has_no_rows() -> None:
+    model = srl.Model("P(thing)\nQ(thing)\nR(thing, kind)\n1 P(x) => Q(x)\n1 R(x, y) ^ Q(x)")
+    found = srl.infer(model, {"P": ["x"], "Q": ["x"]}, ["Q", "R"])
+    assert (found["Q"], found["R"], len(found.tables["R"])) == ({}, {}, 0)
+    assert [*found.tables["R"].columns] == ["thing", "kind", "value"]
+    with pytest.raises(KeyError):
+        found["P"]
+
+
+@pytest.mark.parametrize("none", [[], {}, (), Table({"x": []}), Table({"x": [], "y": []})])
+def test_psl_takes_no_atoms_however_they_are_given(none: Any) -> None:
+    model = srl.Model("1: P(A) & R(A, B) -> Q(A) ^2\n1: !Q(A) ^2", "psl")
+    found = srl.infer(model, {"P": none, "R": none}, {"Q": ["x"]})
+    assert found["Q"] == {("x",): pytest.approx(0.0, abs=1e-3)}
+    assert srl.infer(model, {"P": ["x"]}, {"Q": none})["Q"] == {}
+    with pytest.raises(srl.DataError, match="P has 1 arguments in the model, here 2"):
+        srl.infer(model, {"P": [("x", "y")]}, {"Q": ["x"]})

@@ -286,6 +286,30 @@ def test_weights_by_rule_and_constants(small: srl.OnlineLearner) -> None:
     }
 
 
+def test_no_weight_takes_the_name_of_another() -> None:
+    """An empty constant, one named as a variable, and a rule that stands twice have their own weights."""
+    model = (
+        'k = {"", "y", "B"}\nT(i)\nQ(i, k!)\nS(k)\n0 T(x) ^ Q(x, +y) ^ !S("y")\n'
+        + "0 T(x) ^ Q(x, B)\n" * 2
+    )
+    learner = srl.OnlineLearner(model, "Q")
+    learner.learn_one({"T": ["a"]}, {"Q": [("a", "y")]})
+    rule = 'T(x) ^ Q(x, +y) ^ !S("y")'
+    assert dict(learner.weights) == {
+        (rule, ""): -1.0,
+        (rule, "y"): 1.0,
+        (rule, "B"): 0.0,
+        ("T(x) ^ Q(x, B)",): 0.0,
+        ("T(x) ^ Q(x, B)", "the 2."): 0.0,
+    }
+    assert 'T(x) ^ Q(x, B) ^ !S("y")' in learner.weights.table()["rule"]
+    assert [row.shown() for row in learner.weights.about("").rows] == [rule + "  [y = ]"]
+    rules = srl.Model("1: T(A) -> Q(A) ^2\n2: T(A) -> Q(A) ^2", "psl")
+    weights = srl.OnlineLearner(rules, "Q").weights
+    assert dict(weights) == {("T(A) -> Q(A) ^2",): 1.0, ("T(A) -> Q(A) ^2", "the 2."): 2.0}
+    assert not len(weights.about(""))
+
+
 def test_background_facts_are_those_of_every_example(tmp_path: Path) -> None:
     of = {"Friends": [("Anna", "Bob")]}
     shared = srl.OnlineLearner(SMOKERS, query="Cancer", background=of)

@@ -96,7 +96,7 @@ def test_rows_are_gathered_to_examples(frame: Callable[[Columns], Any]) -> None:
 
 def test_what_is_no_table_is_said() -> None:
     with pytest.raises(srl.TableError, match="Word: cannot be read as a table: "):
-        [*srl.examples({"Word": pl.DataFrame({"doc": [1], "word": [None]})}, by="doc")]
+        [*srl.examples({"Word": pd.DataFrame({"doc": [1], "word": [1j]})}, by="doc")]
 
 
 def test_examples_without_truth_have_none() -> None:

@@ -13,7 +13,7 @@ from conftest import KEYS, Job, command, soaked, tiers
 
 import onlinesrl as srl
 from onlinesrl.core.pool import Inline
-from onlinesrl.logic.tables import read_parquet, write_parquet
+from onlinesrl.logic.tables import argument_names, read_parquet, write_parquet
 from onlinesrl.stream import table_shards
 from onlinesrl.stream.table_shards import TablePieces, TableShards
 from onlinesrl.stream.tables import TableSource
@@ -166,9 +166,15 @@ def test_what_is_predicted_is_a_source(tables: Callable[..., Job], tmp_path: Pat
     ("columns", "said"),
     [
         ({"doc": [1]}, "no column id, which says the example (source.by); it has doc"),
-        ({"id": [1], "token": [1.5], "at": [1]}, "column token: expected text or whole numbers"),
+        (
+            {"id": [1], "token": [1.5], "at": [1]},
+            "column token, row 0: expected text or a whole number",
+        ),
         ({"id": [1, None], "token": ["a", "b"]}, "column id: expected an example, found a null"),
-        ({"id": ["a"], "token": ["b"], "value": ["c"]}, "column value: expected numbers"),
+        (
+            {"id": ["a"], "token": ["b"], "value": ["c"]},
+            "column value, row 0: expected a number, found 'c'",
+        ),
         (
             {"id": ["a"], "token": ["b"], "at": [1]},
             "text as names in evidence Token, and numbers in",
@@ -306,3 +312,27 @@ def test_shards_of_tables_that_change_are_refused(
     write_tables(run.folder / "tables", numbered[1:])
     assert run.run() == 74
     assert "its bytes have changed since the run began" in run.said
+
+
+def test_a_type_called_id_has_a_column_beside_that_of_the_example(tmp_path: Path) -> None:
+    """So has one that differs from another only in case, and one whose number is another's name."""
+    assert argument_names(["a", "a_3", "a", "Value", None]) == [
+        "a",
+        "a_3",
+        "a_3_3",
+        "Value_4",
+        "argument_5",
+    ]
+    (tmp_path / "m.mln").write_text("P(id, Id)\nQ(id, Id)\n1 P(x, y) ^ Q(x, y)\n")
+    line = '{"id": %d, "evidence": {"P": [["a", "b"]]}, "truth": {"Q": [["a", "b"]]}}\n'
+    (tmp_path / "s.jsonl").write_text(line % 1 + line % 2)
+    config = {
+        "model": str(tmp_path / "m.mln"),
+        "query": "Q",
+        "source": {"path": str(tmp_path / "s.jsonl")},
+        "output": str(tmp_path / "run"),
+        "sink": {"kind": "parquet"},
+    }
+    assert srl.run(config)["examples"] == 2
+    path = tmp_path / "run" / "predictions" / "Q" / "part-00000000.parquet"
+    assert read_parquet(path) == {"id": [1, 2], "id_1": ["a", "a"], "Id_2": ["b", "b"]}

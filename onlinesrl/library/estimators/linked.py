@@ -111,10 +111,9 @@ class Learned:
         """Yield the probabilities of each sample's things' labels."""
         for found in self._predictions(X, marginals=True):
             values = {} if found.values is None else found.values["Label"]
-            things = range(len({i for i, _ in values}))
-            yield [
-                {label: values.get((i, str(label)), 0.0) for label in self.classes} for i in things
-            ]
+            by_name = {(i, str(label)): value for (i, label), value in values.items()}
+            things = range(len({i for i, _ in by_name}))
+            yield [{label: by_name[i, str(label)] for label in self.classes} for i in things]
 
     def _predictions(self, X: Any, marginals: bool) -> list[Prediction]:
         evidence, _ = _evidences(samples_of(X))

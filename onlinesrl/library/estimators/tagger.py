@@ -146,7 +146,7 @@ class Learned:
             for z, w in zip(labels, row, strict=True)
         ]
         rules += [
-            (w, f"Feature({quote(name)}, t) ^ Label(t, {y})")
+            (w, f"Feature(+{quote(name)}, t) ^ Label(t, {y})")
             for name, row in zip(self.features.names, weights[size:], strict=False)
             for y, w in zip(labels, row, strict=True)
         ]

@@ -20,12 +20,12 @@ from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import (
     MOST,
-    UNSAID,
     Atoms,
     Constant,
     Example,
     ValuedAtom,
     arguments,
+    number_of,
     show_ground_atom,
 )
 from onlinesrl.mln.ground.constants import Constants, Domain
@@ -185,11 +185,11 @@ class Packer(Constants):
             args = arguments(atom)
             if len(args) != arity:
                 raise ExampleError(self._wrong(name, [atom], "evidence"), "schema")
-            if isinstance(atom, list) or atom.value is UNSAID:
+            value = number_of(atom)
+            if value is None:
                 form = f'{{"args": {json.dumps(args)}, "value": 0.7}}'
                 said = f"has no value, and {name} is numeric; write {form}"
                 raise ExampleError(f"evidence atom {show_ground_atom(name, args)} {said}", "schema")
-            value = atom.value
             if not abs(value) <= MOST:
                 said = f"has value {value}; expected a number from {-MOST:g} to {MOST:g}"
                 raise ExampleError(f"evidence atom {show_ground_atom(name, args)} {said}", "schema")

@@ -156,6 +156,27 @@ def violated_hard(net: Network, state: Bytes) -> int:
 
 
 @kernel
+def may_hold(net: Network, row: int, k: int) -> bool:
+    """Return whether clause ``k`` of a row has a literal that evidence does not make false."""
+    for p in range(net.lit_start[row], net.lit_start[row + 1]):
+        fixed = net.fixed[net.lit_atom[p] + k * net.lit_step[p]]
+        if fixed != (FALSE if net.lit_positive[p] else TRUE):
+            return True
+    return False
+
+
+@kernel
+def false_hard(net: Network) -> int:
+    """Return the number of a hard ground clause that evidence makes false, or -1."""
+    for r in range(net.size[ROWS]):
+        if net.row_weight[r] < 0:
+            for k in range(net.row_len[r]):
+                if not may_hold(net, r, k):
+                    return net.clause_start[r] + k
+    return -1
+
+
+@kernel
 def broken_group(net: Network, state: Bytes) -> int:
     """Return a variable whose group constraint the state breaks, or -1."""
     for v in range(net.size[VARIABLES]):

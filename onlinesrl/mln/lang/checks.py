@@ -45,12 +45,13 @@ class TypedConstant(NamedTuple):
     """A constant of a sentence; ``type`` is None where it is a number of no type.
 
     ``fixed``: its type is that of the place where it stands, as in an atom. A constant that is
-    compared takes its type from the other side.
+    compared takes its type from the other side. ``plus``: a ``+`` is before it.
     """
 
     name: str
     type: str | None
     fixed: bool
+    plus: bool
 
 
 class Checker:
@@ -88,7 +89,8 @@ class Checker:
             compared = self._compared_type(mention, types)
             for argument, type_ in self._expected(mention):
                 if isinstance(argument.term, Constant) and not isinstance(mention.formula, Atom):
-                    found.append(TypedConstant(argument.term.name, compared, False))
+                    plus = argument.spelling.startswith("+")
+                    found.append(TypedConstant(argument.term.name, compared, False, plus))
                 else:
                     found.extend(self._constants(argument, type_))
         return found
@@ -253,7 +255,8 @@ class Checker:
 
     def _constants(self, argument: Argument, type_: str | None) -> Iterator[TypedConstant]:
         if isinstance(argument.term, Constant):
-            yield TypedConstant(argument.term.name, type_, type_ is not None)
+            plus = argument.spelling.startswith("+")
+            yield TypedConstant(argument.term.name, type_, type_ is not None, plus)
         for part, inner in self._parts(argument):
             yield from self._constants(part, inner)
 

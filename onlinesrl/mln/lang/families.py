@@ -77,20 +77,21 @@ def fold(code: str, source: Source) -> tuple[list[Statement], dict[int, Family]]
 
 
 def generalise(
-    formula: Formula, types: Sequence[str | None], family: Family
+    formula: Formula, types: Sequence[str | None], family: Family, plus: Sequence[bool]
 ) -> tuple[Formula, Table, tuple[tuple[str, str], ...]]:
     """Return a family's formula, table and new variables' types, given its first line's formula.
 
-    Constants that vary become ``+`` variables, one for all places of a type that vary alike;
-    ``types`` has the types of the constants from left to right, None for those that are compared
-    or calculated with.
+    Constants that vary, or have a ``plus``, become ``+`` variables, one for all places of a type that vary
+    alike; ``types`` has the types of the constants from left to right, None for those that are compared or
+    calculated with.
     """
     columns = list(zip(*family.constants, strict=True))
     taken = {term.name for term in terms(formula) if isinstance(term, Variable)}
     fresh = (name for name in map("c{}".format, count(1)) if name not in taken)
     variables: dict[tuple[str, tuple[str, ...]], Variable] = {}
-    for type_, column in zip(types, columns, strict=True):
-        if type_ is not None and (type_, column) not in variables and len(set(column)) > 1:
+    for type_, column, marked in zip(types, columns, plus, strict=True):
+        varies = marked or len(set(column)) > 1
+        if type_ is not None and (type_, column) not in variables and varies:
             variables[type_, column] = Variable(next(fresh), plus=True)
     any_type = {column: variable for (_, column), variable in reversed(variables.items())}
     places = zip(types, columns, strict=True)
@@ -104,12 +105,12 @@ def generalise(
 
     keys = zip(*(column for _, column in variables), strict=True)
     named = tuple((each.name, type_) for (type_, _), each in variables.items())
-    return replace_terms(formula, new), _table(keys, family.weights), named
+    return replace_terms(formula, new), summed(zip(keys, family.weights, strict=True)), named
 
 
-def _table(keys: Iterable[tuple[str, ...]], weights: Sequence[float]) -> Table:
-    """Pair keys and weights; the weights of a key that comes again are added."""
-    rows = tuple(zip(keys, weights, strict=True))
+def summed(pairs: Iterable[tuple[tuple[str, ...], float]]) -> Table:
+    """Return pairs of keys and weights; the weights of a key that comes again are added."""
+    rows = (*pairs,)
     total = dict.fromkeys((key for key, _ in rows), 0.0)
     if len(total) == len(rows):
         return rows

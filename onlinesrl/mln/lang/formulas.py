@@ -171,6 +171,9 @@ class Converter:
     def _plus(self, node: Tree[Token], bound: Mapping[str, str]) -> Argument:
         _, name = tokens(node)
         variable = self._dialect.variable(name)
+        if variable is None and self._dialect is ALCHEMY:
+            constant = leaf(name, self._source, self._dialect)
+            return Argument(constant, f"+{name}", position(node))
         if variable is None:
             message = f"`+` needs a variable, and {name} is a constant"
             raise self._source.error(message, position(name))

@@ -34,7 +34,8 @@ from onlinesrl.mln.lang.completion import Definite, completions
 from onlinesrl.mln.lang.families import Family, fold, generalise
 from onlinesrl.mln.lang.formulas import Argument
 from onlinesrl.mln.lang.given import ordered_variables
-from onlinesrl.mln.lang.normal import rule_clauses
+from onlinesrl.mln.lang.instances import joined
+from onlinesrl.mln.lang.normal import plus_variables, rule_clauses
 from onlinesrl.mln.lang.syntax import (
     Cardinality,
     Enumeration,
@@ -76,6 +77,7 @@ class _Reader:
         self.open: set[str] = set()
         self.declared = Declarations()
         self.rules: list[Rule] = []
+        self.instances: dict[int, Rule] = {}
         self.definite: list[Definite] = []
         self.included = 0
         self.closed: set[str] = set()
@@ -86,7 +88,7 @@ class _Reader:
             for name, constants in self.types.items()
         }
         predicates = self.declared.predicates
-        rules = (*self.rules, *completions(self.definite, predicates))
+        rules = (*joined(self.rules, self.instances), *completions(self.definite, predicates))
         functions, opened = self.declared.functions, frozenset(self.open)
         closed = frozenset(self.closed.difference(each.head.predicate for each in self.definite))
         return Program(file, types, predicates, rules, functions, text, opened, closed)
@@ -259,7 +261,7 @@ class _File:
         constants = self._checker.constants(sentence, variables)
         self._check_normal_form(sentence)
         for index, constant in enumerate(constants):
-            if constant.type is not None:
+            if constant.type is not None and not constant.plus:
                 place = (*self._prefix, sentence.position.line, index)
                 self._reader.occurs(constant.type, constant.name, place)
         formula = _plus_everywhere(sentence.formula, self._weight_variable(sentence, variables))
@@ -278,7 +280,9 @@ class _File:
             self._check_datalog(formula, sentence.position)
             definite = Definite(formula, rule.position, rule.types, self._source)
             self._reader.definite.append(definite)
-        if family is not None:
+        if any(constant.plus for constant in constants):
+            rule = self._instance_rule(rule, family, constants, sentence)
+        elif family is not None:
             rule = self._family_rule(rule, family, constants)
         if sentence.cardinality is not None:
             rule = self._counted(rule, sentence.cardinality)
@@ -355,15 +359,33 @@ class _File:
             hint = "write it in several rules"
             raise self._source.error(str(error), sentence.position, hint) from None
 
+    def _instance_rule(
+        self, rule: Rule, family: Family | None, found: list[TypedConstant], sentence: Sentence
+    ) -> Rule:
+        """Return the rule of lines with the weights of a template's instances."""
+        plus = plus_variables(rule.formula)
+        if rule.weight is None or rule.hard or sentence.definite or plus:
+            message = "`+` before a constant says that a line has the weight of an instance"
+            hint = "write a weight before it, no period, and no `+` before a variable"
+            raise self._source.error(message, rule.position, hint)
+        names = tuple(constant.name for constant in found)
+        lines = family or Family("", [rule.position.line], [rule.weight], [names])
+        rule = self._family_rule(rule, lines, found)
+        columns = zip(found, zip(*lines.constants, strict=True), strict=True)
+        if all(constant.plus or len({*column}) == 1 for constant, column in columns):
+            self._reader.instances[len(self._reader.rules)] = rule
+        return rule
+
     def _family_rule(self, rule: Rule, family: Family, found: list[TypedConstant]) -> Rule:
         types = [constant.type if constant.fixed else None for constant in found]
         columns = zip(*family.constants, strict=True)
         for index, (type_, constants) in enumerate(zip(types, columns, strict=True)):
-            if type_ is not None:
+            if type_ is not None and not found[index].plus:
                 first = dict(zip(reversed(constants), reversed(family.lines), strict=True))
                 for constant, line in first.items():
                     self._reader.occurs(type_, constant, (*self._prefix, line, index))
-        formula, table, new = generalise(rule.formula, types, family)
+        plus = [constant.plus for constant in found]
+        formula, table, new = generalise(rule.formula, types, family, plus)
         known = (*rule.types, *new)
         return replace(
             rule, formula=formula, table=table, weight=0.0, text=show(formula), types=known

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from math import isfinite
-from typing import TextIO, TypeAlias
+from typing import NamedTuple, TextIO, TypeAlias
 
 from onlinesrl.logic.ast import (
     Constant,
@@ -34,17 +34,25 @@ Entry: TypeAlias = tuple[Clause, tuple[str, ...], float]
 """A clause of the model, the constants of its template, and a weight."""
 
 
-def write(program: Program, entries: Iterable[Entry], stream: TextIO, header: str) -> None:
+def write(
+    program: Program,
+    entries: Iterable[Entry],
+    stream: TextIO,
+    header: str,
+    weighted: Iterable[Clause] = (),
+) -> None:
     """Write an MLN file: types, predicates and hard rules of the program, then the entries.
 
-    ``header`` becomes a comment. Weights read back the same to the last bit; one that is not
-    finite is a ValueError.
+    ``weighted`` are clauses whose template has a weight, that of constants without an entry. ``header``
+    becomes a comment. Weights read back the same to the last bit; one that is not finite is a ValueError.
     """
     stream.writelines(f"// {line}".rstrip() + "\n" for line in header.splitlines())
     stream.write("\n")
     stream.writelines(_declarations(program))
     stream.write("\n")
     stream.writelines(f"{rule.text}.\n" for rule in program.rules if rule.hard)
+    for clause in weighted:
+        stream.write(f"{clause.weight!r} {show(written(clause, program.rules[clause.rule]))}\n")
     stream.writelines(_lines(program, entries))
 
 
@@ -54,7 +62,8 @@ def alchemy_text(program: Program) -> str:
     What it marks as closed is not in it. A rule whose weight a variable has is a ValueError until
     evidence has made it a family.
     """
-    return "".join([*_declarations(program), *map(_rule_lines, program.rules)])
+    lines = (_rule_lines(program, rule) for rule in program.rules)
+    return "".join([*_declarations(program), *lines])
 
 
 def _declarations(program: Program) -> Iterator[str]:
@@ -68,29 +77,17 @@ def _declarations(program: Program) -> Iterator[str]:
         yield f"{_signature(function) if function else _declaration(predicate)}\n"
 
 
-def _rule_lines(rule: Rule) -> str:
+def _rule_lines(program: Program, rule: Rule) -> str:
     if rule.table is not None:
-        template = plus_variables(rule.formula)
-        return "".join(
-            f"{weight!r} {show(replace_terms(rule.formula, _instance(template, key)))}\n"
-            for key, weight in rule.table
-        )
+        form, spelled = _form(program, rule, rule.formula, rule.weight), dict[str, str]()
+        first = f"{rule.weight!r} {show(rule.formula)}\n" if rule.weight else ""
+        return first + "".join(form.line(key, weight, spelled) for key, weight in rule.table)
     if rule.weight_variable is not None:
         raise ValueError(f"the weight {rule.weight_variable} is known with evidence only")
     text = show(rule.formula)
     if rule.hard:
         return f"{text}.\n"
     return f"{text}\n" if rule.weight is None else f"{rule.weight!r} {text}\n"
-
-
-def _instance(template: Sequence[str], key: Sequence[str]) -> Callable[[Leaf], Leaf]:
-    constants = dict(zip(template, key, strict=True))
-
-    def new(leaf: Leaf) -> Leaf:
-        isplus = isinstance(leaf, Variable) and leaf.plus
-        return Constant(constants[leaf.name]) if isplus else leaf
-
-    return new
 
 
 def _enumerated(constants: Sequence[str]) -> str:
@@ -118,32 +115,55 @@ def _declaration(predicate: Predicate) -> str:
 
 
 def _lines(program: Program, entries: Iterable[Entry]) -> Iterator[str]:
-    forms: dict[int, tuple[Clause, str, tuple[int, ...]]] = {}
+    forms: dict[int, tuple[Clause, _Form]] = {}
     spelled: dict[str, str] = {}
     for clause, key, weight in entries:
         if id(clause) not in forms:
-            forms[id(clause)] = (clause, *_form(clause, program.rules[clause.rule]))
-        _, form, places = forms[id(clause)]
+            rule = program.rules[clause.rule]
+            form = _form(program, rule, written(clause, rule), clause.weight)
+            forms[id(clause)] = (clause, form)
+        if not isfinite(weight):
+            raise ValueError(f"the weight of {clause.text} for {key} is {weight}")
+        yield forms[id(clause)][1].line(key, weight, spelled)
+
+
+class _Form(NamedTuple):
+    """The lines of a template's instances: their ``text`` with ``%`` for the weight and the constants.
+
+    ``places`` has for each constant its number in a key, and those that stand there without ``+``.
+    """
+
+    text: str
+    places: tuple[tuple[int, Set[str]], ...]
+
+    def line(self, key: Sequence[str], weight: float, spelled: dict[str, str]) -> str:
+        """Return the line of an instance; ``spelled`` keeps the spellings of constants."""
         for constant in key:
             if constant not in spelled:
                 spelled[constant] = quote(constant)
-        if not isfinite(weight):
-            raise ValueError(f"the weight of {clause.text} for {key} is {weight}")
-        yield form % (float(weight), *[spelled[key[place]] for place in places])
+        marks = ("" if key[n] in known else "+" for n, known in self.places)
+        names = (spelled[key[n]] for n, _ in self.places)
+        return self.text % (float(weight), *map(str.__add__, marks, names))
 
 
-def _form(clause: Clause, rule: Rule) -> tuple[str, tuple[int, ...]]:
-    """Return a clause's line with ``%`` places for the weight and constants, and their order."""
-    places: list[int] = []
+def _form(program: Program, rule: Rule, formula: Formula, weight: float | None) -> _Form:
+    """Return the form of a template's instances.
+
+    A constant that its type does not have in the program is not one of every world, and has a ``+``; so have
+    all where the template has a ``weight``.
+    """
+    template, types = plus_variables(rule.formula), dict(rule.types)
+    places: list[tuple[int, Set[str]]] = []
 
     def place(term: Leaf) -> str:
         if isinstance(term, Variable) and term.plus:
-            places.append(clause.template.index(term.name))
+            known = () if weight else program.types.get(types[term.name], ())
+            places.append((template.index(term.name), frozenset(known)))
             return "\n"  # which no spelling has
         return show_leaf(term)
 
-    pieces = show(written(clause, rule), place).replace("%", "%%").split("\n")
-    return f"%r {'%s'.join(pieces)}\n", tuple(places)
+    pieces = show(formula, place).replace("%", "%%").split("\n")
+    return _Form(f"%r {'%s'.join(pieces)}\n", tuple(places))
 
 
 def written(clause: Clause, rule: Rule) -> Formula:
@@ -175,10 +195,10 @@ class Matched:
 def read(model: Sequence[Clause], weights: Program) -> Matched:
     """Find the weights for a model's clauses in a weights file.
 
-    Hard and weightless rules of the file say nothing. Weights for the same clause and constants
-    add up; an instance of several clauses goes to the one with most constants of its own, and of
-    these to the first. Templates without constants, and clauses of the model that lack a variable
-    of their template, are not matched.
+    Hard and weightless rules of the file say nothing, nor do templates of the model without constants.
+    Weights for the same clause and constants add up; an instance of several clauses goes to the one with
+    most constants of its own, and of these to the first. Clauses of the model that lack a variable of their
+    template are not matched.
     """
     places: dict[tuple[Kind, ...], list[_Place]] = defaultdict(list)
     for number, clause in enumerate(model):
@@ -190,12 +210,10 @@ def read(model: Sequence[Clause], weights: Program) -> Matched:
     for rule in weights.rules:
         if rule.hard or rule.weight is None:
             continue
-        if rule.table is None and plus_variables(rule.formula):
-            unmatched.append(Unmatched(rule.position, rule.text, 1))
-            continue
-        for instances in _instances(rule):
-            found = places[instances.shape.kinds]
-            missed = _add(instances, _choices(instances, found), total)
+        alone = rule.table is None and bool(plus_variables(rule.formula))
+        for instances in _instances(replace(rule, table=()) if alone else rule):
+            found = _choices(instances, places[instances.shape.kinds])
+            missed = int(not found) if alone else _add(instances, found, total)
             if missed:
                 unmatched.append(Unmatched(rule.position, rule.text, missed))
     return Matched(tuple((*place, weight) for place, weight in total.items()), tuple(unmatched))

@@ -17,12 +17,11 @@ from onlinesrl.core.arrays import Bools, Floats, Ints
 from onlinesrl.core.batch import Learned, LearningError, Watch
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import (
-    UNSAID,
     Example,
     GroundAtom,
     Number,
-    ValuedAtom,
     arguments,
+    number_of,
     show_ground_atom,
 )
 from onlinesrl.core.scores import Scored
@@ -84,8 +83,14 @@ class MlnProblem:
 
     @cached_property
     def domains(self) -> Mapping[str, tuple[str, ...]]:
-        """The constants of each type: the program's, then those of the worlds."""
-        return world_of(self.program, chain(*self.worlds)).domains
+        """The constants of each type: the program's, those of the worlds, and others that have weights."""
+        domains = {**world_of(self.program, chain(*self.worlds)).domains}
+        for rule in self._soft:
+            types, names = dict(rule.types), plus_variables(rule.formula)
+            columns = zip(*(key for key, _ in rule.table or ()), strict=True)
+            for name, column in zip(names, columns, strict=False):
+                domains[types[name]] = (*dict.fromkeys((*domains.get(types[name], ()), *column)),)
+        return domains
 
     def places(self, domains: Mapping[str, tuple[str, ...]]) -> Ints:
         """Return the numbers of the weights that have these constants only, in this order, int64[weights]."""
@@ -248,9 +253,8 @@ def atoms_of(example: Example, program: Program) -> list[GroundAtom]:
     found: dict[tuple[str, tuple[str, ...]], GroundAtom] = {}
     for name, rows in chain(example.evidence.items(), example.truth.items()):
         for row in rows:
-            value = row.value if isinstance(row, ValuedAtom) and row.value is not UNSAID else None
             try:
-                atom = valued_atom(name, arguments(row), value, 0, program)
+                atom = valued_atom(name, arguments(row), number_of(row), 0, program)
             except ValueError as error:
                 raise ExampleError(str(error)) from None
             if complaint := _no_truth(atom):

@@ -52,7 +52,7 @@ def _check_names(predicates: Mapping[str, int], data: Data, part: str) -> None:
             known = ", ".join(sorted(predicates))
             raise DataError(f"{part}: the model has no predicate {name}; it has {known}")
         found, arity = len(columns.constants), predicates[name]
-        if found != arity:
+        if found != arity and any(map(len, columns.constants)):
             raise DataError(f"{part}: {name} has {arity} arguments in the model, here {found}")
 
 
@@ -60,7 +60,7 @@ def _table(
     columns: Columns | None, arity: int, missing: float, name: str, constants: dict[str, int]
 ) -> AtomTable:
     """Return the atoms, each once."""
-    if columns is None or not len(columns.constants[0]):
+    if columns is None or not any(map(len, columns.constants)):
         return AtomTable(np.empty((arity, 0), np.int32), np.empty(0))
     numbers = np.stack([interned([*map(str, c)], constants) for c in columns.constants])
     values = np.full(numbers.shape[1], missing) if columns.values is None else columns.values

@@ -14,6 +14,9 @@ from onlinesrl.logic.ast import Position
 from onlinesrl.logic.source import Source, read_text, source
 from onlinesrl.logic.tables import PARQUET
 
+BLANKS = "".join(map(chr, range(ord(" ") + 1)))
+"""What PSL trims from both ends of a line: blanks, tabs and control characters."""
+
 
 @dataclass(frozen=True, slots=True)
 class AtomTable:
@@ -127,8 +130,8 @@ def _read(
     if path.suffix == PARQUET:
         return _read_parquet(path, name, arity, missing, constants)
     text = source(read_text(path), str(path), DatabaseError)
-    listed = text.text.split("\n")
-    numbers = [number for number, line in enumerate(listed, 1) if line and not line.isspace()]
+    listed = [line.strip(BLANKS) for line in text.text.split("\n")]
+    numbers = [number for number, line in enumerate(listed, 1) if line]
     lines = [listed[number - 1] for number in numbers]
     tabs = [line.count("\t") for line in lines]
     if {*tabs} - {arity - 1, arity}:

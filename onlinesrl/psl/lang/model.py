@@ -73,17 +73,16 @@ def load_json(path: str | Path, functions: Functions | None = None) -> PslModel:
 def load_psl(rules: str | Path, data: str | Path, functions: Functions | None = None) -> PslModel:
     """Read a file of rules and PSL's .data file; both splits have the same data.
 
-    ``predicates`` declares predicates, like ``Knows/2: open``; ``observations``, ``targets`` and
-    ``truth`` give a path or list of paths for each. Errors as in `load_json`.
+    ``predicates`` declares predicates, like ``Knows/2: open``, or a list of ``open`` and the ``types`` of the
+    arguments, which change nothing; ``observations``, ``targets`` and ``truth`` give a path or list of paths
+    for each. Errors as in `load_json`.
     """
     reader = _ModelReader(Path(data), functions or {})
     reader.check_keys((), ("predicates", *_SECTIONS))
     kinds = {}
     for name, kind in reader.section(("predicates",)).items():
         reader.declare(name, ("predicates", name))
-        if kind not in {"open", "closed"}:
-            raise reader.error(("predicates", name), "expected `open` or `closed`")
-        kinds[_plain(name)] = kind
+        kinds[_plain(name)] = reader.kind(name, kind)
     for section in _SECTIONS:
         for name in reader.section((section,)):
             key = (section, name)
@@ -150,6 +149,25 @@ class _ModelReader:
         if same:
             raise self._at_key(key, f"the predicate {same[0]} is declared twice")
         self._arities[match[1]] = int(match[2])
+
+    def kind(self, name: str, given: object) -> str:
+        """Return ``open`` or ``closed``, given alone, or in a list with the types of the arguments."""
+        key, arity = ("predicates", name), self._arities[_plain(name)]
+        kinds = []
+        for each in given if isinstance(given, list) else [given]:
+            match each:
+                case "open" | "closed":
+                    kinds.append(each)
+                case {"types": [*types], **other} if not other:
+                    if len(types) != arity or not all(isinstance(of, str) for of in types):
+                        raise self.error(key, f"expected the types of {arity} arguments")
+                case _:
+                    kinds = []
+                    break
+        if len(kinds) != 1:
+            hint = "or a list of this and `types: [UniqueStringID, ...]`, one for each argument"
+            raise self.error(key, "expected `open` or `closed`", hint)
+        return kinds[0]
 
     def add_files(self, name: str, kind: str, key: _Key) -> None:
         """Add the files at a key: a path, a list of paths, or either for each split."""
