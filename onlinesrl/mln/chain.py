@@ -60,9 +60,7 @@ class ChainWeights(AveragedWeights):
         room = len(self._columns()["uses"]) - self.labels
         if labels == self.labels and features <= room:
             return self
-        return self.copy(
-            features if features <= room or not room else max(features, 2 * room), labels
-        )
+        return self.copy(room if features <= room else max(features, 2 * room), labels)
 
     def averaged(self) -> Floats:
         """Return the averaged weights, [row, label]."""
@@ -95,7 +93,12 @@ class ChainWeights(AveragedWeights):
             yield out[:length].tolist()
 
     def _room(self, chains: Chains) -> Scores:
-        """Return memory for the scores of the longest chain."""
+        """Return memory for the scores of the longest chain. Raises InputError for what has no weights."""
+        features = len(self._columns()["uses"]) - self.labels
+        if not self.labels and len(chains.first) > 1:
+            raise InputError("positions cannot be labelled: there is no label yet")
+        if chains.feature.max(initial=-1) >= features or chains.label.max(initial=-1) >= self.labels:
+            raise InputError(f"weights are of {features} features and {self.labels} labels only")
         n = int(np.diff(chains.start).max(initial=1))
         local, best = np.empty((n, self.labels)), np.empty((n, self.labels))
         step, before = np.empty((self.labels, self.labels)), np.zeros((n, self.labels), np.int64)

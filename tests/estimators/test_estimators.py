@@ -14,6 +14,8 @@ import pytest
 
 import onlinesrl as srl
 from onlinesrl.library.estimators.estimator import Estimator
+from onlinesrl.mln.chain import ChainWeights
+from onlinesrl.mln.kernels.chain import Chains
 
 X = [
     [{"word": "In", "title": True}, {"word": "Rome", "title": True, "length": 0.4}, {"word": "."}],
@@ -82,6 +84,80 @@ def test_new_labels_and_features_may_appear(cls: Any, samples: Any, labels: Any)
         estimator.learn_one(new, [3])
     assert estimator.predict([new, *samples]) == [[3], *labels]
     assert estimator.classes_[-1] == 3
+
+
+UPDATES = ["cda1", "cda2", "pa1", "simple", "mira", "subgradient", "perceptron", "adagrad"]
+
+
+@both
+@pytest.mark.parametrize("update", UPDATES)
+@pytest.mark.parametrize("new", [1, 2, 9])
+def test_a_label_may_be_new_at_any_time(
+    cls: Any, samples: Any, labels: Any, update: str, new: int
+) -> None:
+    """With no new feature, with few and with many, after features for which room was made ahead."""
+
+    def sample(*words: str) -> Any:
+        of = [{"word": word} for word in words]
+        return of if cls is srl.SequenceTagger else (of, [])
+
+    estimator = cls(update).partial_fit([sample("a", "b", "c")], [["O"] * 3])
+    estimator.partial_fit([sample("d")], [["O"]])
+    estimator = pickle.loads(pickle.dumps(estimator))
+    more = [sample(*(f"new{n}" for n in range(size)), "a") for size in (0, new)]
+    truth = [["X"], [*(f"Y{n}" for n in range(new)), "X"]]
+    estimator.partial_fit(more, truth, classes=["Z"])
+    names = ["O", *sorted({"X", "Z", *truth[1]})]
+    assert estimator.classes_ == names
+    for _ in range(10):
+        estimator.partial_fit(more[1:], truth[1:])
+    assert estimator.predict(more[1:]) == truth[1:]
+    assert {*estimator.predict_marginals(more)[0][0]} == {*names}
+
+
+@pytest.mark.parametrize(("features", "labels"), [(1, 2), (3, 2), (4, 3), (9, 5)])
+def test_weights_stay_where_labels_and_features_are_added(features: int, labels: int) -> None:
+    """There is room for four features, two of them seen; more labels need it as well as more features."""
+    weights = srl.SequenceTagger("perceptron")._empty().weights.grown(1, 1).grown(2, 1).grown(3, 1)
+    weights.arrays.value[:, 0] = np.arange(1.0, 6.0)
+    grown = weights.grown(features, labels).averaged()
+    assert grown.shape == (labels + max(4, features), labels)
+    assert grown[0, 0] == 1.0
+    assert grown[labels : labels + 4, 0].tolist() == [2.0, 3.0, 4.0, 5.0]
+    assert grown.sum() == 15.0
+
+
+@both
+def test_what_met_no_label_says_so(cls: Any, samples: Any, labels: Any) -> None:
+    """Empty samples have no labels, and without labels nothing is predicted, nor read out of bounds."""
+    from sklearn.exceptions import NotFittedError
+
+    estimator = cls()
+    estimator.learn_one(samples[2], labels[2])
+    assert estimator.classes_ == []
+    assert estimator.predict_one(samples[0]) is None
+    for ask in (estimator.predict, estimator.predict_marginals):
+        with pytest.raises(NotFittedError, match="has met no label yet"):
+            ask(samples * 1000)
+    estimator.partial_fit(samples, labels)
+    assert estimator.classes_ == cls().fit(samples, labels).classes_
+    only = cls().partial_fit(samples[2:], labels[2:], classes=["new"])
+    assert only.predict([*samples]) == [["new"] * len(of) for of in labels]
+
+
+def test_chains_are_checked_before_kernels_read_them() -> None:
+    """Kernels do not check indices: what has no weights is refused where they are called."""
+    features = [np.array([0, 1]), np.array([0]), np.ones(1)]
+    chains = [
+        (0, Chains(np.array([0, 1]), *features, np.array([], np.int64))),
+        (2, Chains(np.array([0, 1]), features[0], np.array([5]), features[2], np.array([0]))),
+        (2, Chains(np.array([0, 1]), *features, np.array([2]))),
+    ]
+    for labels, of in chains:
+        weights = ChainWeights(srl.SequenceTagger()._empty().weights.update).grown(5, labels)
+        for use in (weights.learn_chains, lambda c, w=weights: [*w.predict(c), *w.marginals(c)]):
+            with pytest.raises(srl.InputError, match=r"no label yet|2 labels only"):
+                use(of)
 
 
 @both

@@ -66,7 +66,7 @@ class Estimator(ABC):
 
     def predict(self, X: Any) -> list[list[Label]]:
         """Return the labels of each sample: its most probable labelling."""
-        return [*self._fitted().predict(X)]
+        return [*self._labelling().predict(X)]
 
     def score(self, X: Any, y: Any) -> float:
         """Return the share of labels that are predicted right."""
@@ -83,8 +83,9 @@ class Estimator(ABC):
         self.partial_fit([x], [y])
 
     def predict_one(self, x: Any) -> list[Label] | None:
-        """Return the labels of one sample; None before anything was learned."""
-        return self.predict([x])[0] if self.__sklearn_is_fitted__() else None
+        """Return the labels of one sample; None before any label was met."""
+        met = self.__sklearn_is_fitted__() and self.learned_.classes
+        return self.predict([x])[0] if met else None
 
     def _empty(self) -> Learned:
         given = {"loss": self.loss, "sigma": self.sigma}
@@ -129,6 +130,14 @@ class Estimator(ABC):
             name = type(self).__name__
             raise _not_fitted(f"this {name} is not fitted yet: call fit, partial_fit or learn_one")
         return self.learned_
+
+    def _labelling(self) -> Any:
+        """Return what was learned. Raises NotFittedError where no label was met."""
+        learned = self._fitted()
+        if not learned.classes:
+            reason = f"has met no label yet: no sample that it learned from has a {self.noun}"
+            raise _not_fitted(f"this {type(self).__name__} {reason}")
+        return learned
 
 
 def _not_fitted(message: str) -> NotFittedError:

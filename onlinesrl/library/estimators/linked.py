@@ -66,7 +66,7 @@ class LinkedClassifier(Estimator):
 
         Exact where the links make no wide loops, else sampled.
         """
-        learned: Learned = self._fitted()
+        learned: Learned = self._labelling()
         return [*learned.marginals(X)]
 
     @property

@@ -62,13 +62,13 @@ class SequenceTagger(Estimator):
 
     def predict_marginals(self, X: Any) -> list[list[dict[Label, float]]]:
         """Return for each position of each sample the probability of each label."""
-        learned: Learned = self._fitted()
+        learned: Learned = self._labelling()
         of_samples = learned.weights.marginals(learned.read(X))
         return [[dict(zip(learned.classes, p, strict=True)) for p in of] for of in of_samples]
 
     def weights_text(self) -> str:
         """Return the model with its averaged weights in Markov logic, for ``Model`` and ``learner.start``."""
-        learned: Learned = self._fitted()
+        learned: Learned = self._labelling()
         return learned.text()
 
     def _new(self, update: Mapping[str, Any]) -> Learned:
