@@ -186,7 +186,7 @@ def test_what_set_gets_wrong_is_named_by_the_argument(folder: Path) -> None:
         "--set seed=[: not valid YAML: expected the node content, but found '<stream end>'",
         "--set learner.sigma=abc: learner.sigma: expected a number, found 'abc'",
         "--set learner.sgima=3: learner.sgima: unknown key; did you mean sigma? known here: "
-        "update, loss, sigma, max_weights, costs, start",
+        "update, loss, max_weights, costs, start, sigma",
         "--set metrics.by=a b: metrics.by: expected Predicate.N or the name of an argument's "
         "type, found 'a b'",
     ]
@@ -231,7 +231,7 @@ def test_what_set_gets_wrong_is_named_by_the_argument(folder: Path) -> None:
             GOOD + "learner: {eta: 2, loss: pl}\nmetrics: {by: 2x}\ncheckpoint: {every: 0}\n",
             [
                 "run.yaml:5:11: learner.eta: not for update cda2, but for update perceptron or cd; "
-                "known here: update, loss, sigma, max_weights, costs, start",
+                "known here: update, loss, max_weights, costs, start, sigma",
                 "run.yaml:6:15: metrics.by: expected Predicate.N or the name of an argument's "
                 "type, found '2x'",
                 "run.yaml:7:21: checkpoint.every: expected a number of examples, or a time such "

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from onlinesrl.core.adagrad import AdaGradCda
 from onlinesrl.core.kernels import steps
 from onlinesrl.core.section import kind_of, sections_of, standard
-from onlinesrl.core.update import CoordinateAscent, Kept, Update
+from onlinesrl.core.update import CoordinateAscent, Kept, Regularised, Update
 from onlinesrl.core.values import Count, Positive
 
 
@@ -30,7 +30,7 @@ class PassiveAggressive(CoordinateAscent):
     rooted = True
 
 
-class Cda2(Update):
+class Cda2(Regularised):
     """Coordinate dual ascent, regularised at every step."""
 
     update: Literal["cda2"] = "cda2"
@@ -39,7 +39,7 @@ class Cda2(Update):
     shrinks = True
 
 
-class Simple(Update):
+class Simple(Regularised):
     """Dual ascent that sets the new multiplier to a subgradient: steps of 1 / sigma."""
 
     update: Literal["simple"] = "simple"
@@ -53,10 +53,9 @@ class Mira(Update):
     update: Literal["mira"] = "mira"
     loss: Literal["pl"] = "pl"
     kind = steps.MARGIN
-    dual = False
 
 
-class Subgradient(Update):
+class Subgradient(Regularised):
     """The subgradient method with the step 1 / (sigma t) (Ratliff, Bagnell & Zinkevich 2007)."""
 
     update: Literal["subgradient"] = "subgradient"
@@ -71,7 +70,6 @@ class ConstantStep(Update, ABC):
     eta: Positive = 1.0
     """the size of a step."""
     kind = steps.CONSTANT
-    dual = False
 
     def how(self, kept: Kept) -> steps.How:
         """See ``Update.how``."""

@@ -97,7 +97,10 @@ class ChainWeights(AveragedWeights):
         features = len(self._columns()["uses"]) - self.labels
         if not self.labels and len(chains.first) > 1:
             raise InputError("positions cannot be labelled: there is no label yet")
-        if chains.feature.max(initial=-1) >= features or chains.label.max(initial=-1) >= self.labels:
+        if (
+            chains.feature.max(initial=-1) >= features
+            or chains.label.max(initial=-1) >= self.labels
+        ):
             raise InputError(f"weights are of {features} features and {self.labels} labels only")
         n = int(np.diff(chains.start).max(initial=1))
         local, best = np.empty((n, self.labels)), np.empty((n, self.labels))

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from onlinesrl.core.errors import ConfigError, LocatedError, shortened
-from onlinesrl.core.section import kind_of, sections_of, tag_of
+from onlinesrl.core.section import kind_of, not_for, sections_of
 from onlinesrl.core.values import STDIN
 from onlinesrl.core.yamltree import Key, Place, Tree, secretive, spelled
 from onlinesrl.runs.fingerprint import mismatch, show
@@ -250,10 +250,7 @@ def _unknown(root: type[Root], key: Key, section: type[BaseModel]) -> str:
     """Suggest what an unknown key of a section may have meant."""
     name, known = str(key[-1]), list(section.model_fields)
     kinds = _kinds(root, key[:-1])
-    others = [kind_of(kind) for kind in kinds if name in kind.model_fields]
-    if others:
-        tag = tag_of(section)
-        of = f"not for {tag} {kind_of(section)}, but for {tag} {' or '.join(others)}"
+    if of := not_for(name, section, kinds):
         return f"{of}; known here: {', '.join(known)}"
     possible = dict.fromkeys(key for kind in (section, *kinds) for key in kind.model_fields)
     near = difflib.get_close_matches(name, possible, n=1)

@@ -328,6 +328,10 @@ def test_what_has_learned_nothing_says_so(cls: Any, samples: Any, labels: Any) -
 def test_wrong_parameters_are_named(cls: Any) -> None:
     with pytest.raises(srl.UsageError, match="sigma"):
         cls(sigma=-1).fit(*{made: (x, y) for made, x, y in MADE}[cls])
+    with pytest.raises(
+        srl.UsageError, match=r"learner\.sigma: not for update mira, but for update"
+    ):
+        cls("mira", sigma=0.1).fit(*{made: (x, y) for made, x, y in MADE}[cls])
     with pytest.raises(srl.UsageError, match="learner"):
         cls(update="adam").fit(*{made: (x, y) for made, x, y in MADE}[cls])
     with pytest.raises(srl.UsageError, match="does not apply to a tagger"):

@@ -132,7 +132,7 @@ def test_a_grid_search_over_a_pipeline() -> None:
     from sklearn.preprocessing import FunctionTransformer
 
     pipeline = Pipeline([("more", FunctionTransformer(numbered)), ("tagger", srl.SequenceTagger())])
-    grid = {"tagger__sigma": [0.01, 1.0], "tagger__update": ["mira", "adagrad"]}
+    grid = {"tagger__sigma": [0.01, 1.0], "tagger__update": ["cda2", "adagrad"]}
     search = GridSearchCV(pipeline, grid, cv=KFold(3)).fit(X, Y)
     assert search.best_score_ == 1.0
     assert search.predict(X) == Y

@@ -317,7 +317,19 @@ def test_psl_predicts_values() -> None:
         ({"query": "Cancer", "update": "cda3"}, "learner.*cda3"),
         ({"query": "Cancer", "sigma": -1.0}, "learner.sigma: .*greater than 0"),
         ({"query": "Cancer", "loss": "l2"}, "learner.loss"),
-        ({"query": "Cancer", "inference": {"engine": "mpe", "nodes": 3}}, "inference.nodes"),
+        (
+            {"query": "Cancer", "update": "mira", "sigma": 0.01},
+            "learner.sigma: not for update mira, but for update cda1 or cda2 or pa1 or simple",
+        ),
+        (
+            {"query": "Cancer", "update": {"update": "cda1", "eta": 2.0}},
+            "learner.eta: not for update cda1, but for update perceptron or cd; known here: update,",
+        ),
+        ({"query": "Cancer", "update": {"start": __file__}}, "learner.start: for runs only"),
+        (
+            {"query": "Cancer", "inference": {"engine": "mpe", "nodes": 3}},
+            "inference.nodes: unknown key",
+        ),
         ({"query": "Cancer", "by": "dog"}, "metrics.by: dog is no argument"),
         ({"query": "Cancer", "background": {"Friends": ["Anna"]}}, "Friends"),
     ],

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from onlinesrl.core.errors import UsageError
+from onlinesrl.core.updates import UPDATES
 from onlinesrl.runs.config import Config, load_as
 from onlinesrl.runs.mln_batch import MlnBatch
 
 _VALUE = re.compile(r"(?:[^,\[\]{}]|\{[^{}]*\}|\[[^\[\]]*\])+")
+_UPDATE = ("learner", "learner.update")
 Overrides = tuple[str, ...]
 """Each ``key=value``."""
 Configured = Config | MlnBatch
@@ -30,6 +32,23 @@ class Candidate(NamedTuple):
     def load(self, more: Overrides = ()) -> Configured:
         """Read the configuration, with more that is set in it. Raises ConfigError."""
         return load_as(_root, self.path, [*self.overrides, *more])
+
+    def fitting(self, alternatives: Sequence[Overrides]) -> list[Overrides]:
+        """Return alternatives without the keys that its update does not have, equal ones once.
+
+        Raises ConfigError.
+        """
+        return [*dict.fromkeys(self._fitting(each) for each in alternatives)]
+
+    def _fitting(self, given: Overrides) -> Overrides:
+        keys = [each.partition("=")[0].strip() for each in given]
+        chosen = [of for key, of in zip(keys, given, strict=True) if key in _UPDATE]
+        config = self.load((*chosen,))
+        if not isinstance(config, Config):
+            return given
+        others = {f"learner.{name}" for kind in UPDATES.values() for name in kind.model_fields}
+        others -= {f"learner.{name}" for name in type(config.learner).model_fields}
+        return tuple(of for key, of in zip(keys, given, strict=True) if key not in others)
 
     @property
     def verb(self) -> str:
