@@ -230,6 +230,59 @@ def test_links_tell_what_features_do_not() -> None:
     assert classifier.predict(graphs[:2]) == classes[:2]
 
 
+@both
+def test_passes_are_those_of_going_on(cls: Any, samples: Any, labels: Any) -> None:
+    """Three passes are one and two more, since all labels are known from the first."""
+    several = cls(passes=3).fit(samples, labels)
+    one = cls().fit(samples, labels)
+    for _ in range(2):
+        one.partial_fit(samples, labels)
+    assert state(several) == state(one)
+    assert state(cls(passes=1).fit(samples, labels)) == state(cls().fit(samples, labels))
+
+
+@both
+def test_learning_stops_where_held_out_samples_are_labelled_no_better(
+    cls: Any, samples: Any, labels: Any
+) -> None:
+    """What remains is the best pass; here the first labels all, so that two more end it."""
+    X, y = samples[:2] * 10, labels[:2] * 10
+    stopped = cls(passes=50, held_out=0.1).fit(X, y)
+    rest = [n for n in range(20) if n not in {9, 19}]
+    seen = cls(passes=1).fit([X[n] for n in rest], [y[n] for n in rest])
+    assert stopped.predict(samples) == labels
+    assert state(stopped) == state(seen)
+
+
+@both
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"passes": 0}, "passes is 0, expected a whole number, at least 1"),
+        ({"passes": 1.5}, r"passes is 1\.5, expected a whole number"),
+        ({"held_out": 1.0}, r"held_out is 1\.0, expected a share"),
+        ({"held_out": "x"}, "held_out is 'x', expected a share"),
+        ({"held_out": 0.01}, r"held_out is 0\.01, which is none of 3 samples"),
+    ],
+)
+def test_wrong_passes_are_named(
+    cls: Any, samples: Any, labels: Any, wrong: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(srl.OnlinesrlError, match=message):
+        cls(**wrong).fit(samples, labels)
+
+
+@both
+def test_weights_of_samples_are_refused_with_a_reason(cls: Any, samples: Any, labels: Any) -> None:
+    weights = [1.0] * len(samples)
+    estimator = cls().fit(samples, labels)
+    for use in (estimator.fit, estimator.partial_fit, estimator.score):
+        with pytest.raises(srl.InputError, match="an online update has no weights of samples"):
+            use(samples, labels, sample_weight=weights)
+        with pytest.raises(srl.InputError, match="there is no parameter epochs"):
+            use(samples, labels, epochs=3)
+
+
 # mistakes ------------------------------------------------------------------------------------------
 
 NAN = float("nan")

@@ -150,6 +150,21 @@ def test_validation_across_folds() -> None:
     assert np.mean(cross_val_score(srl.LinkedClassifier(), graphs, Y, cv=3)) > 0.9
 
 
+def test_predictions_across_folds() -> None:
+    """They come as an array of lists, in the order of the samples, for samples of any lengths."""
+    from sklearn.metrics import make_scorer
+    from sklearn.model_selection import cross_val_predict, cross_val_score
+
+    found = cross_val_predict(srl.SequenceTagger(), X, Y, cv=3)
+    assert found.shape == (len(X),)
+    assert found.tolist() == Y
+    graphs = [([{"word": of["word"]} for of in x], []) for x in X]
+    found = cross_val_predict(srl.LinkedClassifier(), graphs, Y, cv=3)
+    assert [*map(len, found)] == [*map(len, Y)]
+    scorer = make_scorer(srl.chunk_f1)
+    assert np.mean(cross_val_score(srl.SequenceTagger(), X, Y, cv=3, scoring=scorer)) == 1.0
+
+
 def test_a_clone_has_the_parameters_and_nothing_learned() -> None:
     from sklearn.base import clone
     from sklearn.utils.validation import check_is_fitted
