@@ -41,9 +41,8 @@ class Update(Section, ABC):
 
     update: str
     """the online update."""
-    loss: Literal["ml", "pl"]
-    """the rival of the truth is the loss-augmented (ml) or the plain (pl) prediction; the default
-    is the first that the update takes."""
+    loss: Literal["pl", "ml"] = "pl"
+    """the rival of the truth is the plain (pl) or the loss-augmented (ml) prediction."""
     max_weights: Count | None = None
     """past so many weights the least influential are dropped; null: never."""
     costs: Given | None = None

@@ -19,7 +19,6 @@ class Cda1(CoordinateAscent):
     """Coordinate dual ascent, regularised once."""
 
     update: Literal["cda1"] = "cda1"
-    loss: Literal["ml", "pl"] = "ml"
 
 
 class PassiveAggressive(CoordinateAscent):
@@ -34,7 +33,6 @@ class Cda2(Regularised):
     """Coordinate dual ascent, regularised at every step."""
 
     update: Literal["cda2"] = "cda2"
-    loss: Literal["ml", "pl"] = "ml"
     kind = steps.SHRINKING_ASCENT
     shrinks = True
 
@@ -43,7 +41,6 @@ class Simple(Regularised):
     """Dual ascent that sets the new multiplier to a subgradient: steps of 1 / sigma."""
 
     update: Literal["simple"] = "simple"
-    loss: Literal["ml", "pl"] = "ml"
     kind = steps.SIMPLE
 
 
@@ -96,18 +93,21 @@ class ContrastiveDivergence(ConstantStep):
         return self.samples
 
 
+Standard = AdaGradCda
+"""The update where none is named; each has defaults of its own for loss and sigma (streams/defaults)."""
+STANDARD = kind_of(Standard)
 AnyUpdate: TypeAlias = Annotated[
-    Cda1  # one line per update
+    AdaGradCda  # one line per update, the standard first
+    | Cda1
     | Cda2
     | PassiveAggressive
     | Simple
     | Mira
     | Subgradient
     | Perceptron
-    | ContrastiveDivergence
-    | AdaGradCda,
+    | ContrastiveDivergence,
     Field(discriminator="update"),
-    BeforeValidator(standard("update", "cda2")),
+    BeforeValidator(standard("update", STANDARD)),
 ]
 UPDATES: dict[str, type[Any]] = {kind_of(each): each for each in sections_of(AnyUpdate)}
 """The updates by name."""

@@ -19,7 +19,7 @@ from onlinesrl.core.learner import Learner, Outcome
 from onlinesrl.core.metrics import Metrics
 from onlinesrl.core.section import kind_of, not_for, sections_of
 from onlinesrl.core.update import Update
-from onlinesrl.core.updates import AnyUpdate
+from onlinesrl.core.updates import STANDARD, AnyUpdate
 from onlinesrl.core.yamltree import Place
 from onlinesrl.library.atoms import Given, example, facts
 from onlinesrl.library.curves import Curves
@@ -88,7 +88,7 @@ class OnlineLearner:
         model: Model | str,
         query: str | Sequence[str],
         *,
-        update: str | Mapping[str, Any] = "cda2",
+        update: str | Mapping[str, Any] = STANDARD,
         loss: str | None = None,
         sigma: float | None = None,
         inference: str | Mapping[str, Any] = "mpe",

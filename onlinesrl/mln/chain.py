@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,10 +68,10 @@ class ChainWeights(AveragedWeights):
         value: Floats = self._columns()["value"]
         return value[:, :, 0] + cu * value[:, :, 1] + cv * value[:, :, 2]
 
-    def learn_chains(self, chains: Chains) -> None:
+    def learn_chains(self, chains: Chains, order: Sequence[int] | None = None) -> None:
         """Learn from chains, one after the other. Raises InputError where an update overflows."""
         augmented, scores = self.update.loss == "ml", self._room(chains)
-        for c in range(len(chains.start) - 1):
+        for c in range(len(chains.start) - 1) if order is None else order:
             cu = self.scale()
             n, rho = k.find_gap(chains, c, self.arrays, cu, augmented, self.labels, scores)
             if math.isnan(self.learn(n, rho)):

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from importlib import import_module
+from random import Random
 from typing import Any
 
 import joblib
@@ -54,7 +55,8 @@ def state(estimator: Any) -> bytes:
 
 @both
 def test_it_learns_what_it_is_told(cls: Any, samples: Any, labels: Any) -> None:
-    estimator = cls().fit(samples * 5, labels * 5)
+    assert cls().fit(samples * 5, labels * 5).predict(samples) == labels
+    estimator = cls(loss="ml").fit(samples * 5, labels * 5)
     assert estimator.predict(samples) == labels
     assert estimator.score(samples, labels) == 1.0
     assert sorted(estimator.classes_) == sorted({label for of in labels for label in of})
@@ -232,11 +234,14 @@ def test_links_tell_what_features_do_not() -> None:
 
 @both
 def test_passes_are_those_of_going_on(cls: Any, samples: Any, labels: Any) -> None:
-    """Three passes are one and two more, since all labels are known from the first."""
-    several = cls(passes=3).fit(samples, labels)
-    one = cls().fit(samples, labels)
+    """The first is in the order of the samples, others in a random one, in each fit the same."""
+    X, y = samples[:2] * 4, [["O", "X", "Z"], ["Z", "O"], *labels[:2] * 3]
+    several = cls(passes=3).fit(X, y)
+    one, random = cls().fit(X, y), Random(0)
+    order = [*range(8)]
     for _ in range(2):
-        one.partial_fit(samples, labels)
+        order = random.sample(order, 8)
+        one.partial_fit([X[n] for n in order], [y[n] for n in order])
     assert state(several) == state(one)
     assert state(cls(passes=1).fit(samples, labels)) == state(cls().fit(samples, labels))
 

@@ -32,8 +32,14 @@ Cancer(person)
 """
 ANNA = {"Smokes": ["Anna"], "Friends": [("Anna", "Bob")]}, {"Cancer": ["Anna", "Bob"]}
 OPTIONS: dict[str, dict[str, Any]] = {
-    "citations": {"query": "InField", "sigma": 0.003, "by": "field"},
-    "trust": {"query": "Trusts", "sigma": 0.1},
+    "citations": {
+        "query": "InField",
+        "update": "cda2",
+        "loss": "ml",
+        "sigma": 0.003,
+        "by": "field",
+    },
+    "trust": {"query": "Trusts", "update": "cda2", "loss": "ml", "sigma": 0.1},
 }
 EXAMPLES = 40
 
@@ -319,7 +325,7 @@ def test_psl_predicts_values() -> None:
         ({"query": "Cancer", "loss": "l2"}, "learner.loss"),
         (
             {"query": "Cancer", "update": "mira", "sigma": 0.01},
-            "learner.sigma: not for update mira, but for update cda1 or cda2 or pa1 or simple",
+            "learner.sigma: not for update mira, but for update adagrad or cda1 or cda2 or pa1",
         ),
         (
             {"query": "Cancer", "update": {"update": "cda1", "eta": 2.0}},
@@ -374,7 +380,10 @@ def test_curves_are_those_of_a_run(tmp_path: Path) -> None:
         learner.learn_one(x)
     model = REPO / "streams" / "citations" / "segmentation.mln"
     config = {"model": str(model), "query": "InField", "output": str(tmp_path / "run")}
-    config |= {"learner": {"sigma": 0.003}, "metrics": {"by": "field"}}
+    config |= {
+        "learner": {"update": "cda2", "loss": "ml", "sigma": 0.003},
+        "metrics": {"by": "field"},
+    }
     source = {"path": str(REPO / "streams" / "citations" / "citations.jsonl")}
     srl.run({**config, "source": source}, until=EXAMPLES)
     run = srl.Curves.read(tmp_path / "run")

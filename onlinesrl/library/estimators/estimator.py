@@ -11,6 +11,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Protocol, Self
 
 from onlinesrl.core.errors import InputError, NotFittedError, UsageError
+from onlinesrl.core.updates import STANDARD
 from onlinesrl.library.estimators.samples import Label, accuracy, labels_of, listed, samples_of
 from onlinesrl.library.estimators.scores import Lists, label_scores, table
 from onlinesrl.library.learner import section
@@ -30,7 +31,7 @@ class Learned(Protocol):
         """Learn from all samples or none, in their order."""
 
     def passes(self, X: Any, y: Any) -> Iterator[None]:
-        """Learn from all samples, in their order, once each time that it is asked for the next."""
+        """Learn from all samples, once each time that it is asked for the next; see ``samples.orders``."""
 
     def copy(self) -> Learned:
         """Return a copy, which more passes do not change."""
@@ -51,7 +52,7 @@ class Estimator(ABC):
 
     def __init__(
         self,
-        update: str | Mapping[str, Any] = "adagrad",
+        update: str | Mapping[str, Any] = STANDARD,
         loss: str | None = None,
         sigma: float | None = None,
         passes: int = 1,
@@ -68,7 +69,7 @@ class Estimator(ABC):
         """Return what there is before learning, by the keys of an update."""
 
     def fit(self, X: Any, y: Any, **others: Any) -> Self:
-        """Learn anew from samples, in their order, in so many ``passes``.
+        """Learn anew from samples, in so many ``passes``: the first in their order, others in a random one.
 
         With ``held_out``, a share of the samples, these are not learned from: learning ends when ``PATIENCE``
         passes in succession label them no better, and what the best pass has learned remains.

@@ -18,6 +18,7 @@ from onlinesrl.library.estimators.samples import (
     extended,
     labels_of,
     listed,
+    orders,
     samples_of,
 )
 from onlinesrl.library.estimators.scores import Lists
@@ -103,8 +104,8 @@ class Learned:
         """See ``estimator.Learned.passes``."""
         evidence, truth, self.classes = self._read(X, y, None)
         self.learner = self._new(self.classes)
-        while True:
-            self.learner.learn_many(evidence, truth)
+        for order in orders(len(evidence)):
+            self.learner.learn_many([evidence[n] for n in order], [truth[n] for n in order])
             yield
 
     def copy(self) -> Learned:

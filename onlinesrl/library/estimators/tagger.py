@@ -22,6 +22,7 @@ from onlinesrl.library.estimators.samples import (
     extended,
     labels_of,
     listed,
+    orders,
     samples_of,
 )
 from onlinesrl.library.estimators.scores import (
@@ -133,8 +134,8 @@ class Learned:
     def passes(self, X: Any, y: Any) -> Iterator[None]:
         """See ``estimator.Learned.passes``."""
         chains, self.weights, self.classes = self._read(samples_of(X, least=1), y, ())
-        while True:
-            self.weights.learn_chains(chains)
+        for order in orders(len(chains.start) - 1):
+            self.weights.learn_chains(chains, order)
             yield
 
     def copy(self) -> Learned:
@@ -214,5 +215,5 @@ def _weights(of: Iterable[Any], labels: Sequence[Label], rows: Iterable[Any]) ->
 
 def _chains(rows: Rows, lengths: Sequence[int], labels: Sequence[int]) -> Chains:
     start = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    first, feature = np.array(rows.first), np.array(rows.feature)
+    first, feature = (np.frombuffer(of, np.int64) for of in (rows.first, rows.feature))
     return Chains(start, first, feature, rows.number, np.array(labels, np.int64))
