@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from onlinesrl.library.counting import Counts, count
     from onlinesrl.library.curves import Curves
     from onlinesrl.library.estimators.linked import LinkedClassifier
+    from onlinesrl.library.estimators.scores import chunk_f1, chunk_scores, label_scores
     from onlinesrl.library.estimators.tagger import SequenceTagger
     from onlinesrl.library.explain import explain
     from onlinesrl.library.inference import Answer, ground, infer
@@ -61,6 +62,7 @@ _MODULES = {
     "core.explanation": ("Explanation", "ExplanationError"),
     "core.scores": ("METRICS",),
     "library.estimators.linked": ("LinkedClassifier",),
+    "library.estimators.scores": ("chunk_f1", "chunk_scores", "label_scores"),
     "library.estimators.tagger": ("SequenceTagger",),
     "library.batch": ("LearnedModel", "learn"),
     "library.counting": ("Counts", "count"),
@@ -106,11 +108,14 @@ __all__ = [
     "UsageError",
     "Weights",
     "__version__",
+    "chunk_f1",
+    "chunk_scores",
     "count",
     "examples",
     "explain",
     "ground",
     "infer",
+    "label_scores",
     "learn",
     "read",
     "run",

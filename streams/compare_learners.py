@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 import onlinesrl as srl
 
 SIGMAS = (0.01, 0.1, 1.0, 10.0, 100.0)
-NO_SIGMA = (1.0,)
+NO_SIGMA = (None,)
 LEARNERS = (
     ("CDA1-PL", "cda1", "pl", SIGMAS),
     ("CDA1-ML", "cda1", "ml", SIGMAS),
@@ -36,8 +36,8 @@ LEARNERS = (
 
 
 def learned(
-    keys: Mapping[str, Any], sigmas: Sequence[float], training: Sequence[srl.Example]
-) -> tuple[srl.OnlineLearner, float]:
+    keys: Mapping[str, Any], sigmas: Sequence[float | None], training: Sequence[srl.Example]
+) -> tuple[srl.OnlineLearner, float | None]:
     """Return the learner with the least progressive error, and its sigma."""
     found = []
     for sigma in sigmas:

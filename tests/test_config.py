@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import onlinesrl as srl
 from onlinesrl.core.errors import ConfigError
 from onlinesrl.core.updates import UPDATES
 from onlinesrl.core.values import STDIN
@@ -52,11 +53,8 @@ def test_defaults_and_where_paths_lead(folder: Path) -> None:
     assert config.query == ("InField",)
     assert config.source.path == (Path("conf/a.jsonl"), Path("conf/b.jsonl"))
     assert config.output == Path("runs/run")
-    assert (config.learner.update, config.learner.loss, config.learner.sigma) == (
-        "cda2",
-        "ml",
-        0.01,
-    )
+    assert config.learner == srl.OnlineLearner("A(t)", "A").settings.learner
+    assert (config.learner.update, config.learner.loss) == ("adagrad", "pl")
     assert (config.inference.presolve, config.inference.solver) == ("exact", "highs")
     assert (config.checkpoint.examples, config.checkpoint.seconds) == (None, 30.0)
     assert (config.limits.bad_share, config.seed, config.batch) == (0.1, 0, 500)
@@ -152,8 +150,8 @@ batch: 0
         "(No such file or directory), found 'missing.jsonl'",
         "run.yaml:8:7: source.only: expected text (quote what reads as a number), found 2024",
         "run.yaml:9:14: source.max_bytes: expected a whole number, found 'ten'",
-        "run.yaml:11:11: learner.update: expected 'cda1', 'cda2', 'pa1', 'simple', 'mira', 'subgradient', "
-        "'perceptron', 'cd' or 'adagrad', found 'cda3'",
+        "run.yaml:11:11: learner.update: expected 'adagrad', 'cda1', 'cda2', 'pa1', 'simple', 'mira', "
+        "'subgradient', 'perceptron' or 'cd', found 'cda3'",
         "run.yaml:12:3: learner.update: duplicate key (first on line 11)",
         "run.yaml:13:10: learner.sigma: expected more than 0, found -0.001",
         "run.yaml:14:10: learner.start: expected a file that can be read (No such file or directory), "
@@ -186,7 +184,7 @@ def test_what_set_gets_wrong_is_named_by_the_argument(folder: Path) -> None:
         "--set seed=[: not valid YAML: expected the node content, but found '<stream end>'",
         "--set learner.sigma=abc: learner.sigma: expected a number, found 'abc'",
         "--set learner.sgima=3: learner.sgima: unknown key; did you mean sigma? known here: "
-        "update, loss, sigma, max_weights, costs, start",
+        "update, loss, max_weights, costs, start, sigma, delta",
         "--set metrics.by=a b: metrics.by: expected Predicate.N or the name of an argument's "
         "type, found 'a b'",
     ]
@@ -230,8 +228,8 @@ def test_what_set_gets_wrong_is_named_by_the_argument(folder: Path) -> None:
         (
             GOOD + "learner: {eta: 2, loss: pl}\nmetrics: {by: 2x}\ncheckpoint: {every: 0}\n",
             [
-                "run.yaml:5:11: learner.eta: not for update cda2, but for update perceptron or cd; "
-                "known here: update, loss, sigma, max_weights, costs, start",
+                "run.yaml:5:11: learner.eta: not for update adagrad, but for update perceptron or cd; "
+                "known here: update, loss, max_weights, costs, start, sigma, delta",
                 "run.yaml:6:15: metrics.by: expected Predicate.N or the name of an argument's "
                 "type, found '2x'",
                 "run.yaml:7:21: checkpoint.every: expected a number of examples, or a time such "
@@ -299,6 +297,24 @@ def test_as_dict_is_json(folder: Path) -> None:
 def test_the_configuration_is_frozen(folder: Path) -> None:
     with pytest.raises(ValueError, match="frozen"):
         configuration(folder, GOOD).seed = 3
+
+
+def test_an_override_of_the_update_leaves_out_what_goes_with_that_of_the_file(folder: Path) -> None:
+    """What is set beside it is as it is written: a sigma that the update does not use is refused."""
+    text = GOOD + "learner: {update: cda2, loss: ml, sigma: 0.3, max_weights: 9}\n"
+    mira = configuration(folder, text, "learner.update=mira").learner
+    assert mira.model_dump(exclude={"costs", "start"}) == {
+        "update": "mira",
+        "loss": "pl",
+        "max_weights": 9,
+    }
+    cda1 = configuration(folder, text, "learner={update: cda1}").learner
+    assert (cda1.update, cda1.loss, cda1.strength) == ("cda1", "ml", 0.3)
+    for order in (["learner.sigma=1", "learner.update=mira"], ["learner={sigma: 1, update: mira}"]):
+        (said,) = complaints(folder, text, *order)
+        assert "learner.sigma: not for update mira, but for update adagrad or cda1" in said
+    (said,) = complaints(folder, GOOD + "learner: {update: mira, sigma: 0.01}\n")
+    assert said.startswith("run.yaml:5:25: learner.sigma: not for update mira, but for")
 
 
 @pytest.mark.parametrize(

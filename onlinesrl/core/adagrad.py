@@ -29,7 +29,6 @@ class AdaGradCda(CoordinateAscent):
 
     columns = ("square",)
     update: Literal["adagrad"] = "adagrad"
-    loss: Literal["ml", "pl"] = "ml"
     delta: Positive = 1.0
     """what is added to the norm of a weight's gaps; smaller values make larger first steps."""
 

@@ -82,6 +82,6 @@ class AveragedWeights:
         t, _, length, dual, primal, loss = self.scalar.tolist()
         if not self.update.dual or self.dropped or not t:
             return certificate(int(t), loss, primal, None, self.before)
-        sigma = self.update.sigma
+        sigma = self.update.strength
         dual -= (sigma / (2.0 * t) if self.update.shrinks else sigma / 2.0) * length
         return certificate(int(t), loss, primal, dual, self.before)

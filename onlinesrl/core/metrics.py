@@ -137,7 +137,7 @@ class Metrics:
 
     def snapshot(self) -> dict[str, Any]:
         """Return a line of metrics.jsonl, without what the learner adds."""
-        by = {name: _class_scores(*counts) for name, counts in sorted(self.by.items())}
+        by = {name: class_scores(*counts) for name, counts in sorted(self.by.items())}
         values = [scores["f1"] for scores in by.values() if scores["f1"] is not None]
         return {
             "examples": self.examples,
@@ -163,7 +163,7 @@ class Metrics:
     def _by_predicate(self) -> dict[str, Any]:
         """Return the scores of each query predicate's atoms."""
         return {
-            name: _class_scores(*counts)
+            name: class_scores(*counts)
             | (_measures(self.ranking[name]) if name in self.ranking else {})
             for name, counts in sorted(self.predicates.items())
         }
@@ -200,7 +200,8 @@ class Metrics:
         return cls(**values)
 
 
-def _class_scores(hits: int, false_alarms: int, misses: int) -> dict[str, Any]:
+def class_scores(hits: int, false_alarms: int, misses: int) -> dict[str, Any]:
+    """Return F1, precision and recall, each None where it is undefined, and the number of true ones."""
     return {
         "f1": f1(hits, false_alarms, misses),
         "precision": _ratio(hits, hits + false_alarms),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -44,6 +44,14 @@ def kind_of(section: type[BaseModel]) -> str:
     """Return the kind of a section; empty where there is only one."""
     field = section.model_fields.get(tag_of(section))
     return "" if field is None else str(field.default)
+
+
+def not_for(name: str, section: type[BaseModel], kinds: Iterable[type[BaseModel]]) -> str:
+    """Return that a key is not for this kind of section, but for others; empty where it is for none."""
+    tag, others = tag_of(section), [kind_of(kind) for kind in kinds if name in kind.model_fields]
+    if not others:
+        return ""
+    return f"not for {tag} {kind_of(section)}, but for {tag} {' or '.join(others)}"
 
 
 def sections_of(annotation: Any) -> list[type[BaseModel]]:

@@ -35,17 +35,14 @@ class Update(Section, ABC):
     """Whether the square root of the label loss is the margin that it asks for."""
     shrinks: ClassVar[bool] = False
     """Whether each step shrinks all weights by (t - 1) / t."""
-    dual: ClassVar[bool] = True
+    dual: ClassVar[bool] = False
     """Whether its steps ascend a dual, whose value bounds the regret."""
     columns: ClassVar[tuple[str, ...]] = ()
 
     update: str
     """the online update."""
-    loss: Literal["ml", "pl"]
-    """the rival of the truth is the loss-augmented (ml) or the plain (pl) prediction; the default
-    is the first that the update takes."""
-    sigma: Positive = 0.01
-    """strength of the regularisation; larger values make smaller steps."""
+    loss: Literal["pl", "ml"] = "pl"
+    """the rival of the truth is the plain (pl) or the loss-augmented (ml) prediction."""
     max_weights: Count | None = None
     """past so many weights the least influential are dropped; null: never."""
     costs: Given | None = None
@@ -55,13 +52,18 @@ class Update(Section, ABC):
     """what to start from: a file of weights, .mln or .psl, or a run folder or checkpoint, whose
     learning goes on whole; null: the weights of the rules."""
 
+    @property
+    def strength(self) -> float:
+        """The strength of the regularisation, sigma; 0 where there is none."""
+        return 0.0
+
     def how(self, kept: Kept) -> steps.How:
         """Return what kernels know it by, with its columns ``kept`` of the weights."""
         return steps.How(
             kind=self.kind,
             shrinks=self.shrinks,
             rooted=self.rooted,
-            sigma=self.sigma,
+            sigma=self.strength,
             eta=0.0,
             delta=0.0,
             square=_NONE,
@@ -92,7 +94,20 @@ class Update(Section, ABC):
         """Add a step along ``delta``, float64[weights], to the kept columns."""
 
 
-class CoordinateAscent(Update, ABC):
+class Regularised(Update, ABC):
+    """An update of regularised losses."""
+
+    sigma: Positive = 0.01
+    """strength of the regularisation; larger values make smaller steps."""
+    dual = True
+
+    @property
+    def strength(self) -> float:
+        """See ``Update.strength``."""
+        return self.sigma
+
+
+class CoordinateAscent(Regularised, ABC):
     """An update that sets the dual multiplier of its example to the best value, no more than 1 / sigma."""
 
     kind = steps.ASCENT

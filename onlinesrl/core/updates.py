@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from onlinesrl.core.adagrad import AdaGradCda
 from onlinesrl.core.kernels import steps
 from onlinesrl.core.section import kind_of, sections_of, standard
-from onlinesrl.core.update import CoordinateAscent, Kept, Update
+from onlinesrl.core.update import CoordinateAscent, Kept, Regularised, Update
 from onlinesrl.core.values import Count, Positive
 
 
@@ -19,7 +19,6 @@ class Cda1(CoordinateAscent):
     """Coordinate dual ascent, regularised once."""
 
     update: Literal["cda1"] = "cda1"
-    loss: Literal["ml", "pl"] = "ml"
 
 
 class PassiveAggressive(CoordinateAscent):
@@ -30,20 +29,18 @@ class PassiveAggressive(CoordinateAscent):
     rooted = True
 
 
-class Cda2(Update):
+class Cda2(Regularised):
     """Coordinate dual ascent, regularised at every step."""
 
     update: Literal["cda2"] = "cda2"
-    loss: Literal["ml", "pl"] = "ml"
     kind = steps.SHRINKING_ASCENT
     shrinks = True
 
 
-class Simple(Update):
+class Simple(Regularised):
     """Dual ascent that sets the new multiplier to a subgradient: steps of 1 / sigma."""
 
     update: Literal["simple"] = "simple"
-    loss: Literal["ml", "pl"] = "ml"
     kind = steps.SIMPLE
 
 
@@ -53,10 +50,9 @@ class Mira(Update):
     update: Literal["mira"] = "mira"
     loss: Literal["pl"] = "pl"
     kind = steps.MARGIN
-    dual = False
 
 
-class Subgradient(Update):
+class Subgradient(Regularised):
     """The subgradient method with the step 1 / (sigma t) (Ratliff, Bagnell & Zinkevich 2007)."""
 
     update: Literal["subgradient"] = "subgradient"
@@ -71,7 +67,6 @@ class ConstantStep(Update, ABC):
     eta: Positive = 1.0
     """the size of a step."""
     kind = steps.CONSTANT
-    dual = False
 
     def how(self, kept: Kept) -> steps.How:
         """See ``Update.how``."""
@@ -98,18 +93,21 @@ class ContrastiveDivergence(ConstantStep):
         return self.samples
 
 
+Standard = AdaGradCda
+"""The update where none is named; each has defaults of its own for loss and sigma (streams/defaults)."""
+STANDARD = kind_of(Standard)
 AnyUpdate: TypeAlias = Annotated[
-    Cda1  # one line per update
+    AdaGradCda  # one line per update, the standard first
+    | Cda1
     | Cda2
     | PassiveAggressive
     | Simple
     | Mira
     | Subgradient
     | Perceptron
-    | ContrastiveDivergence
-    | AdaGradCda,
+    | ContrastiveDivergence,
     Field(discriminator="update"),
-    BeforeValidator(standard("update", "cda2")),
+    BeforeValidator(standard("update", STANDARD)),
 ]
 UPDATES: dict[str, type[Any]] = {kind_of(each): each for each in sections_of(AnyUpdate)}
 """The updates by name."""

@@ -17,8 +17,9 @@ from onlinesrl.core.interrupt import whole
 from onlinesrl.core.language import check_costs, check_query, counted
 from onlinesrl.core.learner import Learner, Outcome
 from onlinesrl.core.metrics import Metrics
+from onlinesrl.core.section import kind_of, not_for, sections_of
 from onlinesrl.core.update import Update
-from onlinesrl.core.updates import AnyUpdate
+from onlinesrl.core.updates import STANDARD, AnyUpdate
 from onlinesrl.core.yamltree import Place
 from onlinesrl.library.atoms import Given, example, facts
 from onlinesrl.library.curves import Curves
@@ -87,7 +88,7 @@ class OnlineLearner:
         model: Model | str,
         query: str | Sequence[str],
         *,
-        update: str | Mapping[str, Any] = "cda2",
+        update: str | Mapping[str, Any] = STANDARD,
         loss: str | None = None,
         sigma: float | None = None,
         inference: str | Mapping[str, Any] = "mpe",
@@ -105,6 +106,9 @@ class OnlineLearner:
             seed,
             LimitsSection(),
         )
+        if self.settings.learner.start is not None:
+            other = "give a file of weights as the model, or load a checkpoint"
+            raise self.settings.error("learner.start", f"for runs only; {other}")
         check_query(model.program, self.settings)
         check_costs(model.language, model.program, self.settings)
         self.background = Background(facts(background or {}, "background", model.program))
@@ -360,8 +364,16 @@ def validated(kind: Any, section: str, values: dict[str, Any]) -> Any:
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
-        said = [
-            ".".join([section, *map(str, each["loc"][1:])]) + f": {each['msg']}"
-            for each in error.errors()
-        ]
-        raise UsageError("; ".join(said)) from None
+        raise UsageError("; ".join(_said(kind, section, each) for each in error.errors())) from None
+
+
+def _said(kind: Any, section: str, error: Any) -> str:
+    """Return what is wrong with a key of a section, the first of whose places is its kind."""
+    of, *place = error["loc"] or ("",)
+    key, kinds = ".".join([section, *map(str, place)]), sections_of(kind)
+    reason = error["msg"]
+    if error["type"] == "extra_forbidden":
+        known = next(each for each in kinds if kind_of(each) == of)
+        names = ", ".join(known.model_fields)
+        reason = f"{not_for(str(place[-1]), known, kinds) or 'unknown key'}; known here: {names}"
+    return f"{key}: {reason}"

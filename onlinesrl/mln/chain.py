@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,9 +60,7 @@ class ChainWeights(AveragedWeights):
         room = len(self._columns()["uses"]) - self.labels
         if labels == self.labels and features <= room:
             return self
-        return self.copy(
-            features if features <= room or not room else max(features, 2 * room), labels
-        )
+        return self.copy(room if features <= room else max(features, 2 * room), labels)
 
     def averaged(self) -> Floats:
         """Return the averaged weights, [row, label]."""
@@ -70,10 +68,10 @@ class ChainWeights(AveragedWeights):
         value: Floats = self._columns()["value"]
         return value[:, :, 0] + cu * value[:, :, 1] + cv * value[:, :, 2]
 
-    def learn_chains(self, chains: Chains) -> None:
+    def learn_chains(self, chains: Chains, order: Sequence[int] | None = None) -> None:
         """Learn from chains, one after the other. Raises InputError where an update overflows."""
         augmented, scores = self.update.loss == "ml", self._room(chains)
-        for c in range(len(chains.start) - 1):
+        for c in range(len(chains.start) - 1) if order is None else order:
             cu = self.scale()
             n, rho = k.find_gap(chains, c, self.arrays, cu, augmented, self.labels, scores)
             if math.isnan(self.learn(n, rho)):
@@ -95,7 +93,15 @@ class ChainWeights(AveragedWeights):
             yield out[:length].tolist()
 
     def _room(self, chains: Chains) -> Scores:
-        """Return memory for the scores of the longest chain."""
+        """Return memory for the scores of the longest chain. Raises InputError for what has no weights."""
+        features = len(self._columns()["uses"]) - self.labels
+        if not self.labels and len(chains.first) > 1:
+            raise InputError("positions cannot be labelled: there is no label yet")
+        if (
+            chains.feature.max(initial=-1) >= features
+            or chains.label.max(initial=-1) >= self.labels
+        ):
+            raise InputError(f"weights are of {features} features and {self.labels} labels only")
         n = int(np.diff(chains.start).max(initial=1))
         local, best = np.empty((n, self.labels)), np.empty((n, self.labels))
         step, before = np.empty((self.labels, self.labels)), np.zeros((n, self.labels), np.int64)

@@ -136,7 +136,7 @@ def _share(weights: AveragedWeights, u: Floats, pace: Floats, step: Floats, adde
 
     ``pace`` is H^-1 Delta, ``step`` Delta.
     """
-    strength = weights.update.sigma * weights.update.scale(int(weights.scalar[T] + added[T]) + 1)
+    strength = weights.update.strength * weights.update.scale(int(weights.scalar[T] + added[T]) + 1)
     slopes = [added[DUAL] - strength * float(np.sum((u + gamma * pace) * step)) for gamma in (0, 1)]
     return best_share((0.0, 1.0), slopes)
 

@@ -55,7 +55,7 @@ def _share(weights: RuleWeights, step: Floats, added: Floats) -> float:
     moving = pace != 0.0
     crossing = -start[moving] / pace[moving]
     knots = np.unique([0.0, *crossing[(crossing > 0.0) & (crossing < 1.0)], 1.0]).tolist()
-    sigma, rho = weights.update.sigma, float(added[ALPHA_RHO])
+    sigma, rho = weights.update.strength, float(added[ALPHA_RHO])
     slopes = [
         rho - sigma * float(np.sum(np.maximum(start + gamma * pace, 0.0) * step)) for gamma in knots
     ]

@@ -100,7 +100,7 @@ class RuleWeights:
             dual = np.maximum(dual, -self.base)
         primal = loss
         if update.shrinks:
-            primal += 0.5 * update.sigma * float(np.sum((weights - self.base) ** 2))
+            primal += 0.5 * update.strength * float(np.sum((weights - self.base) ** 2))
         scalar = self.scalar + np.array([1.0, alpha * rho, primal, loss])
         if not (np.all(np.abs(dual) <= LARGEST) and np.all(np.abs(scalar) <= LARGEST)):
             return float("nan")
@@ -128,7 +128,7 @@ class RuleWeights:
         t, loss, primal = int(self.scalar[T]), float(self.scalar[LOSS]), float(self.scalar[PRIMAL])
         if not self.update.dual or not t:
             return certificate(t, loss, primal, None, self.before)
-        sigma, weights = self.update.sigma, self.current()
+        sigma, weights = self.update.strength, self.current()
         strength = sigma * (t if self.update.shrinks else 1)
         metric = self.update.metric(self.kept)
         dual = float(self.scalar[ALPHA_RHO]) - sigma * float(weights @ self.dual)

@@ -11,12 +11,13 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from onlinesrl.core.errors import ConfigError, LocatedError, shortened
-from onlinesrl.core.section import Section, kind_of, sections_of, tag_of
+from onlinesrl.core.section import Section, kind_of, not_for, sections_of
+from onlinesrl.core.updates import UPDATES
 from onlinesrl.core.values import STDIN
 from onlinesrl.core.yamltree import Key, Place, Tree, secretive, spelled
 from onlinesrl.runs.fingerprint import mismatch, show
@@ -55,8 +56,8 @@ def _overridden(
     root: Callable[[Any], type[R]], tree: Tree, values: Any, overrides: Sequence[str]
 ) -> R:
     """Apply overrides, and check the whole. Raises ConfigError."""
-    for override in overrides:
-        values = _merge(values, _read_override(tree, override))
+    given = [_read_override(tree, override) for override in overrides]
+    values = reduce(_merge, given, _fitting(values, reduce(_merge, given, {})))
     config = _validate(root(values), tree, values)
     if config is None or tree.problems:
         raise ConfigError(sorted(tree.problems, key=lambda p: (not p.line, p.line, p.column)))
@@ -96,6 +97,21 @@ def _merge(below: Any, above: Any) -> Any:
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above
     return below | {key: _merge(below.get(key), value) for key, value in above.items()}
+
+
+def _fitting(values: Any, given: Any) -> Any:
+    """Return values without what another update than that of the overrides takes, and this one does not."""
+    learner, chosen = (
+        of.get("learner") if isinstance(of, dict) else None for of in (values, given)
+    )
+    update = chosen.get("update") if isinstance(chosen, dict) else None
+    if not isinstance(learner, dict) or not isinstance(update, str) or update not in UPDATES:
+        return values
+    fields = UPDATES[update].model_fields
+    others = {name for kind in UPDATES.values() for name in kind.model_fields} - fields.keys()
+    if learner.get("loss") not in get_args(fields["loss"].annotation):
+        others.add("loss")
+    return values | {"learner": {key: of for key, of in learner.items() if key not in others}}
 
 
 def _rebase(values: Any, folder: Path) -> Any:
@@ -252,10 +268,7 @@ def _unknown(root: type[Root], key: Key, section: type[BaseModel]) -> str:
     if issubclass(section, Section) and name in section.gone:
         return section.gone[name]
     kinds = _kinds(root, key[:-1])
-    others = [kind_of(kind) for kind in kinds if name in kind.model_fields]
-    if others:
-        tag = tag_of(section)
-        of = f"not for {tag} {kind_of(section)}, but for {tag} {' or '.join(others)}"
+    if of := not_for(name, section, kinds):
         return f"{of}; known here: {', '.join(known)}"
     possible = dict.fromkeys(key for kind in (section, *kinds) for key in kind.model_fields)
     near = difflib.get_close_matches(name, possible, n=1)

@@ -39,6 +39,7 @@ ALWAYS = {
     "source.start": "beginning",
     "sink.topic": None,
     "learner.eta": 1.0,
+    "learner.sigma": 0.01,
     "inference.audit_every": 0,
 }
 """The values of keys that sections of this kind lack now, but had in older checkpoints."""

@@ -88,7 +88,9 @@ def _row(dotted: str, having: Sequence[type[BaseModel]], some: bool) -> KeyRow:
     knowing = [language.name for language in languages() if place not in language.foreign]
     if len(knowing) < len(languages()):
         said += f"; {' and '.join(knowing)} only"
-    return KeyRow(dotted, _default(field), " | ".join(dict.fromkeys(allowed)), said)
+    return KeyRow(
+        dotted, _default(field), " | ".join(dict.fromkeys(" | ".join(allowed).split(" | "))), said
+    )
 
 
 @cache

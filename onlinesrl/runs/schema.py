@@ -12,7 +12,7 @@ from onlinesrl.core.language import Language, language_of
 from onlinesrl.core.pools import PoolSection
 from onlinesrl.core.section import Section
 from onlinesrl.core.update import Update
-from onlinesrl.core.updates import AnyUpdate, Cda2
+from onlinesrl.core.updates import AnyUpdate, Standard
 from onlinesrl.core.values import AnyPath, Count, File, Name, Names, Natural, duration
 from onlinesrl.core.yamltree import Place, Tree
 from onlinesrl.mln.sections import AnyEngine, MpeSection
@@ -160,7 +160,7 @@ class Config(Root):
     """the run folder; the default is runs/ and the name of the configuration."""
     labels: LabelsSection | None = None
     sink: AnySink = FileSinkSection()
-    learner: AnyUpdate = Cda2()
+    learner: AnyUpdate = Standard()
     inference: AnyEngine = MpeSection()
     checkpoint: CheckpointSection = CheckpointSection()
     metrics: MetricsSection = MetricsSection()

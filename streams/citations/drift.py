@@ -25,7 +25,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "CDA1-PL": {"learner.update": "cda1", "learner.loss": "pl"},
     "CDA1-ML": {"learner.update": "cda1"},
     "CDA2-PL": {"learner.update": "cda2", "learner.loss": "pl"},
-    "CDA2-ML": {"learner.update": "cda2", "learner.sigma": 0.003},
+    "CDA2-ML": {"learner.update": "cda2", "learner.loss": "ml", "learner.sigma": 0.003},
     "AdaGrad-CDA-ML": {"learner.update": "adagrad"},
     "Perceptron": {"learner.update": "perceptron"},
 }

@@ -11,7 +11,9 @@ model = srl.Model.read(HERE / "segmentation.mln")
 print(f"{model!r}; the first is: {model.rules[0]}")
 
 # Each citation is predicted before its truth is seen, so the scores are those of unseen examples.
-learner = srl.OnlineLearner(model, query="InField", sigma=0.003, by="field")
+learner = srl.OnlineLearner(
+    model, query="InField", update="cda2", loss="ml", sigma=0.003, by="field"
+)
 for number, example in enumerate(srl.read(HERE / "citations.jsonl"), 1):
     prediction = learner.learn_one(example)
     if prediction.hamming:

@@ -21,13 +21,13 @@ LEARNERS: dict[str, tuple[str, dict[str, Any]]] = {
     "CDA1, ML": (MODEL, {"update": "cda1", "loss": "ml", "sigma": 0.1}),
     "CDA2, PL": (MODEL, {"update": "cda2", "loss": "pl", "sigma": 0.1}),
     "CDA2, ML": (MODEL, {"update": "cda2", "loss": "ml", "sigma": 0.1}),
-    "simple": (MODEL, {"update": "simple", "sigma": 1.0}),
-    "AdaGrad": (MODEL, {"update": "adagrad", "sigma": 0.1}),
+    "simple": (MODEL, {"update": "simple", "loss": "ml", "sigma": 1.0}),
+    "AdaGrad": (MODEL, {"update": "adagrad", "loss": "ml", "sigma": 0.1}),
     "1-best MIRA": (MODEL, {"update": "mira"}),
     "subgradient": (MODEL, {"update": "subgradient", "sigma": 10.0}),
     "perceptron": (MODEL, {"update": "perceptron"}),
     "CDA1, ML, words alone": (WORDS_ALONE, {"update": "cda1", "loss": "ml", "sigma": 0.1}),
-    "AdaGrad, words alone": (WORDS_ALONE, {"update": "adagrad", "sigma": 0.1}),
+    "AdaGrad, words alone": (WORDS_ALONE, {"update": "adagrad", "loss": "ml", "sigma": 0.1}),
 }
 """By name the model and the learner's keys."""
 

@@ -15,7 +15,7 @@ for rule in model.rules:
     print(rule.text)
 
 # Each graph is predicted, as a whole and with a proof, before it is learned from.
-learner = srl.OnlineLearner(model, query="Topic", update="adagrad", sigma=0.1)
+learner = srl.OnlineLearner(model, query="Topic", update="adagrad", loss="ml", sigma=0.1)
 learner.learn_many(srl.read(FOLDER / "collective.jsonl"))
 print(f"\n{learner.metrics['examples']} graphs, accuracy {learner.metrics['accuracy']:.3f}")
 print(learner.weights.heaviest(8))

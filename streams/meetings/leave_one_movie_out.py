@@ -20,7 +20,7 @@ from typing import NamedTuple
 import onlinesrl as srl
 
 MODEL = Path(__file__).with_name("meetings.mln")
-NO_SIGMA = (1.0,)
+NO_SIGMA = (None,)
 CDA1_SIGMAS = (1.0, 3.0, 10.0, 30.0)
 CDA2_SIGMAS = (0.001, 0.003, 0.01, 0.03, 0.1)
 
@@ -31,7 +31,7 @@ class Learner(NamedTuple):
     name: str
     update: str
     loss: str
-    sigmas: tuple[float, ...]
+    sigmas: tuple[float | None, ...]
 
 
 LEARNERS = (
@@ -71,7 +71,7 @@ def splits(examples: Sequence[srl.Example]) -> dict[str, Split]:
     }
 
 
-def trained(learner: Learner, sigma: float, split: Split) -> srl.OnlineLearner:
+def trained(learner: Learner, sigma: float | None, split: Split) -> srl.OnlineLearner:
     """Return a learner after one pass over the training windows."""
     online = srl.OnlineLearner(
         srl.Model.read(MODEL),
@@ -107,7 +107,7 @@ def majority(split: Split) -> Scores:
     return Scores(true / units, 1.0, 2 * true / (units + true))
 
 
-def tuned(learner: Learner, training: Sequence[srl.Example]) -> float:
+def tuned(learner: Learner, training: Sequence[srl.Example]) -> float | None:
     """Return the sigma with the best mean F1 in leave-one-out over the training movies."""
     if len(learner.sigmas) == 1:
         return learner.sigmas[0]
@@ -123,7 +123,9 @@ def side_by_side(examples: Sequence[srl.Example]) -> list[srl.Example]:
     return sorted(examples, key=lambda e: int(str(e.id).rsplit(".", maxsplit=1)[1]))
 
 
-def rows(examples: Sequence[srl.Example]) -> Iterator[tuple[str, dict[str, Scores], list[float]]]:
+def rows(
+    examples: Sequence[srl.Example],
+) -> Iterator[tuple[str, dict[str, Scores], list[float | None]]]:
     """Yield each row's name, its scores on every movie held out, and its sigmas."""
     held_out = splits(examples)
     yield "majority label", {movie: majority(s) for movie, s in held_out.items()}, []

@@ -8,7 +8,9 @@ import onlinesrl as srl
 HERE = Path(__file__).parent
 
 # The rules say what may start and end a meeting; how much each of them counts is learned.
-learner = srl.OnlineLearner(srl.Model.read(HERE / "meetings.mln"), query="HoldsAt", sigma=0.01)
+learner = srl.OnlineLearner(
+    srl.Model.read(HERE / "meetings.mln"), query="HoldsAt", update="cda2", loss="ml", sigma=0.01
+)
 windows = srl.read(HERE / "meetings.jsonl")
 learner.learn_many(islice(windows, 300))
 print(

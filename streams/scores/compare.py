@@ -32,7 +32,7 @@ MODELS = {
 def compared() -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each model's name and the metrics of its pass, with the configuration's update."""
     for name, model in MODELS.items():
-        learner = srl.OnlineLearner(model, query="Fake", update="cda2", sigma=0.01)
+        learner = srl.OnlineLearner(model, query="Fake", update="cda2", loss="ml", sigma=0.01)
         learner.learn_many(srl.read(FOLDER / "scores.jsonl"))
         yield name, learner.metrics
 

@@ -15,7 +15,7 @@ for rule in model.rules:
     print(rule.text)
 
 # Each shop is predicted before it is learned from.
-learner = srl.OnlineLearner(model, query="Fake", sigma=0.01)
+learner = srl.OnlineLearner(model, query="Fake", update="cda2", loss="ml", sigma=0.01)
 learner.learn_many(srl.read(FOLDER / "scores.jsonl"))
 print(f"\n{learner.metrics['examples']} shops, F1 {learner.metrics['f1']:.3f}")
 

@@ -10,7 +10,9 @@ model = srl.Model.read(HERE / "search.psl")
 queries = [*islice(srl.read(HERE / "search.jsonl"), 200)]
 
 # A classifier's scores are evidence with values; rules about similar products correct them.
-learner = srl.OnlineLearner(model, query=["Mismatch", "StrongMismatch"], sigma=0.1)
+learner = srl.OnlineLearner(
+    model, query=["Mismatch", "StrongMismatch"], update="cda2", loss="ml", sigma=0.1
+)
 learner.learn_many(queries[:-1])
 last = learner.predict_one(queries[-1])
 print(last.table("Mismatch"))

@@ -10,7 +10,7 @@ model = srl.Model.read(HERE / "trust.psl")
 stream = [*islice(srl.read(HERE / "trust.jsonl"), 400)]
 
 # An example lists its targets: the opinions that are not known. Every one gets a value, certified.
-learner = srl.OnlineLearner(model, query="Trusts", sigma=0.1)
+learner = srl.OnlineLearner(model, query="Trusts", update="cda2", loss="ml", sigma=0.1)
 first = learner.predict_one(stream[0])
 for (who, whom), value in islice((first.values or {})["Trusts"].items(), 3):
     print(f"{who} trusts {whom}: {value:.2f}")

@@ -31,7 +31,7 @@ from tests.test_report import EVIL, Page
 from tests.waiting import until
 
 MODEL = Path(__file__).parents[2] / "streams" / "citations" / "segmentation.mln"
-GRID = ("--grid", "learner.update=cda1,mira", "--grid", "learner.sigma=0.01,1")
+GRID = ("--grid", "learner.update=cda1,cda2", "--grid", "learner.sigma=0.01,1")
 
 
 def example(n: int, group: str | None = None) -> Example:
@@ -160,7 +160,7 @@ def test_the_figures_are_those_of_passes_over_the_folds(
     groups = sorted({str(e.group) for e in examples})
     assert len(groups) == 2
     expected = {}
-    for update in ("cda1", "mira"):
+    for update in ("cda1", "cda2"):
         for sigma in ("0.01", "1"):
             for group in groups:
                 learner = srl.OnlineLearner(
@@ -189,6 +189,22 @@ def test_the_number_of_processes_changes_nothing(run: Job, tmp_path: Path) -> No
         kept.append(scores(folder))
     assert kept[0] == kept[1]
     assert {chosen for *_, chosen in kept[0]} <= {"sigma=0.001", "sigma=1"}
+
+
+def test_what_is_tuned_is_left_out_where_an_update_has_no_such_key(
+    run: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a grid it is refused, since there it was asked for."""
+    tuned = ("--grid", "learner={update: mira},{update: cda1}", "--tune", "learner.sigma=0.001,1")
+    assert call("compare", str(run.config), *tuned, "--output", str(tmp_path / "c")) == 0
+    assert {(name, chosen[:6]) for name, *_, chosen in scores(tmp_path / "c")} == {
+        ("update: mira", ""),
+        ("update: cda1", "sigma="),
+    }
+    capsys.readouterr()
+    grid = ("--grid", "learner.update=cda1,mira", "--grid", "learner.sigma=1")
+    assert call("compare", str(run.config), *grid, "--output", str(tmp_path / "d")) == 65
+    assert "learner.sigma: not for update mira, but for" in capsys.readouterr().out
 
 
 def test_a_failing_configuration_does_not_lose_the_others(

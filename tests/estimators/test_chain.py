@@ -91,8 +91,9 @@ def brute(tagger: SequenceTagger, x: list[Any]) -> dict[tuple[str, ...], float]:
 def test_the_tagger_is_the_network_of_its_rules(update: str, loss: str, numbers: bool) -> None:
     """Ties too are broken the same way: by the first label."""
     X, y = sequences(0, 30, numbers)
-    learner = srl.OnlineLearner(MODEL, "Label", update=update, loss=loss, sigma=0.1)
-    tagger = SequenceTagger(update, loss, 0.1)
+    sigma = None if update in {"mira", "perceptron"} else 0.1
+    learner = srl.OnlineLearner(MODEL, "Label", update=update, loss=loss, sigma=sigma)
+    tagger = SequenceTagger(update, loss, sigma)
     for x, labels in zip(X, y, strict=True):
         tagger.learn_one(x, labels)
         learner.learn_one(evidence(x), truth(labels))

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from importlib import import_module
+from random import Random
 from typing import Any
 
 import joblib
@@ -14,6 +15,8 @@ import pytest
 
 import onlinesrl as srl
 from onlinesrl.library.estimators.estimator import Estimator
+from onlinesrl.mln.chain import ChainWeights
+from onlinesrl.mln.kernels.chain import Chains
 
 X = [
     [{"word": "In", "title": True}, {"word": "Rome", "title": True, "length": 0.4}, {"word": "."}],
@@ -52,7 +55,8 @@ def state(estimator: Any) -> bytes:
 
 @both
 def test_it_learns_what_it_is_told(cls: Any, samples: Any, labels: Any) -> None:
-    estimator = cls().fit(samples * 5, labels * 5)
+    assert cls().fit(samples * 5, labels * 5).predict(samples) == labels
+    estimator = cls(loss="ml").fit(samples * 5, labels * 5)
     assert estimator.predict(samples) == labels
     assert estimator.score(samples, labels) == 1.0
     assert sorted(estimator.classes_) == sorted({label for of in labels for label in of})
@@ -82,6 +86,80 @@ def test_new_labels_and_features_may_appear(cls: Any, samples: Any, labels: Any)
         estimator.learn_one(new, [3])
     assert estimator.predict([new, *samples]) == [[3], *labels]
     assert estimator.classes_[-1] == 3
+
+
+UPDATES = ["cda1", "cda2", "pa1", "simple", "mira", "subgradient", "perceptron", "adagrad"]
+
+
+@both
+@pytest.mark.parametrize("update", UPDATES)
+@pytest.mark.parametrize("new", [1, 2, 9])
+def test_a_label_may_be_new_at_any_time(
+    cls: Any, samples: Any, labels: Any, update: str, new: int
+) -> None:
+    """With no new feature, with few and with many, after features for which room was made ahead."""
+
+    def sample(*words: str) -> Any:
+        of = [{"word": word} for word in words]
+        return of if cls is srl.SequenceTagger else (of, [])
+
+    estimator = cls(update).partial_fit([sample("a", "b", "c")], [["O"] * 3])
+    estimator.partial_fit([sample("d")], [["O"]])
+    estimator = pickle.loads(pickle.dumps(estimator))
+    more = [sample(*(f"new{n}" for n in range(size)), "a") for size in (0, new)]
+    truth = [["X"], [*(f"Y{n}" for n in range(new)), "X"]]
+    estimator.partial_fit(more, truth, classes=["Z"])
+    names = ["O", *sorted({"X", "Z", *truth[1]})]
+    assert estimator.classes_ == names
+    for _ in range(10):
+        estimator.partial_fit(more[1:], truth[1:])
+    assert estimator.predict(more[1:]) == truth[1:]
+    assert {*estimator.predict_marginals(more)[0][0]} == {*names}
+
+
+@pytest.mark.parametrize(("features", "labels"), [(1, 2), (3, 2), (4, 3), (9, 5)])
+def test_weights_stay_where_labels_and_features_are_added(features: int, labels: int) -> None:
+    """There is room for four features, two of them seen; more labels need it as well as more features."""
+    weights = srl.SequenceTagger("perceptron")._empty().weights.grown(1, 1).grown(2, 1).grown(3, 1)
+    weights.arrays.value[:, 0] = np.arange(1.0, 6.0)
+    grown = weights.grown(features, labels).averaged()
+    assert grown.shape == (labels + max(4, features), labels)
+    assert grown[0, 0] == 1.0
+    assert grown[labels : labels + 4, 0].tolist() == [2.0, 3.0, 4.0, 5.0]
+    assert grown.sum() == 15.0
+
+
+@both
+def test_what_met_no_label_says_so(cls: Any, samples: Any, labels: Any) -> None:
+    """Empty samples have no labels, and without labels nothing is predicted, nor read out of bounds."""
+    from sklearn.exceptions import NotFittedError
+
+    estimator = cls()
+    estimator.learn_one(samples[2], labels[2])
+    assert estimator.classes_ == []
+    assert estimator.predict_one(samples[0]) is None
+    for ask in (estimator.predict, estimator.predict_marginals):
+        with pytest.raises(NotFittedError, match="has met no label yet"):
+            ask(samples * 1000)
+    estimator.partial_fit(samples, labels)
+    assert estimator.classes_ == cls().fit(samples, labels).classes_
+    only = cls().partial_fit(samples[2:], labels[2:], classes=["new"])
+    assert only.predict([*samples]) == [["new"] * len(of) for of in labels]
+
+
+def test_chains_are_checked_before_kernels_read_them() -> None:
+    """Kernels do not check indices: what has no weights is refused where they are called."""
+    features = [np.array([0, 1]), np.array([0]), np.ones(1)]
+    chains = [
+        (0, Chains(np.array([0, 1]), *features, np.array([], np.int64))),
+        (2, Chains(np.array([0, 1]), features[0], np.array([5]), features[2], np.array([0]))),
+        (2, Chains(np.array([0, 1]), *features, np.array([2]))),
+    ]
+    for labels, of in chains:
+        weights = ChainWeights(srl.SequenceTagger()._empty().weights.update).grown(5, labels)
+        for use in (weights.learn_chains, lambda c, w=weights: [*w.predict(c), *w.marginals(c)]):
+            with pytest.raises(srl.InputError, match=r"no label yet|2 labels only"):
+                use(of)
 
 
 @both
@@ -152,6 +230,62 @@ def test_links_tell_what_features_do_not() -> None:
     classes = [["a", "b"], ["b", "a"]] * 2
     classifier = srl.LinkedClassifier().fit(graphs * 5, classes * 5)
     assert classifier.predict(graphs[:2]) == classes[:2]
+
+
+@both
+def test_passes_are_those_of_going_on(cls: Any, samples: Any, labels: Any) -> None:
+    """The first is in the order of the samples, others in a random one, in each fit the same."""
+    X, y = samples[:2] * 4, [["O", "X", "Z"], ["Z", "O"], *labels[:2] * 3]
+    several = cls(passes=3).fit(X, y)
+    one, random = cls().fit(X, y), Random(0)
+    order = [*range(8)]
+    for _ in range(2):
+        order = random.sample(order, 8)
+        one.partial_fit([X[n] for n in order], [y[n] for n in order])
+    assert state(several) == state(one)
+    assert state(cls(passes=1).fit(samples, labels)) == state(cls().fit(samples, labels))
+
+
+@both
+def test_learning_stops_where_held_out_samples_are_labelled_no_better(
+    cls: Any, samples: Any, labels: Any
+) -> None:
+    """What remains is the best pass; here the first labels all, so that two more end it."""
+    X, y = samples[:2] * 10, labels[:2] * 10
+    stopped = cls(passes=50, held_out=0.1).fit(X, y)
+    rest = [n for n in range(20) if n not in {9, 19}]
+    seen = cls(passes=1).fit([X[n] for n in rest], [y[n] for n in rest])
+    assert stopped.predict(samples) == labels
+    assert state(stopped) == state(seen)
+
+
+@both
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"passes": 0}, "passes is 0, expected a whole number, at least 1"),
+        ({"passes": 1.5}, r"passes is 1\.5, expected a whole number"),
+        ({"held_out": 1.0}, r"held_out is 1\.0, expected a share"),
+        ({"held_out": "x"}, "held_out is 'x', expected a share"),
+        ({"held_out": 0.01}, r"held_out is 0\.01, which is none of 3 samples"),
+    ],
+)
+def test_wrong_passes_are_named(
+    cls: Any, samples: Any, labels: Any, wrong: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(srl.OnlinesrlError, match=message):
+        cls(**wrong).fit(samples, labels)
+
+
+@both
+def test_weights_of_samples_are_refused_with_a_reason(cls: Any, samples: Any, labels: Any) -> None:
+    weights = [1.0] * len(samples)
+    estimator = cls().fit(samples, labels)
+    for use in (estimator.fit, estimator.partial_fit, estimator.score):
+        with pytest.raises(srl.InputError, match="an online update has no weights of samples"):
+            use(samples, labels, sample_weight=weights)
+        with pytest.raises(srl.InputError, match="there is no parameter epochs"):
+            use(samples, labels, epochs=3)
 
 
 # mistakes ------------------------------------------------------------------------------------------
@@ -256,6 +390,10 @@ def test_what_has_learned_nothing_says_so(cls: Any, samples: Any, labels: Any) -
 def test_wrong_parameters_are_named(cls: Any) -> None:
     with pytest.raises(srl.UsageError, match="sigma"):
         cls(sigma=-1).fit(*{made: (x, y) for made, x, y in MADE}[cls])
+    with pytest.raises(
+        srl.UsageError, match=r"learner\.sigma: not for update mira, but for update"
+    ):
+        cls("mira", sigma=0.1).fit(*{made: (x, y) for made, x, y in MADE}[cls])
     with pytest.raises(srl.UsageError, match="learner"):
         cls(update="adam").fit(*{made: (x, y) for made, x, y in MADE}[cls])
     with pytest.raises(srl.UsageError, match="does not apply to a tagger"):

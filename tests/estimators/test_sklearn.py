@@ -131,8 +131,8 @@ def test_a_grid_search_over_a_pipeline() -> None:
     from sklearn.pipeline import Pipeline
     from sklearn.preprocessing import FunctionTransformer
 
-    pipeline = Pipeline([("more", FunctionTransformer(numbered)), ("tagger", srl.SequenceTagger())])
-    grid = {"tagger__sigma": [0.01, 1.0], "tagger__update": ["mira", "adagrad"]}
+    pipeline = Pipeline([("more", FunctionTransformer(numbered)), ("tagger", srl.SequenceTagger(passes=3))])
+    grid = {"tagger__sigma": [0.01, 1.0], "tagger__update": ["cda2", "adagrad"]}
     search = GridSearchCV(pipeline, grid, cv=KFold(3)).fit(X, Y)
     assert search.best_score_ == 1.0
     assert search.predict(X) == Y
@@ -148,6 +148,21 @@ def test_validation_across_folds() -> None:
     graphs = [(x, [(t, t + 1) for t in range(len(x) - 1)]) for x in X]
     graphs = [([{"word": of["word"]} for of in things], links) for things, links in graphs]
     assert np.mean(cross_val_score(srl.LinkedClassifier(), graphs, Y, cv=3)) > 0.9
+
+
+def test_predictions_across_folds() -> None:
+    """They come as an array of lists, in the order of the samples, for samples of any lengths."""
+    from sklearn.metrics import make_scorer
+    from sklearn.model_selection import cross_val_predict, cross_val_score
+
+    found = cross_val_predict(srl.SequenceTagger(), X, Y, cv=3)
+    assert found.shape == (len(X),)
+    assert found.tolist() == Y
+    graphs = [([{"word": of["word"]} for of in x], []) for x in X]
+    found = cross_val_predict(srl.LinkedClassifier(), graphs, Y, cv=3)
+    assert [*map(len, found)] == [*map(len, Y)]
+    scorer = make_scorer(srl.chunk_f1)
+    assert np.mean(cross_val_score(srl.SequenceTagger(), X, Y, cv=3, scoring=scorer)) == 1.0
 
 
 def test_a_clone_has_the_parameters_and_nothing_learned() -> None:

@@ -32,8 +32,14 @@ Cancer(person)
 """
 ANNA = {"Smokes": ["Anna"], "Friends": [("Anna", "Bob")]}, {"Cancer": ["Anna", "Bob"]}
 OPTIONS: dict[str, dict[str, Any]] = {
-    "citations": {"query": "InField", "sigma": 0.003, "by": "field"},
-    "trust": {"query": "Trusts", "sigma": 0.1},
+    "citations": {
+        "query": "InField",
+        "update": "cda2",
+        "loss": "ml",
+        "sigma": 0.003,
+        "by": "field",
+    },
+    "trust": {"query": "Trusts", "update": "cda2", "loss": "ml", "sigma": 0.1},
 }
 EXAMPLES = 40
 
@@ -341,7 +347,19 @@ def test_psl_predicts_values() -> None:
         ({"query": "Cancer", "update": "cda3"}, "learner.*cda3"),
         ({"query": "Cancer", "sigma": -1.0}, "learner.sigma: .*greater than 0"),
         ({"query": "Cancer", "loss": "l2"}, "learner.loss"),
-        ({"query": "Cancer", "inference": {"engine": "mpe", "nodes": 3}}, "inference.nodes"),
+        (
+            {"query": "Cancer", "update": "mira", "sigma": 0.01},
+            "learner.sigma: not for update mira, but for update adagrad or cda1 or cda2 or pa1",
+        ),
+        (
+            {"query": "Cancer", "update": {"update": "cda1", "eta": 2.0}},
+            "learner.eta: not for update cda1, but for update perceptron or cd; known here: update,",
+        ),
+        ({"query": "Cancer", "update": {"start": __file__}}, "learner.start: for runs only"),
+        (
+            {"query": "Cancer", "inference": {"engine": "mpe", "nodes": 3}},
+            "inference.nodes: unknown key",
+        ),
         ({"query": "Cancer", "by": "dog"}, "metrics.by: dog is no argument"),
         ({"query": "Cancer", "background": {"Friends": ["Anna"]}}, "Friends"),
     ],
@@ -386,7 +404,10 @@ def test_curves_are_those_of_a_run(tmp_path: Path) -> None:
         learner.learn_one(x)
     model = REPO / "streams" / "citations" / "segmentation.mln"
     config = {"model": str(model), "query": "InField", "output": str(tmp_path / "run")}
-    config |= {"learner": {"sigma": 0.003}, "metrics": {"by": "field"}}
+    config |= {
+        "learner": {"update": "cda2", "loss": "ml", "sigma": 0.003},
+        "metrics": {"by": "field"},
+    }
     source = {"path": str(REPO / "streams" / "citations" / "citations.jsonl")}
     srl.run({**config, "source": source}, until=EXAMPLES)
     run = srl.Curves.read(tmp_path / "run")

@@ -164,7 +164,7 @@ def test_a_comparison_gives_the_same_table(
     job: Callable[..., Job], citations: list[bytes], tmp_path: Path
 ) -> None:
     one, tables = job(citations[:40]), []
-    grid = ("--grid", "learner.update=cda1,mira", "--grid", "learner.sigma=0.01,1", "--folds", "3")
+    grid = ("--grid", "learner.update=cda1,cda2", "--grid", "learner.sigma=0.01,1", "--folds", "3")
     for engine in ("local", "ray"):
         folder = tmp_path / engine
         where = ("--distribute", f"engine={engine}", "--distribute", "workers=2")

@@ -6,11 +6,20 @@ import inspect
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from numbers import Integral, Real
 from typing import Any, ClassVar, Protocol, Self
 
-from onlinesrl.core.errors import InputError, NotFittedError
-from onlinesrl.library.estimators.samples import Label, accuracy, labels_of
+from onlinesrl.core.errors import InputError, NotFittedError, UsageError
+from onlinesrl.core.updates import STANDARD
+from onlinesrl.library.estimators.samples import Label, accuracy, labels_of, listed, samples_of
+from onlinesrl.library.estimators.scores import Lists, label_scores, table
 from onlinesrl.library.learner import section
+
+Samples = tuple[list[Any], list[Any]]
+"""Samples, and the labels of each."""
+PATIENCE = 2
+"""After so many passes in succession that are no better, ``fit`` with ``held_out`` stops."""
 
 
 class Learned(Protocol):
@@ -21,7 +30,16 @@ class Learned(Protocol):
     def learn(self, X: Any, y: Any, classes: Sequence[Label] | None) -> None:
         """Learn from all samples or none, in their order."""
 
-    def predict(self, X: Any) -> Iterator[list[Label]]:
+    def passes(self, X: Any, y: Any) -> Iterator[None]:
+        """Learn from all samples, once each time that it is asked for the next; see ``samples.orders``."""
+
+    def copy(self) -> Learned:
+        """Return a copy, which more passes do not change."""
+
+    def read(self, X: Any) -> Any:
+        """Return samples as ``label`` takes them."""
+
+    def label(self, read: Any) -> Iterator[list[Label]]:
         """Yield the labels of each sample."""
 
 
@@ -34,31 +52,70 @@ class Estimator(ABC):
 
     def __init__(
         self,
-        update: str | Mapping[str, Any] = "adagrad",
+        update: str | Mapping[str, Any] = STANDARD,
         loss: str | None = None,
         sigma: float | None = None,
+        passes: int = 1,
+        held_out: float | None = None,
     ):
         self.update = update
         self.loss = loss
         self.sigma = sigma
+        self.passes = passes
+        self.held_out = held_out
 
     @abstractmethod
     def _new(self, update: Mapping[str, Any]) -> Learned:
         """Return what there is before learning, by the keys of an update."""
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn anew from samples, in their order, in one pass."""
-        learned = self._empty()
-        learned.learn(X, y, None)
-        self.learned_ = learned
+    def fit(self, X: Any, y: Any, **others: Any) -> Self:
+        """Learn anew from samples, in so many ``passes``: the first in their order, others in a random one.
+
+        With ``held_out``, a share of the samples, these are not learned from: learning ends when ``PATIENCE``
+        passes in succession label them no better, and what the best pass has learned remains.
+        """
+        _check_none(others)
+        passes, share = self._checked()
+        learned = best = self._empty()
+        if share is None:
+            for _ in islice(learned.passes(X, y), passes):
+                pass
+        else:
+            best = self._stopped(learned, passes, *_parted(samples_of(X, least=2), y, share))
+        self.learned_ = best
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: Sequence[Label] | None = None) -> Self:
+    def _checked(self) -> tuple[int, float | None]:
+        passes, share = self.passes, self.held_out
+        if not isinstance(passes, Integral) or passes < 1:
+            raise UsageError(f"passes is {passes!r}, expected a whole number, at least 1")
+        if share is not None and not (isinstance(share, Real) and 0 < share < 1):
+            raise UsageError(f"held_out is {share!r}, expected a share of samples between 0 and 1")
+        return int(passes), None if share is None else float(share)
+
+    def _stopped(self, learned: Learned, passes: int, training: Samples, test: Samples) -> Learned:
+        """Return the best of what is learned in so many passes, as far as held-out samples tell."""
+        best, highest, worse, held_out = learned, -1.0, 0, None
+        for _ in islice(learned.passes(*training), passes):
+            held_out = learned.read(test[0]) if held_out is None else held_out
+            predicted = [*learned.label(held_out)]
+            score = accuracy(labels_of(test[1], [*map(len, predicted)], self.noun), predicted)
+            worse += 1
+            if score > highest:
+                best, highest, worse = learned.copy(), score, 0
+            if worse == PATIENCE:
+                break
+        return best
+
+    def partial_fit(
+        self, X: Any, y: Any, classes: Sequence[Label] | None = None, **others: Any
+    ) -> Self:
         """Go on learning, where features and labels may be new; ``classes`` are further labels.
 
         For more than one sample the weights are copied once. Ctrl-C ends it with none learned; where there is
         one sample, after that.
         """
+        _check_none(others)
         learned = self.learned_ if self.__sklearn_is_fitted__() else self._empty()
         learned.learn(X, y, classes)
         self.learned_ = learned
@@ -66,10 +123,16 @@ class Estimator(ABC):
 
     def predict(self, X: Any) -> list[list[Label]]:
         """Return the labels of each sample: its most probable labelling."""
-        return [*self._fitted().predict(X)]
+        learned = self._labelling()
+        return Lists(learned.label(learned.read(X)))
 
-    def score(self, X: Any, y: Any) -> float:
+    def report(self, X: Any, y: Any) -> str:
+        """Return a table of precision, recall, F1 and support of each label."""
+        return table(label_scores(y, self.predict(X)))
+
+    def score(self, X: Any, y: Any, **others: Any) -> float:
         """Return the share of labels that are predicted right."""
+        _check_none(others)
         predicted = self.predict(X)
         return accuracy(labels_of(y, [*map(len, predicted)], self.noun), predicted)
 
@@ -83,8 +146,9 @@ class Estimator(ABC):
         self.partial_fit([x], [y])
 
     def predict_one(self, x: Any) -> list[Label] | None:
-        """Return the labels of one sample; None before anything was learned."""
-        return self.predict([x])[0] if self.__sklearn_is_fitted__() else None
+        """Return the labels of one sample; None before any label was met."""
+        met = self.__sklearn_is_fitted__() and self.learned_.classes
+        return self.predict([x])[0] if met else None
 
     def _empty(self) -> Learned:
         given = {"loss": self.loss, "sigma": self.sigma}
@@ -129,6 +193,38 @@ class Estimator(ABC):
             name = type(self).__name__
             raise _not_fitted(f"this {name} is not fitted yet: call fit, partial_fit or learn_one")
         return self.learned_
+
+    def _labelling(self) -> Any:
+        """Return what was learned. Raises NotFittedError where no label was met."""
+        learned = self._fitted()
+        if not learned.classes:
+            reason = f"has met no label yet: no sample that it learned from has a {self.noun}"
+            raise _not_fitted(f"this {type(self).__name__} {reason}")
+        return learned
+
+
+def _check_none(others: Mapping[str, Any]) -> None:
+    """Raise InputError for parameters that there are in scikit-learn and not here."""
+    if "sample_weight" in others:
+        reason = "an online update has no weights of samples; give a sample several times"
+        raise InputError(f"sample_weight is not supported: {reason}")
+    if others:
+        raise InputError(f"there is no parameter {min(others)}")
+
+
+def _parted(samples: list[Any], y: Any, share: float) -> tuple[Samples, Samples]:
+    """Return what to learn from, and the share to hold out, at equal distances. Raises InputError."""
+    labels = listed(y, "y", "a list of labels for each sample")
+    if len(labels) != len(samples):
+        raise InputError(f"X has {len(samples)} samples, but y has {len(labels)}")
+    out = [int((n + 1) * share) > int(n * share) for n in range(len(samples))]
+    if not any(out):
+        raise InputError(f"held_out is {share}, which is none of {len(samples)} samples")
+    parts: list[Samples] = [([], []), ([], [])]
+    for x, of, test in zip(samples, labels, out, strict=True):
+        parts[test][0].append(x)
+        parts[test][1].append(of)
+    return parts[0], parts[1]
 
 
 def _not_fitted(message: str) -> NotFittedError:

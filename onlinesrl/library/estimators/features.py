@@ -65,13 +65,20 @@ class Features:
 
         Raises InputError.
         """
+        self._add(pairs(position), rows, adding)
+        rows.first.append(len(rows.feature))
+
+    def _add(self, given: Iterable[tuple[Any, Any]], rows: Rows, adding: bool) -> None:
         known, add = self._known, rows.feature.append
-        for name, value in pairs(position):
+        for name, value in given:
             try:
                 add(known[name][value])
             except (KeyError, TypeError):
-                self._meet(name, value, rows, adding)
-        rows.first.append(len(rows.feature))
+                if isinstance(value, Mapping) and isinstance(name, str):
+                    inside = ((f"{name}:{key}", of) for key, of in value.items())
+                    self._add(inside, rows, adding)
+                else:
+                    self._meet(name, value, rows, adding)
 
     def _meet(self, name: Any, value: Any, rows: Rows, adding: bool) -> None:
         """Add the features of a name and a value that are not known together."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,8 +18,10 @@ from onlinesrl.library.estimators.samples import (
     extended,
     labels_of,
     listed,
+    orders,
     samples_of,
 )
+from onlinesrl.library.estimators.scores import Lists
 from onlinesrl.library.learner import OnlineLearner
 from onlinesrl.library.prediction import Prediction
 from onlinesrl.logic.text import quote
@@ -66,8 +69,8 @@ class LinkedClassifier(Estimator):
 
         Exact where the links make no wide loops, else sampled.
         """
-        learned: Learned = self._fitted()
-        return [*learned.marginals(X)]
+        learned: Learned = self._labelling()
+        return Lists(learned.marginals(X))
 
     @property
     def learner(self) -> OnlineLearner:
@@ -89,34 +92,59 @@ class Learned:
 
     def learn(self, X: Any, y: Any, classes: Sequence[Label] | None) -> None:
         """Learn from all samples or none."""
-        evidence, lengths = _evidences(samples_of(X, least=1))
-        labels = labels_of(y, lengths, LinkedClassifier.noun)
-        known = extended(self.classes, [classes_of(classes), *labels])
-        learner = self.learner or OnlineLearner(_model(known), "Label", update=self.update)
-        truth = [{"Label": [[i, str(label)] for i, label in enumerate(of)]} for of in labels]
+        evidence, truth, known = self._read(X, y, classes)
+        learner = self.learner or self._new(known)
         if len(evidence) == 1:
             learner.learn_one(evidence[0], truth[0])
         else:
             learner.learn_many(evidence, truth)
         self.learner, self.classes = learner, known
 
-    def predict(self, X: Any) -> Iterator[list[Label]]:
+    def passes(self, X: Any, y: Any) -> Iterator[None]:
+        """See ``estimator.Learned.passes``."""
+        evidence, truth, self.classes = self._read(X, y, None)
+        self.learner = self._new(self.classes)
+        for order in orders(len(evidence)):
+            self.learner.learn_many([evidence[n] for n in order], [truth[n] for n in order])
+            yield
+
+    def copy(self) -> Learned:
+        """See ``estimator.Learned.copy``."""
+        return copy.deepcopy(self)
+
+    def _new(self, labels: Sequence[Label]) -> OnlineLearner:
+        return OnlineLearner(_model(labels), "Label", update=self.update)
+
+    def _read(
+        self, X: Any, y: Any, classes: Sequence[Label] | None
+    ) -> tuple[list[Evidence], list[Evidence], list[Label]]:
+        """Return samples to learn from, their truths, and all labels."""
+        evidence, lengths = _evidences(samples_of(X, least=1))
+        labels = labels_of(y, lengths, LinkedClassifier.noun)
+        known = extended(self.classes, [classes_of(classes), *labels])
+        truth = [{"Label": [[i, str(label)] for i, label in enumerate(of)]} for of in labels]
+        return evidence, truth, known
+
+    def read(self, X: Any) -> list[Evidence]:
+        """Return samples to predict."""
+        return _evidences(samples_of(X))[0]
+
+    def label(self, read: Sequence[Evidence]) -> Iterator[list[Label]]:
         """Yield the labels of each sample's things."""
         by_name = {str(label): label for label in self.classes}
-        for found in self._predictions(X, marginals=False):
+        for found in self._predictions(read, marginals=False):
             of = {i: by_name[str(label)] for i, label in found["Label"]}
             yield [of[i] for i in range(len(of))]
 
     def marginals(self, X: Any) -> Iterator[list[dict[Label, float]]]:
         """Yield the probabilities of each sample's things' labels."""
-        for found in self._predictions(X, marginals=True):
+        for found in self._predictions(self.read(X), marginals=True):
             values = {} if found.values is None else found.values["Label"]
             by_name = {(i, str(label)): value for (i, label), value in values.items()}
             things = range(len({i for i, _ in by_name}))
             yield [{label: by_name[i, str(label)] for label in self.classes} for i in things]
 
-    def _predictions(self, X: Any, marginals: bool) -> list[Prediction]:
-        evidence, _ = _evidences(samples_of(X))
+    def _predictions(self, evidence: Sequence[Evidence], marginals: bool) -> list[Prediction]:
         return (
             [] if self.learner is None else self.learner.predict_many(evidence, marginals=marginals)
         )

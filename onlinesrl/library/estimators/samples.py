@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from random import Random
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,6 +28,14 @@ def samples_of(X: Any, least: int = 0) -> list[Any]:
     if len(samples) < least:
         raise InputError(f"X has {len(samples)} samples, expected at least {least}")
     return samples
+
+
+def orders(size: int) -> Iterator[Sequence[int]]:
+    """Yield the order of so many samples in each pass: as they are, then at random, always the same ways."""
+    random, order = Random(0), [*range(size)]
+    while True:
+        yield order
+        order = random.sample(order, size)
 
 
 def labels_of(y: Any, lengths: Sequence[int], noun: str) -> list[list[Label]]:

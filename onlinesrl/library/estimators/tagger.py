@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import chain
 from typing import Any
@@ -21,7 +22,16 @@ from onlinesrl.library.estimators.samples import (
     extended,
     labels_of,
     listed,
+    orders,
     samples_of,
+)
+from onlinesrl.library.estimators.scores import (
+    OUTSIDE,
+    Lists,
+    chunk_f1,
+    chunk_scores,
+    label_scores,
+    table,
 )
 from onlinesrl.library.learner import validated
 from onlinesrl.logic.text import quote
@@ -63,13 +73,34 @@ class SequenceTagger(Estimator):
 
     def predict_marginals(self, X: Any) -> list[list[dict[Label, float]]]:
         """Return for each position of each sample the probability of each label."""
-        learned: Learned = self._fitted()
+        learned: Learned = self._labelling()
         of_samples = learned.weights.marginals(learned.read(X))
-        return [[dict(zip(learned.classes, p, strict=True)) for p in of] for of in of_samples]
+        return Lists([dict(zip(learned.classes, p, strict=True)) for p in of] for of in of_samples)
+
+    def report(self, X: Any, y: Any) -> str:
+        """Return tables of precision, recall, F1 and support of each label, and of each kind of chunk."""
+        predicted = self.predict(X)
+        labels, kinds = label_scores(y, predicted), chunk_scores(y, predicted)
+        if kinds.keys() == labels.keys() - {OUTSIDE}:
+            return table(labels)
+        return f"{table(labels)}\n\nchunks, F1 {chunk_f1(y, predicted):.3f}\n{table(kinds)}"
+
+    @property
+    def state_features_(self) -> dict[tuple[str, Label], float]:
+        """The weights of features and labels, other than 0, as sklearn-crfsuite has them."""
+        learned: Learned = self._labelling()
+        rows = learned.weights.averaged()[len(learned.classes) :].tolist()
+        return _weights(learned.features.names, learned.classes, rows)
+
+    @property
+    def transition_features_(self) -> dict[tuple[Label, Label], float]:
+        """The weights of a label and the next, other than 0, as sklearn-crfsuite has them."""
+        learned: Learned = self._labelling()
+        return _weights(learned.classes, learned.classes, learned.weights.averaged().tolist())
 
     def weights_text(self) -> str:
         """Return the model with its averaged weights in Markov logic, for ``Model`` and ``learner.start``."""
-        learned: Learned = self._fitted()
+        learned: Learned = self._labelling()
         return learned.text()
 
     def _new(self, update: Mapping[str, Any]) -> Learned:
@@ -101,21 +132,40 @@ class Learned:
                 self.features.forget(known)
                 raise
 
+    def passes(self, X: Any, y: Any) -> Iterator[None]:
+        """See ``estimator.Learned.passes``."""
+        chains, self.weights, self.classes = self._read(samples_of(X, least=1), y, ())
+        for order in orders(len(chains.start) - 1):
+            self.weights.learn_chains(chains, order)
+            yield
+
+    def copy(self) -> Learned:
+        """See ``estimator.Learned.copy``."""
+        other = copy.copy(self)
+        other.weights = self.weights.copy()
+        return other
+
     def _learn(self, samples: list[Any], y: Any, classes: Sequence[Label]) -> None:
-        rows, lengths = self._rows(samples, adding=True)
-        truth = labels_of(y, lengths, SequenceTagger.noun)
-        known = extended(self.classes, [classes, *truth])
-        place = {label: n for n, label in enumerate(known)}
-        chains = _chains(rows, lengths, [place[label] for label in chain.from_iterable(truth)])
-        weights = self.weights.grown(len(self.features), len(known))
+        chains, weights, known = self._read(samples, y, classes)
         if weights is self.weights and len(samples) > 1:
             weights = weights.copy()
         weights.learn_chains(chains)
         self.weights, self.classes = weights, known
 
-    def predict(self, X: Any) -> Iterator[list[Label]]:
+    def _read(
+        self, samples: list[Any], y: Any, classes: Sequence[Label]
+    ) -> tuple[Chains, ChainWeights, list[Label]]:
+        """Return samples to learn from, the weights with room for what is new in them, and all labels."""
+        rows, lengths = self._rows(samples, adding=True)
+        truth = labels_of(y, lengths, SequenceTagger.noun)
+        known = extended(self.classes, [classes, *truth])
+        place = {label: n for n, label in enumerate(known)}
+        chains = _chains(rows, lengths, [place[label] for label in chain.from_iterable(truth)])
+        return chains, self.weights.grown(len(self.features), len(known)), known
+
+    def label(self, read: Chains) -> Iterator[list[Label]]:
         """Yield the most probable labelling of each sample."""
-        for path in self.weights.predict(self.read(X)):
+        for path in self.weights.predict(read):
             yield [self.classes[n] for n in path]
 
     def read(self, X: Any) -> Chains:
@@ -154,7 +204,17 @@ class Learned:
         return "".join([f"label = {{{', '.join(labels)}}}\n", RULES, "\n", *lines])
 
 
+def _weights(of: Iterable[Any], labels: Sequence[Label], rows: Iterable[Any]) -> dict[Any, float]:
+    """Return the weights other than 0 of pairs, those of what has a row and of a label."""
+    return {
+        (each, label): weight
+        for each, row in zip(of, rows, strict=False)
+        for label, weight in zip(labels, row, strict=True)
+        if weight
+    }
+
+
 def _chains(rows: Rows, lengths: Sequence[int], labels: Sequence[int]) -> Chains:
     start = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    first, feature = np.array(rows.first), np.array(rows.feature)
+    first, feature = (np.frombuffer(of, np.int64) for of in (rows.first, rows.feature))
     return Chains(start, first, feature, rows.number, np.array(labels, np.int64))

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from onlinesrl.core.errors import UsageError
+from onlinesrl.core.updates import UPDATES
 from onlinesrl.runs.config import Config, load_as
 from onlinesrl.runs.mln_batch import MlnBatch
 
 _VALUE = re.compile(r"(?:[^,\[\]{}]|\{[^{}]*\}|\[[^\[\]]*\])+")
+_UPDATE = ("learner", "learner.update")
 Overrides = tuple[str, ...]
 """Each ``key=value``."""
 Configured = Config | MlnBatch
@@ -36,6 +38,23 @@ class Candidate(NamedTuple):
         verb = "run" if isinstance(self.load(), Config) else "learn"
         options = [word for override in self.overrides for word in ("--set", override)]
         return shlex.join(["onlinesrl", verb, str(self.path), *options])
+
+    def fitting(self, alternatives: Sequence[Overrides]) -> list[Overrides]:
+        """Return alternatives without the keys that its update does not have, equal ones once.
+
+        Raises ConfigError.
+        """
+        return [*dict.fromkeys(self._fitting(each) for each in alternatives)]
+
+    def _fitting(self, given: Overrides) -> Overrides:
+        keys = [each.partition("=")[0].strip() for each in given]
+        chosen = [of for key, of in zip(keys, given, strict=True) if key in _UPDATE]
+        config = self.load((*chosen,))
+        if not isinstance(config, Config):
+            return given
+        others = {f"learner.{name}" for kind in UPDATES.values() for name in kind.model_fields}
+        others -= {f"learner.{name}" for name in type(config.learner).model_fields}
+        return tuple(of for key, of in zip(keys, given, strict=True) if key not in others)
 
 
 def _root(values: Any) -> type[Configured]:

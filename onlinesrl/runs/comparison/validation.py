@@ -39,10 +39,10 @@ class Compared(NamedTuple):
 
 @dataclass(frozen=True)
 class _Work:
-    """What all processes share: candidates, the alternatives to tune among, and the folds of each."""
+    """What all processes share: candidates, and of each the alternatives to tune among and the folds."""
 
     candidates: Sequence[Candidate]
-    alternatives: Sequence[Overrides]
+    alternatives: Sequence[Sequence[Overrides]]
     folds: Sequence[Sequence[Fold]]
     metric: str
 
@@ -56,8 +56,9 @@ class _Part(NamedTuple):
 
 
 class _Loaded(NamedTuple):
-    """A candidate's folds, and the digests of itself and of the examples."""
+    """A candidate's alternatives and folds, and the digests of itself and of the examples."""
 
+    alternatives: Sequence[Overrides]
     folds: Sequence[Fold]
     candidate: str
     examples: str
@@ -78,7 +79,8 @@ def cross_validated(  # noqa: PLR0913, PLR0917 - what a comparison is made of
 ) -> list[Compared]:
     """Score every candidate on every fold, in the order of the candidates.
 
-    Of ``alternatives`` the best on the last tenth of a fold's training part is taken, if there are several.
+    Of ``alternatives`` the best on the last tenth of a fold's training part is taken, if there are several;
+    keys that a candidate's update does not have are left out of them.
     Candidates that fail say why. What the journal knows is not done again. Raises UsageError where
     candidates are not about the same examples.
     """
@@ -86,7 +88,8 @@ def cross_validated(  # noqa: PLR0913, PLR0917 - what a comparison is made of
         loaded = _loaded(candidates, alternatives, divide, metric)
         good = [each for each in loaded if isinstance(each, _Loaded)]
         runnable = [c for c, of in zip(candidates, loaded, strict=True) if isinstance(of, _Loaded)]
-        work = _Work(runnable, alternatives, [of.folds for of in good], metric)
+        tuned = [of.alternatives for of in good]
+        work = _Work(runnable, tuned, [of.folds for of in good], metric)
         parts = [
             _Part(n, m, of.key(fold))
             for n, of in enumerate(good)
@@ -142,7 +145,8 @@ def _loaded(
     found: list[_Loaded | OnlinesrlError] = []
     for candidate in candidates:
         try:
-            configs = [candidate.load(more) for more in alternatives]
+            fitting = candidate.fitting(alternatives)
+            configs = [candidate.load(more) for more in fitting]
             text = _compiled(configs[0])
             source = _source(configs[0])
             if source not in known:
@@ -150,7 +154,7 @@ def _loaded(
                 known[source] = [*divide(examples)], of_examples(examples)
             folds, digest_of = known[source]
             of = of_candidate(configs, text, metric)
-            found.append(_Loaded(folds, of, digest_of))
+            found.append(_Loaded(fitting, folds, of, digest_of))
         except OnlinesrlError as error:
             found.append(error)
     _check_same([folds for folds, _ in known.values()])
@@ -186,7 +190,8 @@ def _tested(work: _Work, part: _Part) -> Tested:
     """Tune a candidate on a fold, and score it."""
     candidate, fold = work.candidates[part.candidate], work.folds[part.candidate][part.fold]
     try:
-        chosen = _best(candidate, work.alternatives, fold.training, work.metric)
+        alternatives = work.alternatives[part.candidate]
+        chosen = _best(candidate, alternatives, fold.training, work.metric)
         return Tested(fold.name, score(candidate.load(chosen), fold, work.metric), chosen)
     except OnlinesrlError as error:
         return Tested(fold.name, None, error=str(error))

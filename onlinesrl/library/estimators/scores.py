@@ -1,0 +1,124 @@
+"""Scores of predicted labels: of each label, and of chunks of labels such as B-NP I-NP."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any
+
+from onlinesrl.core.metrics import class_scores
+from onlinesrl.library.estimators.samples import Label, labels_of
+
+_BEGINS, _GOES_ON, _ENDS = "BSU", "IEL", "ESLU"
+OUTSIDE = "O"
+Chunk = tuple[str, int, int]
+"""Its kind, and its first and last position."""
+
+
+class Lists(list[Any]):
+    """A list for each sample; NumPy takes it as an array of objects, of one dimension."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Return the array, as NumPy and scikit-learn ask for it."""
+        import numpy as np
+
+        array = np.empty(len(self), dtype=object)
+        for n, each in enumerate(self):
+            array[n] = each
+        return array
+
+
+def label_scores(y: Any, predicted: Any) -> dict[Label, dict[str, Any]]:
+    """Return precision, recall, F1 and support of each label; a score is None where it is undefined.
+
+    ``y`` and ``predicted`` have a list of labels for each sample. Raises InputError.
+    """
+    pairs = _pairs(y, predicted)
+    return _scores(
+        (((t, a) for t, a in enumerate(of)), ((t, b) for t, b in enumerate(found)))
+        for of, found in pairs
+    )
+
+
+def chunk_scores(y: Any, predicted: Any) -> dict[str, dict[str, Any]]:
+    """Return precision, recall, F1 and support of each kind of chunk; see ``chunks``. Raises InputError."""
+    return _scores((_keyed(of), _keyed(found)) for of, found in _pairs(y, predicted))
+
+
+def chunk_f1(y: Any, predicted: Any) -> float:
+    """Return the F1 of chunks of any kind, as conlleval does; 0 where there is none. Raises InputError."""
+    pairs = [({*chunks(of)}, {*chunks(found)}) for of, found in _pairs(y, predicted)]
+    hits = sum(len(of & found) for of, found in pairs)
+    return 2 * hits / max(1, sum(len(of) + len(found) for of, found in pairs))
+
+
+def chunks(labels: Sequence[Label]) -> Iterator[Chunk]:
+    """Yield the chunks of a sequence: labels are O, or a letter, a hyphen and a kind.
+
+    B begins a chunk and I goes on with it; E and L end it, and S and U are a chunk alone. A letter that
+    cannot follow what is before it begins a chunk, as in conlleval. Any other label is a chunk of its own
+    kind, as long as it is repeated.
+    """
+    kind, first = "", 0
+    before = OUTSIDE
+    for t, label in enumerate([*map(str, labels), OUTSIDE]):
+        if _apart(before, label):
+            if before != OUTSIDE:
+                yield kind, first, t - 1
+            kind, first = _parts(label)[1], t
+        before = label
+
+
+def _apart(before: str, label: str) -> bool:
+    """Tell whether a label does not go on with the chunk of the label before."""
+    (ends, kind), (begins, other) = _parts(before), _parts(label)
+    return label == OUTSIDE or kind != other or begins in _BEGINS or ends in _ENDS
+
+
+def _parts(label: str) -> tuple[str, str]:
+    letter, hyphen, kind = label.partition("-")
+    return (letter, kind) if hyphen and letter in {*_BEGINS, *_GOES_ON} else ("I", label)
+
+
+def _pairs(y: Any, predicted: Any) -> list[tuple[list[Label], list[Label]]]:
+    found = [[*each] for each in predicted]
+    return [*zip(labels_of(y, [*map(len, found)], "prediction"), found, strict=True)]
+
+
+def _keyed(labels: Sequence[Label]) -> Iterator[tuple[Hashable, str]]:
+    for kind, first, last in chunks(labels):
+        yield (first, last), kind
+
+
+def _scores(
+    pairs: Iterable[tuple[Iterable[tuple[Hashable, Any]], Iterable[tuple[Hashable, Any]]]],
+) -> dict[Any, dict[str, Any]]:
+    """Return the scores of each kind, from pairs of what is true and what was predicted, with their kinds."""
+    hits: Counter[Any] = Counter()
+    true: Counter[Any] = Counter()
+    found: Counter[Any] = Counter()
+    for one, other in pairs:
+        of, predicted = {*one}, {*other}
+        hits.update(kind for _, kind in of & predicted)
+        true.update(kind for _, kind in of)
+        found.update(kind for _, kind in predicted)
+    kinds = sorted({*true, *found}, key=str)
+    return {
+        kind: class_scores(hits[kind], found[kind] - hits[kind], true[kind] - hits[kind])
+        for kind in kinds
+    }
+
+
+def table(scores: dict[Any, dict[str, Any]]) -> str:
+    """Return scores as lines of text."""
+    wide = max([len(str(name)) for name in scores], default=0)
+    head = f"{'':{wide}}  precision  recall     f1  support"
+    return "\n".join([head, *(_line(str(name).ljust(wide), of) for name, of in scores.items())])
+
+
+def _line(name: str, of: dict[str, Any]) -> str:
+    cells = (
+        f"{'-' if x is None else f'{x:.3f}'}" for x in (of["precision"], of["recall"], of["f1"])
+    )
+    precision, recall, f1 = cells
+    return f"{name}  {precision:>9}  {recall:>6}  {f1:>5}  {of['support']:>7}"
