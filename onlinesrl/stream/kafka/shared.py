@@ -34,6 +34,7 @@ from kafka.errors import (
 )
 
 from onlinesrl.core.errors import DataError, UnavailableError
+from onlinesrl.core.restoring import Natural
 from onlinesrl.stream.aside import aside
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.kafka.broker import (
@@ -45,7 +46,7 @@ from onlinesrl.stream.kafka.broker import (
     place_of,
     places_of,
 )
-from onlinesrl.stream.kafka.source import LOOK_SECONDS, POLL_MS, KafkaSource
+from onlinesrl.stream.kafka.source import LOOK_SECONDS, POLL_MS, KafkaPosition, KafkaSource
 from onlinesrl.stream.protocols import Rebalanced, Sink
 
 BREATH_SECONDS = 1.0
@@ -79,6 +80,13 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         self.changed = self.assigned = True
 
 
+class SharedPosition(KafkaPosition):
+    """See ``SharedSource``."""
+
+    run: str
+    taken: Natural
+
+
 class SharedSource(KafkaSource):
     """The records of the partitions that the group assigns to this run.
 
@@ -86,6 +94,8 @@ class SharedSource(KafkaSource):
     last checkpoint that the group is known to have accepted. ``read`` and ``acknowledge`` raise
     Rebalanced.
     """
+
+    Position = SharedPosition
 
     def __init__(
         self, broker: Broker, options: ConsumerOptions, say: Callable[[str], None]
