@@ -45,6 +45,8 @@ def plain(path: Path | str, flags: int = os.O_RDONLY) -> int:
     except OSError as error:
         if error.errno == errno.ELOOP and os.path.islink(path):  # noqa: PTH114 - may be text
             raise OSError(errno.ELOOP, "it is a symbolic link, which is not followed") from None
+        if error.errno == errno.ENXIO:  # a pipe that nobody reads
+            raise OSError(errno.EINVAL, "it is not a plain file") from None
         raise
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
