@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from onlinesrl.commands.common import OutputOption, say
-from onlinesrl.core.errors import StorageError, UsageError, printable
+from onlinesrl.core.errors import OnlinesrlError, StorageError, UsageError, printable
+from onlinesrl.core.storage import plain
 
 if TYPE_CHECKING:
     from onlinesrl.runs.replay import Destination, Message
@@ -84,7 +85,7 @@ RunArgument = Annotated[
 def _letters(run: Path) -> Iterator[Letter]:
     from onlinesrl.stream.deadletter import letters
 
-    return letters(run / "deadletter.jsonl" if run.is_dir() else run)
+    return letters(run / "deadletter.jsonl", plain) if run.is_dir() else letters(run)
 
 
 @dlq.command("list")
@@ -187,7 +188,7 @@ def _loaded(path: Path) -> Iterator[tuple[Path, Checkpoint | StorageError]]:
         raise StorageError(f"{path}: no checkpoint in this folder")
     for file in files:
         try:
-            yield file, checkpoint.load(file)
+            yield file, checkpoint.checked(checkpoint.load(file))
         except checkpoint.DamagedCheckpoint as error:
             yield file, error
         except StorageError:
@@ -209,7 +210,7 @@ def checkpoint_list(path: CheckpointArgument) -> None:
         time = datetime.fromtimestamp(status.st_mtime).isoformat(" ", "seconds")
         state = "damaged"
         if not isinstance(found, StorageError):
-            state = f"intact  {found.header['metrics']['examples']:,} examples"
+            state = f"intact  {found.header['metrics'].get('examples', 0):,} examples"
         print(f"{file.name}  {time}  {status.st_size:>12,} bytes  {state}")
 
 
@@ -224,7 +225,7 @@ def checkpoint_show(path: CheckpointArgument) -> None:
     about = {
         "path": str(found.path),
         "number": found.number,
-        **{key: found.header[key] for key in SHOWN},
+        **{key: found.header[key] for key in SHOWN if key in found.header},
         "model_characters": len(found.header["model"]),
         "arrays": {name: f"{a.dtype} {[*a.shape]}" for name, a in found.arrays.items()},
     }
@@ -233,13 +234,18 @@ def checkpoint_show(path: CheckpointArgument) -> None:
 
 @checkpoints.command("verify")
 def checkpoint_verify(path: CheckpointArgument) -> None:
-    """Read every byte of every checkpoint; exit 74 if one is damaged."""
+    """Read every byte of every checkpoint, and restore it; exit 74 if one is damaged."""
+    from onlinesrl.library.restored import restore
+
     intact, damaged = 0, []
     for _, found in _loaded(path):
-        if isinstance(found, StorageError):
-            damaged.append(f"damaged: {found}")
-        else:
+        try:
+            if isinstance(found, StorageError):
+                raise found
+            restore(found)
             intact += 1
+        except OnlinesrlError as error:
+            damaged.append(f"damaged: {error}")
     print(f"{intact} intact, {len(damaged)} damaged")
     if damaged:
         raise StorageError("\n".join(damaged))

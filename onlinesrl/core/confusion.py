@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, TypeAlias
 
+from onlinesrl.core.restoring import Natural, converted
+
 NONE = "none"
 """The class of a unit without a true (or predicted) atom; while counting it is None.
 
@@ -17,6 +19,7 @@ CELLS = 10_000
 
 Pair: TypeAlias = tuple[str | None, str | None]
 """The true class and the predicted one; None: the unit has none."""
+_Rows: TypeAlias = list[tuple[str | None, str | None, Natural]] | None
 
 
 class Confusion:
@@ -58,12 +61,10 @@ class Confusion:
         return [[*pair, n] for pair, n in sorted(self.counts.items(), key=_order)]
 
     @classmethod
-    def restore(cls, saved: Iterable[Any] | None) -> Confusion:
-        """Return the counts that ``save`` wrote."""
-        found = cls()
-        found.counts = None
-        if saved is not None:
-            found.counts = Counter({(true, said): n for true, said, n in saved})
+    def restore(cls, saved: Any) -> Confusion:
+        """Return the counts that ``save`` wrote. Raises Misfit."""
+        found, rows = cls(), converted([saved], list[_Rows])[0]
+        found.counts = None if rows is None else Counter({(t, said): n for t, said, n in rows})
         return found
 
 

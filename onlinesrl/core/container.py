@@ -10,10 +10,11 @@ The container knows nothing of learners. Layout, all numbers little-endian:
     56      8      length of the file
     64             JSON text {"number", "header", "arrays": {name: {"dtype", "shape", "offset"}}},
                    filled with spaces to a multiple of 64
-    ...            the arrays, raw, C order, each filled with zeros to a multiple of 64; `offset`
-                   counts from the end of the JSON text
+    ...            the arrays, raw, C order, each filled with zeros to a multiple of 64, one after
+                   another; `offset` counts from the end of the JSON text
 
-Nothing in it is executed on reading. Neither writing nor reading holds a second copy of an array
+The SHA-256 tells damage, not who wrote the file: sizes and places are checked before memory is taken
+by them. Nothing in it is executed on reading. Neither writing nor reading holds a second copy of an array
 (writing copies one that is not contiguous).
 """
 
@@ -21,17 +22,19 @@ import hashlib
 import io
 import json
 import math
+import os
+import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NoReturn
 
 import msgspec
 import numpy as np
 
-from onlinesrl.core.errors import StorageError
-from onlinesrl.core.storage import storage_errors, write_atomic
+from onlinesrl.core.errors import StorageError, printable, shortened
+from onlinesrl.core.storage import plain, storage_errors, write_atomic
 
 MAGIC = b"OSRLCKPT"
 VERSION = 1
@@ -39,6 +42,24 @@ ALIGNMENT = 64
 _HEAD = struct.Struct("<8sQ32sQQ")
 _LENGTHS = struct.Struct("<QQ")
 _NUMBERS = "biufc"
+_DTYPE = re.compile(rf"[<|][{_NUMBERS}][0-9]{{1,2}}")
+Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class _Array(msgspec.Struct, forbid_unknown_fields=True):
+    """Where an array is, and what it is."""
+
+    dtype: str
+    shape: list[Natural]
+    offset: Natural
+
+
+class _Content(msgspec.Struct):
+    """The JSON text."""
+
+    number: Natural
+    header: dict[str, Any]
+    arrays: dict[str, _Array]
 
 
 class DamagedCheckpoint(StorageError):
@@ -73,16 +94,18 @@ def load(path: Path) -> Checkpoint:
     file is of another kind or version; StorageError when it cannot be opened.
     """
     with storage_errors(path, "open"):
-        stream = path.open("rb")
+        stream = os.fdopen(plain(path), "rb")
     with stream:
         try:
             start = _verify(path, stream)
             stream.seek(_HEAD.size)
-            text = json.loads(stream.read(start - _HEAD.size))
-            arrays = {name: _read(stream, start, **a) for name, a in text["arrays"].items()}
-            return Checkpoint(path, text["number"], text["header"], arrays)
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-            raise DamagedCheckpoint(f"{path}: cannot be read: {error}") from error
+            text = json.loads(stream.read(start - _HEAD.size), parse_constant=_refuse)
+            content = msgspec.convert(text, _Content)
+            arrays = dict(_arrays(stream, start, content.arrays))
+            return Checkpoint(path, content.number, content.header, arrays)
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            reason = shortened(printable(str(error)))
+            raise DamagedCheckpoint(f"{path}: cannot be read: {reason}") from error
 
 
 def _encode(
@@ -95,7 +118,7 @@ def _encode(
         raw = _little_endian(name, array)
         table[name] = {"dtype": raw.dtype.str, "shape": raw.shape, "offset": offset}
         padding = bytes(-raw.nbytes % ALIGNMENT)
-        body += [raw.reshape(-1).view(np.uint8).data, padding]
+        body += [np.ascontiguousarray(raw).reshape(-1).view(np.uint8).data, padding]
         offset += raw.nbytes + len(padding)
     text = _json({"number": number, "header": header, "arrays": table})
     json_bytes = text + b" " * (-len(text) % ALIGNMENT)
@@ -164,15 +187,29 @@ def _verify(path: Path, stream: io.BufferedReader) -> int:
     stream.seek(_HEAD.size - _LENGTHS.size)
     if hashlib.file_digest(stream, "sha256").digest() != digest:
         raise DamagedCheckpoint(f"{path}: bytes 16 to {size}: SHA-256 does not match its content")
-    return _HEAD.size + int(text_length)
+    start = _HEAD.size + int(text_length)
+    if start > size:
+        raise DamagedCheckpoint(f"{path}: byte 48: a text of {text_length} bytes: cut off")
+    return start
 
 
-def _read(
-    stream: io.BufferedReader, start: int, dtype: str, shape: list[int], offset: int
-) -> np.ndarray:
-    kind = np.dtype(dtype)
-    if kind.kind not in _NUMBERS:
-        raise ValueError(f"array of dtype {dtype}")
-    stream.seek(start + offset)
-    count = int(np.prod(shape, dtype=np.int64))
-    return np.fromfile(stream, kind, count).reshape(shape)
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"a checkpoint cannot hold {constant}")
+
+
+def _arrays(
+    stream: io.BufferedReader, start: int, table: Mapping[str, _Array]
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the arrays, which follow each other to the end of the file. Raises ValueError, TypeError."""
+    offset, end = 0, stream.seek(0, 2) - start
+    for name, array in table.items():
+        if not _DTYPE.fullmatch(array.dtype):
+            raise ValueError(f"{name} is an array of dtype {array.dtype}")
+        kind, count = np.dtype(array.dtype), math.prod(array.shape)
+        if array.offset != offset or offset + count * kind.itemsize > end:
+            raise ValueError(f"the array {name} of {array.shape} is not at its place, {offset}")
+        stream.seek(start + offset)
+        yield name, np.fromfile(stream, kind, count).reshape(array.shape)
+        offset += -(-count * kind.itemsize // ALIGNMENT) * ALIGNMENT
+    if offset != end:
+        raise ValueError(f"{end - offset} bytes are of no array")

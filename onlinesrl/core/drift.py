@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Protocol
 
+import numpy as np
 from pydantic import Field
 
 from onlinesrl.core.kernels import adwin
 from onlinesrl.core.kernels.jit import ready
+from onlinesrl.core.restoring import Expected, restored
 from onlinesrl.core.section import Section
 
 
@@ -69,7 +71,16 @@ class Monitor:
         return {f"drift_{name}": getattr(self.window, name) for name in self.window._names}
 
     def restore(self, arrays: Mapping[str, Any]) -> None:
-        """Restore what ``save`` returned; a checkpoint without leaves the window empty."""
-        if "drift_size" in arrays:
-            for name in self.window._names:
-                getattr(self.window, name)[:] = arrays[f"drift_{name}"]
+        """Restore what ``save`` returned; a checkpoint without leaves the window empty. Raises Misfit."""
+        if "drift_size" not in arrays:
+            return
+        room, most = (adwin.LEVELS, adwin.BUCKETS + 1), 2.0 ** np.arange(adwin.LEVELS)
+        buckets = np.full(adwin.LEVELS, adwin.BUCKETS)
+        buckets[-1] = 0  # or the next level is not there
+        expected = {
+            "drift_total": Expected(np.float64, room, 0.0, most[:, None]),
+            "drift_spread": Expected(np.float64, room, 0.0, most[:, None]),
+            "drift_size": Expected(np.int64, room[:1], 0, buckets),
+        }
+        for name, array in restored(arrays, expected).items():
+            getattr(self.window, name.removeprefix("drift_"))[:] = array

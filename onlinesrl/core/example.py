@@ -101,10 +101,6 @@ class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         """Return the example with all its fields in memory."""
         return self
 
-    def text(self) -> msgspec.Raw:
-        """Return the example as JSON."""
-        return msgspec.Raw(msgspec.json.encode(self))
-
 
 class Label(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The truth of an example that came, or comes, without it."""

@@ -72,8 +72,11 @@ class Language(Protocol):
         """Read a model or a file of weights. Raises ModelError."""
         ...
 
-    def parse(self, text: str, file: str, dialect: str) -> Program:
-        """Read the text of a model; ``file`` names it in errors. Raises ModelError."""
+    def parse(self, text: str, file: str, dialect: str, alone: bool = False) -> Program:
+        """Read the text of a model; ``file`` names it in errors. Raises ModelError.
+
+        ``alone``: it may include no other file.
+        """
         ...
 
     def check_trained(self, path: Path, program: Program) -> None:

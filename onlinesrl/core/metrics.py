@@ -13,16 +13,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from onlinesrl.core.confusion import Confusion
 from onlinesrl.core.ranking import Ranking
+from onlinesrl.core.restoring import Misfit, Natural, converted
 
 HITS, FALSE_ALARMS, MISSES, UNITS, RIGHT_UNITS, HAMMING, EXACT = range(7)
 MARKS = 100
 """Of so many signals of drift, the newest, the places in the stream are kept."""
 UNIT = 1_000_000
 """Values in [0, 1] are counted in millionths."""
+_Class = Annotated[list[Natural], Meta(min_length=3, max_length=3)]
 
 
 def f1(hits: int, false_alarms: int, misses: int) -> float | None:
@@ -43,9 +47,11 @@ def _ratio(part: int, whole: int) -> float | None:
 class Counts:
     """The counts behind the scores, summed over labelled examples."""
 
-    labelled: int = 0
-    atoms: list[int] = field(default_factory=lambda: [0] * 7)
-    l1: int | None = None
+    labelled: Natural = 0
+    atoms: Annotated[list[Natural], Meta(min_length=7, max_length=7)] = field(
+        default_factory=lambda: [0] * 7
+    )
+    l1: Natural | None = None
 
     def add(self, labelled: int, atoms: Sequence[int], l1: int | None = None) -> None:
         """Add a batch's counts, [7], and where atoms have values their L1 loss, in units of UNIT."""
@@ -76,26 +82,26 @@ class Counts:
 class Metrics:
     """The accumulators of a run, and of the window since the last line of metrics."""
 
-    examples: int = 0
-    steps: int = 0
+    examples: Natural = 0
+    steps: Natural = 0
     """Examples and late labels: each is a step of the learner."""
-    bad: int = 0
-    unlabelled: int = 0
-    certified: int = 0
-    tombstones: int = 0
-    audited: int = 0
-    unsolved: int = 0
-    skipped: int = 0
-    reported: int = 0
-    signals: int = 0
+    bad: Natural = 0
+    unlabelled: Natural = 0
+    certified: Natural = 0
+    tombstones: Natural = 0
+    audited: Natural = 0
+    unsolved: Natural = 0
+    skipped: Natural = 0
+    reported: Natural = 0
+    signals: Natural = 0
     """Signals of drift, and the numbers of examples at the newest ones."""
-    marks: list[int] = field(default_factory=list)
+    marks: list[Natural] = field(default_factory=list)
     total: Counts = field(default_factory=Counts)
     window: Counts = field(default_factory=Counts)
-    routes: dict[str, int] = field(default_factory=dict)
-    errors: dict[str, int] = field(default_factory=dict)
-    by: dict[str, list[int]] = field(default_factory=dict)
-    predicates: dict[str, list[int]] = field(default_factory=dict)
+    routes: dict[str, Natural] = field(default_factory=dict)
+    errors: dict[str, Natural] = field(default_factory=dict)
+    by: dict[str, _Class] = field(default_factory=dict)
+    predicates: dict[str, _Class] = field(default_factory=dict)
     ranking: dict[str, Ranking] = field(default_factory=dict)
     confusion: Confusion = field(default_factory=Confusion)
 
@@ -191,13 +197,11 @@ class Metrics:
 
     @classmethod
     def restore(cls, saved: Mapping[str, Any]) -> Metrics:
-        """Return the accumulators that ``save`` wrote."""
-        values = dict(saved)
-        for name in ("total", "window"):
-            values[name] = Counts(**values[name])
-        values["ranking"] = {n: Ranking.restore(r) for n, r in values["ranking"].items()}
-        values["confusion"] = Confusion.restore(values["confusion"])
-        return cls(**values)
+        """Return the accumulators that ``save`` wrote. Raises Misfit."""
+        found = converted(saved, cls, dec_hook=lambda kind, value: kind.restore(value))
+        if bool(found.signals) != bool(found.marks):
+            raise Misfit("it has signals of drift without a place, or places without a signal")
+        return found
 
 
 def class_scores(hits: int, false_alarms: int, misses: int) -> dict[str, Any]:

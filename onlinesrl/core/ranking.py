@@ -7,13 +7,17 @@ a stream of any length takes one pass. Scores that round to the same count as ti
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
+from onlinesrl.core.restoring import Natural, converted
+
 BINS = 10_000
+_Score = Annotated[int, Meta(ge=0, le=BINS)]
 
 
 class Ranking:
@@ -134,10 +138,10 @@ class Ranking:
         return [[score, *self.counts[score]] for score in sorted(self.counts)]
 
     @classmethod
-    def restore(cls, saved: Iterable[Any]) -> Ranking:
-        """Return the ranking that ``save`` wrote."""
-        found = cls()
-        found.counts = {score: [false, true] for score, false, true in saved}
+    def restore(cls, saved: Any) -> Ranking:
+        """Return the ranking that ``save`` wrote. Raises Misfit."""
+        found, rows = cls(), converted(saved, list[tuple[_Score, Natural, Natural]])
+        found.counts = {score: [false, true] for score, false, true in rows}
         return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -35,6 +36,49 @@ def storage_errors(path: Path | str, action: str) -> Iterator[None]:
         raise StorageError(f"{path}: cannot {action}: {error}") from error
 
 
+def plain(path: Path | str, flags: int = os.O_RDONLY) -> int:
+    """Open a file of a folder that anybody may have made; return its descriptor. Raises OSError.
+
+    A link is not followed, and nothing but a plain file is opened: a pipe would wait. An opener for ``open``.
+    """
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP and os.path.islink(path):  # noqa: PTH114 - may be text
+            raise OSError(errno.ELOOP, "it is a symbolic link, which is not followed") from None
+        if error.errno == errno.ENXIO:  # a pipe that nobody reads
+            raise OSError(errno.EINVAL, "it is not a plain file") from None
+        raise
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    raise OSError(errno.EINVAL, "it is not a plain file")
+
+
+def read_plain(path: Path) -> bytes:
+    """Return the content of a file, opened as ``plain`` does. Raises OSError."""
+    with open(path, "rb", opener=plain) as stream:
+        return stream.read()
+
+
+def is_plain(path: Path) -> bool:
+    """Tell whether there is a plain file, which is no link."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def check_folder(path: Path) -> None:
+    """Raise OSError if a folder in a run folder is a link: what is in it would be elsewhere."""
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, f"{path.name} is a symbolic link, which is not followed")
+
+
 def write_atomic(path: Path, *chunks: bytes | memoryview) -> None:
     """Replace the file at `path` by the chunks, durably, or leave it as it was.
 
@@ -60,7 +104,7 @@ def json_lines(path: Path, kind: Any) -> Iterator[Any]:
     Raises StorageError, with the line number, for any other line.
     """
     with storage_errors(path, "read"):
-        lines = path.read_bytes().splitlines()
+        lines = read_plain(path).splitlines()
     for number, line in enumerate(lines, 1):
         try:
             msgspec.json.decode(line, type=kind)
@@ -82,7 +126,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _write_synced(path: Path, chunks: tuple[bytes | memoryview, ...]) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    descriptor = plain(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         for chunk in chunks:
             rest = memoryview(chunk)

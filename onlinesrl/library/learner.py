@@ -17,6 +17,7 @@ from onlinesrl.core.interrupt import whole
 from onlinesrl.core.language import check_costs, check_query, counted
 from onlinesrl.core.learner import Learner, Outcome
 from onlinesrl.core.metrics import Metrics
+from onlinesrl.core.restoring import Misfit, restoring
 from onlinesrl.core.section import kind_of, not_for, sections_of
 from onlinesrl.core.update import Update
 from onlinesrl.core.updates import STANDARD, AnyUpdate
@@ -317,25 +318,31 @@ class OnlineLearner:
         ``background`` are the facts of a run that had some, whose checkpoint does not hold them. Raises
         StorageError, UsageError.
         """
-        saved = Saved.read(Path(path))
+        with restoring(path):
+            saved = Saved.read(Path(path))
         if background is None and saved.lacks_facts:
             raise UsageError(
                 f"{path}: of a run with source.background; give these facts as background"
             )
-        return cls._of(saved, background if saved.facts is None else saved.facts)
+        with restoring(path):
+            return cls.of(saved, background)
 
     @classmethod
-    def _of(cls, saved: Saved, background: Given | None) -> OnlineLearner:
+    def of(cls, saved: Saved, background: Given | None = None) -> OnlineLearner:
+        """Return the learner of what a checkpoint holds, with its own facts if it has some. Raises Misfit."""
         settings = saved.settings
-        learner = cls(
-            saved.model(),
-            settings["query"],
-            update=settings["learner"],
-            inference=settings["inference"],
-            background=background,
-            by=saved.own.get("by"),
-            seed=settings["seed"],
-        )
+        try:
+            learner = cls(
+                saved.model(),
+                settings["query"],
+                update=settings["learner"],
+                inference=settings["inference"],
+                background=background if saved.facts is None else saved.facts,
+                by=saved.own.get("by"),
+                seed=settings["seed"],
+            )
+        except UsageError as error:
+            raise Misfit(str(error)) from None
         learner.learned.restore(saved.header, saved.arrays)
         learner._metrics = Metrics.restore(saved.metrics)
         learner._lines = [*saved.own.get("lines", ())]
@@ -344,7 +351,7 @@ class OnlineLearner:
     def __reduce__(self) -> tuple[Any, ...]:
         """Let a learner be pickled and copied, as its checkpoint."""
         saved = self._saved()
-        return OnlineLearner._of, (saved, saved.facts)
+        return OnlineLearner.of, (saved,)
 
     def __repr__(self) -> str:
         update = self.settings.learner.update

@@ -38,8 +38,8 @@ class Model:
     """Weighted rules.
 
     ``text`` is a Markov logic program, written in a ``dialect`` (Alchemy's unless another is named), or
-    with ``language="psl"`` a PSL program. ``file`` names it in errors, and what it includes is beside it.
-    Raises ModelError, with line and column, at the first mistake.
+    with ``language="psl"`` a PSL program. ``file`` names it in errors, and what it includes is beside it;
+    nothing if it is ``alone``. Raises ModelError, with line and column, at the first mistake.
 
     >>> model = Model("Smokes(person)  Cancer(person)  1.5 Smokes(x) => Cancer(x)")
     Traceback (most recent call last):
@@ -54,12 +54,13 @@ class Model:
         dialect: str = "alchemy",
         *,
         file: str = "<model>",
+        alone: bool = False,
     ):
         self.text = text
         self.file = file
         self.dialect = dialect
         self.language = _language(language)
-        self.program: Program = self.language.parse(text, file, dialect)
+        self.program: Program = self.language.parse(text, file, dialect, alone)
 
     @classmethod
     def read(cls, path: str | Path, dialect: str = "alchemy") -> Model:

@@ -6,11 +6,12 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from pydantic import BaseModel
 
 from onlinesrl.core.language import Language, language_of
+from onlinesrl.core.restoring import Misfit, Natural, converted
 from onlinesrl.core.section import kind_of, sections_of
 from onlinesrl.core.updates import AnyUpdate
 from onlinesrl.core.version import __version__
@@ -24,6 +25,21 @@ _SECTIONS = {
     "learner": ("learner", "update", sections_of(AnyUpdate)),
     "inference": ("inference", "engine", sections_of(AnyEngine)),
 }
+
+
+class _Settings(TypedDict):
+    """The keys of a fingerprint that are of no section."""
+
+    query: list[str]
+    seed: NotRequired[Natural]
+
+
+class _Own(TypedDict, total=False):
+    """What only the library writes."""
+
+    background: dict[str, list[tuple[list[str], float]]]
+    by: str | None
+    lines: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -56,10 +72,14 @@ class Saved:
     @classmethod
     def read(cls, path: Path) -> Saved:
         """Read a checkpoint, or the last of a run folder. Raises StorageError."""
-        found = load_checkpoint(path)
+        return cls.of(load_checkpoint(path))
+
+    @classmethod
+    def of(cls, found: checkpoint.Checkpoint) -> Saved:
+        """Return what a checkpoint, whose header is checked, holds. Raises Misfit."""
         header = found.header
         fingerprint = header["fingerprint"]
-        settings = {"query": fingerprint["query"], "seed": fingerprint.get("seed", 0)}
+        settings: Any = {"seed": 0} | converted(fingerprint, _Settings)
         settings |= {name: _section(fingerprint, *kinds) for name, kinds in _SECTIONS.items()}
         return cls(
             header["model"],
@@ -68,7 +88,7 @@ class Saved:
             header["learner"],
             found.arrays,
             header["metrics"],
-            header.get("library", {}),
+            converted(header.get("library", {}), _Own),
             "source.background" in fingerprint,
         )
 
@@ -82,7 +102,7 @@ class Saved:
 
     def model(self) -> Model:
         """Return the model."""
-        return Model(self.text, self.language.suffix[1:], file="<checkpoint>")
+        return Model(self.text, self.language.suffix[1:], file="<checkpoint>", alone=True)
 
 
 def _section(
@@ -91,6 +111,8 @@ def _section(
     """Return the keys of a section of a fingerprint, those that its kind has."""
     by_name = {kind_of(kind): kind for kind in kinds}
     name = fingerprint.get(f"{section}.{tag}", next(iter(by_name)))
+    if not isinstance(name, str) or name not in by_name:
+        raise Misfit(f"there is no {section} {name}")
     keys = [key for key in by_name[name].model_fields if key != "start"]
     given = {key: fingerprint.get(f"{section}.{key}") for key in keys}
     return {tag: name} | {key: value for key, value in given.items() if value is not None}

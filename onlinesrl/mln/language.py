@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onlinesrl.core.errors import ModelError
+from onlinesrl.core.restoring import Misfit, converted
 from onlinesrl.core.row import Row
 from onlinesrl.logic.ast import Constant, Formula, Leaf, Program, Rule, Variable, terms
 from onlinesrl.logic.text import show, show_instance, show_leaf
@@ -34,13 +35,13 @@ class MarkovLogic:
 
         return self.parse(read_text(path), str(path), dialect)
 
-    def parse(self, text: str, file: str, dialect: str) -> Program:
-        """Read the text of a model, as ``load``."""
+    def parse(self, text: str, file: str, dialect: str, alone: bool = False) -> Program:
+        """Read the text of a model, as ``load``; ``alone``: it may include no other file."""
         from onlinesrl.logic.dialect import dialect_of
         from onlinesrl.mln.lang import mln
         from onlinesrl.mln.lang.weights import alchemy_text
 
-        program = mln.parse(text, file, dialect_of(dialect))
+        program = mln.parse(text, file, dialect_of(dialect), alone)
         if dialect == "alchemy":
             return program
         for rule in program.rules:
@@ -135,8 +136,11 @@ class MarkovLogic:
         from onlinesrl.mln.lang.weights import written
         from onlinesrl.mln.weights import WeightTable
 
-        program = mln.parse(header["model"], name)
-        weights = WeightTable(Layout(compile_program(program, header["fingerprint"]["query"])))
+        program = mln.parse(header["model"], name, alone=True)
+        query: list[str] = converted(header["fingerprint"].get("query"), list[str])
+        if unknown := [each for each in query if each not in program.predicates]:
+            raise Misfit(f"its query {unknown[0]} is not declared in its model")
+        weights = WeightTable(Layout(compile_program(program, query)))
         weights.restore(header["learner"], arrays)
         formulas = {id(c): written(c, program.rules[c.rule]) for c in weights.clauses}
         for e in weights.entries():

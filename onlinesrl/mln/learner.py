@@ -15,16 +15,18 @@ from functools import reduce
 from operator import add
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from onlinesrl.core.background import Background
 from onlinesrl.core.drift import Monitor
 from onlinesrl.core.errors import ExampleError
-from onlinesrl.core.example import Atoms, Example, decode, decoded
+from onlinesrl.core.example import Atoms, Constant, Example, decode, decoded
 from onlinesrl.core.explanation import Atom, Explanation
 from onlinesrl.core.flips import DEFAULTS, Asked
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally, heaviest
 from onlinesrl.core.merging import State
+from onlinesrl.core.restoring import Natural, converted
 from onlinesrl.core.together import TOO_LARGE, Together
 from onlinesrl.core.update import Update
 from onlinesrl.logic.ast import Program
@@ -44,6 +46,13 @@ from onlinesrl.mln.lang import weights as weight_files
 from onlinesrl.mln.outcomes import Reporter, Results
 from onlinesrl.mln.weights import WeightTable
 from onlinesrl.mln.worlds import Worlds
+
+
+class _Saved(msgspec.Struct):
+    """The header of a checkpoint, besides that of the weights."""
+
+    seen: Natural
+    shown: dict[str, list[Constant]] = {}
 
 
 class OnlineLearner:
@@ -149,9 +158,10 @@ class OnlineLearner:
         plan = self.layout.plan
         queried = {t for q in plan.query for t in self.layout.arguments(q)}
         for name, atoms in evidence.items():
-            types = self.layout.arguments(name)
+            types = self.layout.arguments(name) if name in self.layout.evidence else ()
             if len(types) == 2 and types[0] not in plan.local and types[1] in queried:
-                return {str(row[1]): str(row[0]) for row in atoms if isinstance(row, list)}
+                rows = (row for row in atoms if isinstance(row, list) and len(row) == 2)
+                return {str(other): str(word) for word, other in rows}
         return {}
 
     def predict(self, items: Sequence[Item], marginals: bool = False) -> list[Outcome]:
@@ -350,14 +360,15 @@ class OnlineLearner:
         return {**header, "seen": self.seen, "shown": self.packer.shown()}, arrays
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """Restore the state that ``save`` returned, bit for bit."""
+        """Restore the state that ``save`` returned, bit for bit. Raises Misfit."""
+        saved = converted(header, _Saved)
         self.packings.forget()
         self.weights.restore(header, arrays)
         if self.monitor is not None:
             self.monitor.restore(arrays)
         self.packer.set_stream(self.weights.stream)
-        self.packer.set_shown(header.get("shown", {}))
-        self.seen = header["seen"]
+        self.packer.set_shown(saved.shown)
+        self.seen = saved.seen
 
     def gain(self, start: State) -> merging.Gain:
         """See ``Learner.gain``."""

@@ -17,6 +17,7 @@ from onlinesrl.core.averages import AveragedWeights
 from onlinesrl.core.example import Constant
 from onlinesrl.core.kernels.averaged import NORM
 from onlinesrl.core.kernels.jit import ready
+from onlinesrl.core.restoring import Misfit
 from onlinesrl.core.update import Update
 from onlinesrl.core.updates import Cda2
 from onlinesrl.mln.entry import Entry
@@ -26,6 +27,7 @@ from onlinesrl.mln.ground.layout import Layout
 from onlinesrl.mln.kernels import weights as k
 from onlinesrl.mln.kernels.network import ROWS, Network
 from onlinesrl.mln.lang.normal import Clause
+from onlinesrl.mln.saved import saved_weights
 
 KEPT_SHARE = 0.9
 ROOM, SLOTS = 1 << 16, 1 << 13
@@ -361,22 +363,24 @@ class WeightTable(AveragedWeights):
         return header, arrays
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """Restore the state that ``save`` returned, bit for bit."""
-        self.stream = {t: Domain(names) for t, names in header["constants"].items()}
-        self.dropped, self.before = header["dropped"], header.get("before", 0)
-        n, blocks = len(arrays["uses"]), len(arrays["block"])
+        """Restore the state that ``save`` returned, bit for bit. Raises Misfit."""
+        saved, self.stream, found = saved_weights(self, header, arrays)
+        self.dropped, self.before = saved.dropped, saved.before
+        n, blocks = len(found["uses"]), len(found["block"])
         while n > len(self.arrays.uses):
             self._grow_weights()
         while self._crowded(blocks + 1):
             self._grow_slots()
         a, old = self.arrays, len(self)
-        a.value[:n], a.value[n:old] = arrays["value"], 0.0
-        a.uses[:n], a.uses[n:old] = arrays["uses"], 0
-        a.key[:blocks] = arrays["key"]
-        a.block[:blocks] = arrays["block"]
-        self.scalar[:] = arrays["scalar"]
+        a.value[:n], a.value[n:old] = found["value"], 0.0
+        a.uses[:n], a.uses[n:old] = found["uses"], 0
+        a.key[:blocks] = found["key"]
+        a.block[:blocks] = found["block"]
+        self.scalar[:] = found["scalar"]
         for name, column in self.kept.items():
-            column[:n], column[n:old] = arrays[name], 0.0
+            column[:n], column[n:old] = found[name], 0.0
         a.size[:] = n, blocks
         a.slot[:] = -1
         k.rehash(a)
+        if np.count_nonzero(a.slot >= 0) != blocks:
+            raise Misfit("the array key has the same constants twice")

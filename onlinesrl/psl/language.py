@@ -39,7 +39,7 @@ class Psl:
 
         return psl.load(path)
 
-    def parse(self, text: str, file: str, dialect: str) -> PslProgram:
+    def parse(self, text: str, file: str, dialect: str, alone: bool = False) -> PslProgram:
         """Read the text of a model."""
         from onlinesrl.psl.lang import psl
 

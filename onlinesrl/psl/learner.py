@@ -27,6 +27,7 @@ from onlinesrl.core.explanation import Atom, Explanation
 from onlinesrl.core.flips import DEFAULTS, Asked
 from onlinesrl.core.learner import Answered, Item, Outcome, Prediction, Tally
 from onlinesrl.core.merging import State
+from onlinesrl.core.restoring import Natural, converted
 from onlinesrl.core.slowest import Slowest
 from onlinesrl.core.together import Apart, Together
 from onlinesrl.core.update import Update
@@ -380,9 +381,10 @@ class PslLearner:
         return header, self.weights.save() | ({} if self.monitor is None else self.monitor.save())
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """Restore what ``save`` returned, bit for bit."""
+        """Restore what ``save`` returned, bit for bit. Raises Misfit."""
+        before = converted(header.get("before", 0), Natural)
         self.weights.restore(arrays)
-        self.weights.before = header.get("before", 0)
+        self.weights.before = before
         if self.monitor is not None:
             self.monitor.restore(arrays)
 

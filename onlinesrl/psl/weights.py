@@ -26,12 +26,19 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.counts import certificate
+from onlinesrl.core.restoring import LARGE, MOST, Expected, Misfit, restored
 from onlinesrl.core.update import Update
 from onlinesrl.psl.lang.ast import LARGEST, PslProgram, PslRule
 from onlinesrl.psl.lang.text import show_unweighted
 
 T, ALPHA_RHO, PRIMAL, LOSS = 0, 1, 2, 3
-_SAVED = ("base", "dual", "total", "uses", "scalar")
+_SAVED = {
+    "base": Expected(np.float64, ("rules",), 0.0),
+    "dual": Expected(np.float64, ("rules",)),
+    "total": Expected(np.float64, ("rules",), 0.0),
+    "uses": Expected(np.int64, ("rules",), 0, MOST),
+    "scalar": Expected(np.float64, (4,), (0, *[-LARGE] * 3), (MOST, *[LARGE] * 3)),
+}
 
 
 @dataclass(frozen=True)
@@ -185,7 +192,12 @@ class RuleWeights:
         return arrays | {name: column.copy() for name, column in self.kept.items()}
 
     def restore(self, arrays: Mapping[str, Any]) -> None:
-        """Restore the state that ``save`` returned, bit for bit."""
+        """Restore the state that ``save`` returned, bit for bit. Raises Misfit."""
+        column = Expected(np.float64, ("rules",), 0.0)
+        expected = _SAVED | dict.fromkeys(self.kept, column)
+        found = restored(arrays, expected, rules=len(self.base))
+        if found["scalar"][T] % 1:
+            raise Misfit("the number of updates is not whole")
         for name in _SAVED:
-            setattr(self, name, np.array(arrays[name]))
-        self.kept = {name: np.array(arrays[name]) for name in self.kept}
+            setattr(self, name, np.array(found[name]))
+        self.kept = {name: np.array(found[name]) for name in self.kept}

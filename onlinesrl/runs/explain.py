@@ -21,7 +21,7 @@ from onlinesrl.core.explanation import (
 )
 from onlinesrl.core.flips import Asked
 from onlinesrl.core.learner import Prediction
-from onlinesrl.core.storage import storage_errors
+from onlinesrl.core.storage import is_plain, plain, read_plain, storage_errors
 from onlinesrl.runs.config import Config, load
 from onlinesrl.runs.inputs import make_reader
 from onlinesrl.runs.messages import say
@@ -77,18 +77,18 @@ def _settings_of(folder: Path, overrides: Sequence[str]) -> Config:
     """Return the configuration that a run has written to its summary; its source may be a journal."""
     hint = "give the configuration as well: onlinesrl explain RUN CONFIG --id ID"
     summary = folder / "summary.json"
-    if overrides or not summary.is_file():
+    if overrides or not is_plain(summary):
         raise UsageError(
             f"{folder}: no summary of a run that has ended, which names its configuration; {hint}"
             if not overrides
             else f"--set changes a configuration: {hint}"
         )
     with storage_errors(summary, "read"):
-        text = summary.read_bytes()
+        text = read_plain(summary)
     try:
         values = json.loads(text)["config"]
         journal = folder / JOURNAL
-        if journal.is_file() and journal.stat().st_size:
+        if is_plain(journal) and journal.stat().st_size:
             values["source"] = {"path": str(journal)}
         return Config.model_validate(values)
     except (ValueError, KeyError, TypeError, ValidationError):
@@ -114,7 +114,7 @@ def find(config: Config, name: str) -> Example:
 def _check_letters(trained: Path, name: str) -> None:
     """Raise ExplanationError where a run put the example aside."""
     path = trained / "deadletter.jsonl"
-    for number, letter in enumerate(letters(path) if path.is_file() else (), 1):
+    for number, letter in enumerate(letters(path, plain) if is_plain(path) else (), 1):
         if letter.id == name:
             raise ExplanationError(
                 f"example {name} was not predicted, it is a dead letter: {letter.reason} "
@@ -139,10 +139,10 @@ def _candidates(example: Example, change: Sequence[str]) -> list[Atom]:
 def _recorded(trained: Path, name: str) -> Prediction | None:
     """Return the prediction that a run has written for an example, the last one; None: there is none."""
     path, found = trained / "predictions.jsonl", None
-    if not path.is_file():
+    if not is_plain(path):
         return None
     key = json.dumps(name, ensure_ascii=False).strip('"').encode()
-    with storage_errors(path, "read"), path.open("rb") as lines:
+    with storage_errors(path, "read"), open(path, "rb", opener=plain) as lines:
         for line in lines:
             if key in line[: len(key) + 16]:  # an answer begins with the id
                 try:

@@ -9,6 +9,7 @@ from typing import Any
 
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.language import language_of, languages
+from onlinesrl.core.restoring import restoring
 from onlinesrl.core.row import Row
 from onlinesrl.runs.session import load_checkpoint
 
@@ -35,7 +36,8 @@ def _saved(path: Path) -> Iterator[Row]:
     saved = load_checkpoint(path)
     suffix = f".{saved.header['learner'].get('language', 'mln')}"
     name = f"model of {saved.path}"
-    return language_of(suffix).rows_of_checkpoint(name, saved.header, saved.arrays)
+    with restoring(saved.path):
+        yield from language_of(suffix).rows_of_checkpoint(name, saved.header, saved.arrays)
 
 
 # choosing weights -----------------------------------------------------------------------------------

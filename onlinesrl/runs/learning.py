@@ -14,7 +14,7 @@ from typing import Any
 from onlinesrl.core.batch import Learned, Problem, Step, UnfitError
 from onlinesrl.core.errors import FolderError
 from onlinesrl.core.scores import measured
-from onlinesrl.core.storage import storage_errors, sync_folder, write_atomic
+from onlinesrl.core.storage import read_plain, storage_errors, sync_folder, write_atomic
 from onlinesrl.core.version import __version__
 from onlinesrl.runs.batch import Batch
 from onlinesrl.runs.fingerprint import check_fingerprint, leaves, mismatch
@@ -141,7 +141,7 @@ def _workshop(config: Batch, fresh: bool) -> Iterator[Path]:
         folder.mkdir(parents=True, exist_ok=True)
     known = folder / SETTINGS
     if known.is_file():
-        kept = _compared(json.loads(known.read_bytes()))
+        kept = _compared(json.loads(read_plain(known)))
         check_fingerprint(folder, mismatch(kept, settings))
     write_atomic(known, json.dumps(settings).encode())
     try:

@@ -15,7 +15,7 @@ from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments, sho
 from onlinesrl.core.explanation import Atom, Explanation, Rows, compared
 from onlinesrl.core.flips import Asked
 from onlinesrl.core.learner import Learner, Outcome, WeightEntry, heaviest
-from onlinesrl.core.storage import json_lines, storage_errors, write_atomic
+from onlinesrl.core.storage import json_lines, read_plain, storage_errors, write_atomic
 from onlinesrl.core.version import __version__
 from onlinesrl.runs.config import Config
 from onlinesrl.runs.report import ExampleRow, WeightRow, write_report
@@ -33,7 +33,7 @@ def read_summary(path: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     with storage_errors(path, "read"):
-        text = path.read_bytes()
+        text = read_plain(path)
     try:
         msgspec.json.decode(text, type=_Summary)
         summary: dict[str, Any] = json.loads(text)

@@ -15,6 +15,8 @@ from onlinesrl.core.interrupt import Interrupted, leavable, polled
 from onlinesrl.core.kernels.jit import told_of_compiling
 from onlinesrl.core.language import Program, check_costs, check_query, counted, language_of
 from onlinesrl.core.learner import Learner
+from onlinesrl.core.restoring import converted, restoring
+from onlinesrl.core.version import __version__
 from onlinesrl.runs.config import Config, mismatch
 from onlinesrl.runs.fingerprint import check_fingerprint
 from onlinesrl.runs.inputs import background, check_apart, make_reader
@@ -78,6 +80,7 @@ def _has_state(path: Path) -> bool:
 def _take_over(config: Config, learner: Learner, start: Path) -> None:
     """Continue the learning of another run. Raises ConfigError if its learner was configured differently."""
     saved = load_checkpoint(start)
+    _tell_version(saved)
     learner_keys = ("update", "loss", "sigma", "eta", "delta", "costs")
     keys = ("model", "query", *(f"learner.{key}" for key in learner_keys))
     different = _mismatch(config, learner, saved, keys)
@@ -87,7 +90,8 @@ def _take_over(config: Config, learner: Learner, start: Path) -> None:
             f"{saved.path} is of another learner ({'; '.join(different)}); "
             "to start from its weights, give its weights file",
         )
-    learner.restore(saved.header["learner"], saved.arrays)
+    with restoring(saved.path):
+        learner.restore(saved.header["learner"], saved.arrays)
 
 
 def _mismatch(
@@ -128,19 +132,29 @@ def _from_checkpoint(config: Config, path: Path, margins: bool) -> Learner:
     saved = load_checkpoint(path)
     learner = make_learner(config, margins=margins)
     check_fingerprint(saved.path, _mismatch(config, learner, saved, ("model", "query")))
-    learner.restore(saved.header["learner"], saved.arrays)
+    with restoring(saved.path):
+        learner.restore(saved.header["learner"], saved.arrays)
     return learner
 
 
 def load_checkpoint(path: Path) -> checkpoint.Checkpoint:
-    """Return a checkpoint file, or the newest intact one of a run folder."""
+    """Return a checkpoint file, or the newest intact one of a run folder; its header is checked."""
     if not path.is_dir():
-        return checkpoint.load(path)
+        return checkpoint.checked(checkpoint.load(path))
     folder = path / "checkpoints" if (path / "checkpoints").is_dir() else path
     found = checkpoint.latest(folder, warn)
     if found is None:
         raise StorageError(f"{path}: no checkpoint in this folder")
-    return found
+    return checkpoint.checked(found)
+
+
+def _tell_version(saved: checkpoint.Checkpoint) -> None:
+    """Say that another version has written a checkpoint: results may differ from there on."""
+    if (version := saved.header["version"]) != __version__:
+        warn(
+            f"{saved.path}: written by onlinesrl {version}, and this is {__version__}: what follows "
+            "may differ from what that version would have learned"
+        )
 
 
 # the main job --------------------------------------------------------------------------------------
@@ -229,7 +243,8 @@ def _run(
                 say(f"{config.output}: this run is finished; --fresh starts it over")
                 return summary
             else:
-                examples = saved.header["metrics"]["examples"]
+                _tell_version(saved)
+                examples = saved.header["metrics"].get("examples")
                 say(f"resuming from {saved.path.name}, after {examples} examples")
             loop = _make_loop(config, options, learner, reader, folder, stopper)
             _complete(loop, saved, ended, options, stopper)
@@ -310,8 +325,11 @@ def _accepted(
     """Return the newest checkpoint that the source accepts, if there is one."""
 
     def accepts(saved: checkpoint.Checkpoint) -> bool:
+        checkpoint.checked(saved, checkpoint.RunHeader)
         check_fingerprint(saved.path, mismatch(saved.header["fingerprint"], fingerprint))
-        return source.accepts(saved.header["position"], saved.number)
+        with restoring(saved.path):
+            position = converted(saved.header["position"], source.Position)
+        return source.accepts(position, saved.number)
 
     return checkpoint.latest(folder.checkpoints, warn, accepts)
 

@@ -3,17 +3,74 @@
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypeAlias, TypedDict
 
 import numpy as np
+from msgspec import Meta
 
 from onlinesrl.core.container import Checkpoint, DamagedCheckpoint, load, write
 from onlinesrl.core.errors import StorageError
-from onlinesrl.core.storage import storage_errors
+from onlinesrl.core.example import Constant
+from onlinesrl.core.restoring import Natural, converted, restoring
+from onlinesrl.core.slowest import KEPT
+from onlinesrl.core.storage import check_folder, storage_errors
 
-__all__ = ["Checkpoint", "DamagedCheckpoint", "latest", "load", "numbered", "save", "write"]
+__all__ = [
+    "Checkpoint",
+    "DamagedCheckpoint",
+    "checked",
+    "latest",
+    "load",
+    "numbered",
+    "save",
+    "write",
+]
 
 _NAME = re.compile(r"checkpoint-(\d{12,})\.ckpt")
+FOLDER = "checkpoints"
+_Scalar: TypeAlias = str | int | float | bool | None
+_Value: TypeAlias = _Scalar | list[_Scalar | list[_Scalar] | dict[str, _Scalar]]
+_Seconds = Annotated[float, Meta(ge=0, le=1e12)]
+
+
+class _Slow(TypedDict):
+    id: Constant
+    seconds: _Seconds
+    atoms: Natural
+    route: str
+
+
+class Header(TypedDict):
+    """What the header of every checkpoint has; what restores a part of it checks that part."""
+
+    version: str
+    fingerprint: dict[str, _Value]
+    model: str
+    learner: dict[str, Any]
+    metrics: dict[str, Any]
+    library: NotRequired[dict[str, Any]]
+
+
+class RunHeader(Header):
+    """What that of a run has, too."""
+
+    lengths: dict[str, Natural]
+    position: dict[str, Any] | None
+    seconds: _Seconds
+    finished: bool
+    shown: list[Any]
+    slowest: NotRequired[Annotated[list[_Slow], Meta(max_length=KEPT)]]
+    groups: NotRequired[list[str | None]]
+    behind: NotRequired[dict[str, int]]
+    sink: NotRequired[dict[str, Any]]
+    labels: NotRequired[dict[str, Any]]
+
+
+def checked(saved: Checkpoint, kind: Any = Header) -> Checkpoint:
+    """Return a checkpoint with such a header. Raises DamagedCheckpoint."""
+    with restoring(saved.path):
+        converted(saved.header, kind)
+    return saved
 
 
 def save(
@@ -71,5 +128,7 @@ def latest(
 def numbered(folder: Path) -> dict[int, Path]:
     """Return the checkpoint files of a folder by number; none if the folder does not exist."""
     with storage_errors(folder, "list"):
+        if folder.name == FOLDER:
+            check_folder(folder)
         paths = sorted(folder.iterdir()) if folder.exists() else []
     return {int(match[1]): path for path in paths if (match := _NAME.fullmatch(path.name))}

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from onlinesrl.core.errors import OnlinesrlError
-from onlinesrl.core.storage import storage_errors, write_atomic
+from onlinesrl.core.storage import plain, read_plain, storage_errors, write_atomic
 from onlinesrl.core.version import __version__
 
 _BYTES = 256
@@ -55,7 +55,7 @@ class CrashNote:
         self._descriptor = -1
         if most:
             with storage_errors(path, "open"):
-                self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                self._descriptor = plain(path, os.O_RDWR | os.O_CREAT)
                 self._inherit(os.pread(self._descriptor, _BYTES, 0))
             self._write(None)
 
@@ -130,7 +130,7 @@ class CrashNotes(CrashNote):
         self._reasons: dict[int, str] = {}
         if self._aside.exists():
             with storage_errors(self._aside, "read"):
-                self._reasons = msgspec.json.decode(self._aside.read_bytes(), type=dict[int, str])
+                self._reasons = msgspec.json.decode(read_plain(self._aside), type=dict[int, str])
 
     def room(self, number: int, room: int) -> int:
         """Return how many examples may be taken; those put aside are taken one at a time."""

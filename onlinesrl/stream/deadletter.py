@@ -3,7 +3,7 @@
 import base64
 import codecs
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,12 +73,12 @@ class Letter:
     cut: bool
 
 
-def letters(path: Path) -> Iterator[Letter]:
+def letters(path: Path, opener: Callable[[str, int], int] | None = None) -> Iterator[Letter]:
     """Yield the letters of a file that a run may be writing; an incomplete last line is ignored.
 
     Raises StorageError, with the line number, for a line that is no letter.
     """
-    with storage_errors(path, "read"), path.open("rb") as stream:
+    with storage_errors(path, "read"), open(path, "rb", opener=opener) as stream:
         for number, line in enumerate(stream, 1):
             if line.endswith(b"\n"):
                 yield _letter(f"{path}:{number}", line)

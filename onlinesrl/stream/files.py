@@ -16,11 +16,12 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict
 
 import msgspec
 
 from onlinesrl.core.errors import StorageError
+from onlinesrl.core.restoring import Natural
 from onlinesrl.core.storage import storage_errors
 from onlinesrl.stream.ledger import AGAIN, Ledger, Read, compare, path_of, taken
 from onlinesrl.stream.opened import (
@@ -72,6 +73,16 @@ class Mark(NamedTuple):
     spans: Mapping[int, Sequence[Span]]
 
 
+class FilePosition(TypedDict):
+    """How far files have been read: the number of the last one, and what ``Read`` has of it."""
+
+    file: Natural
+    path: str
+    lines: Natural
+    bytes: Natural
+    sha256: str
+
+
 class FileSource(Source):
     """Records from files, folders, patterns and standard input, in the order given.
 
@@ -82,6 +93,7 @@ class FileSource(Source):
     Raises StorageError for paths that do not exist and, unless live, for those without examples.
     """
 
+    Position = FilePosition | None
     ahead = True
 
     def __init__(

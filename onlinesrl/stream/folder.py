@@ -15,7 +15,7 @@ from pathlib import Path
 
 from onlinesrl.core.closing import Closing
 from onlinesrl.core.errors import FolderError, LockedError, StorageError
-from onlinesrl.core.storage import storage_errors, sync_folder
+from onlinesrl.core.storage import check_folder, is_plain, plain, storage_errors, sync_folder
 
 BUFFER_BYTES = 1 << 18
 REQUESTS = "requests.jsonl"
@@ -38,8 +38,7 @@ class OutputFile(Closing):
         self.path = path
         self._buffer = bytearray()
         with storage_errors(path, "open for writing"):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._descriptor = os.open(path, flags, 0o666)
+            self._descriptor = plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             self._written = os.fstat(self._descriptor).st_size
 
     @property
@@ -119,6 +118,8 @@ class RunFolder(Closing):
             _check_mark(path)
         self._lock = _take_lock(path / "lock")
         with storage_errors(path, "make the run folder"):
+            for folder in (self.checkpoints, self.path / "predictions"):
+                check_folder(folder)
             self.checkpoints.mkdir(exist_ok=True)
 
     @property
@@ -135,7 +136,7 @@ class RunFolder(Closing):
                 for found in self.checkpoints.glob(pattern):
                     found.unlink()
             sync_folder(self.checkpoints)
-            for file in (*self.written, *self.path.glob("predictions/*/part-*.parquet")):
+            for file in (*self.written, *parts(self.path / "predictions")):
                 file.unlink(missing_ok=True)
                 file.with_name(f".{file.name}.tmp").unlink(missing_ok=True)
 
@@ -150,7 +151,18 @@ class RunFolder(Closing):
 def is_run(path: Path) -> bool:
     """Tell whether a folder is that of a run, as its ``lock`` says. Raises OSError."""
     lock = path / "lock"
-    return lock.is_file() and lock.read_bytes().startswith(_MARK)
+    if not is_plain(lock):
+        return False
+    with open(lock, "rb", opener=plain) as stream:
+        return stream.read(len(_MARK)) == _MARK
+
+
+def parts(folder: Path) -> list[Path]:
+    """Return the parts of tables in a folder, those that were left unfinished too. Raises OSError."""
+    tables = [each for each in sorted(folder.glob("*")) if each.is_dir()]
+    for table in tables:
+        check_folder(table)
+    return [file for table in tables for file in sorted(table.glob("*part-*.parquet*"))]
 
 
 def _check_mark(path: Path) -> None:
@@ -174,8 +186,7 @@ def _check_mark(path: Path) -> None:
 def _take_lock(path: Path) -> int:
     """Lock the file, write the mark and the process id, and return the descriptor."""
     with storage_errors(path, "lock"):
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(path, flags, 0o666)
+        descriptor = plain(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             said = _MARK + f"{os.getpid()}\n".encode()

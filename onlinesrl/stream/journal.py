@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from onlinesrl.core.storage import json_lines, storage_errors
+from onlinesrl.core.storage import json_lines, read_plain, storage_errors
 from onlinesrl.stream.folder import OutputFile
 
 Stretch: TypeAlias = tuple[str, int, int]
@@ -24,7 +24,7 @@ class Journal:
         self.path = path
         self._file = OutputFile(path)
         with storage_errors(path, "read"):
-            written = path.read_bytes()
+            written = read_plain(path)
         self._file.truncate(written.rfind(b"\n") + 1)  # an incomplete line was never used
 
     def append(self, stretches: Iterable[Stretch]) -> None:

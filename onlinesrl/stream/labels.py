@@ -10,8 +10,9 @@ import msgspec
 import numpy as np
 
 from onlinesrl.core.errors import printable
-from onlinesrl.core.example import Constant, Example, Label
+from onlinesrl.core.example import Example, Label
 from onlinesrl.core.learner import Answered, Prediction
+from onlinesrl.core.restoring import Expected, Misfit, Natural, converted, restored
 
 _encode = msgspec.json.Encoder().encode
 _NULL = msgspec.Raw(b"null")
@@ -43,15 +44,34 @@ class Waiting(msgspec.Struct):
         self.prediction = msgspec.Raw(_encode(prediction))
 
 
-class _Named(msgspec.Struct):
-    id: Constant
+class _OldPair(msgspec.Struct):
+    """An example and its prediction."""
+
+    example: Example
+    prediction: Prediction | None
+
+
+class _Header(msgspec.Struct):
+    """The header of a checkpoint; ``pending`` and ``early`` were in older ones."""
+
+    expired: Natural
+    unmatched: Natural
+    pending: list[_OldPair] = []
+    early: list[Label] = []
+
+
+_EXPECTED = {name: Expected(np.uint8, (name,), 0, 255) for name in ("pending", "early_labels")}
 
 
 class _Shelf(dict[str, Waiting]):
-    """A bounded queue by example id; beyond ``most`` entries or ``max_bytes`` the oldest is dropped."""
+    """A bounded queue by example id; beyond ``most`` entries or ``max_bytes`` the oldest is dropped.
 
-    def __init__(self, most: int, max_bytes: int) -> None:
+    ``kind`` is the type of what waits.
+    """
+
+    def __init__(self, most: int, max_bytes: int, kind: type[Example | Label]) -> None:
         super().__init__()
+        self.kind = kind
         self.most = most
         self.max_bytes = max_bytes
         self.bytes = self.given_up = 0
@@ -80,7 +100,7 @@ class _Shelf(dict[str, Waiting]):
 
     def copy(self) -> _Shelf:
         """Return a copy."""
-        copied = _Shelf(self.most, self.max_bytes)
+        copied = _Shelf(self.most, self.max_bytes, self.kind)
         copied.update(self)
         copied.bytes, copied.given_up = self.bytes, self.given_up
         return copied
@@ -94,10 +114,17 @@ class _Shelf(dict[str, Waiting]):
         return np.frombuffer(lines, np.uint8)
 
     def restore(self, lines: Any) -> None:
-        """Restore what ``save`` returned."""
+        """Restore what ``save`` returned. Raises Misfit."""
         for line in lines.tobytes().splitlines():
-            waiting = msgspec.json.decode(line, type=Waiting)
-            self[str(msgspec.json.decode(waiting.text, type=_Named).id)] = waiting
+            try:
+                waiting = msgspec.json.decode(line, type=Waiting)
+                name = str(msgspec.json.decode(waiting.text, type=self.kind).id)
+                msgspec.json.decode(waiting.prediction, type=Prediction | None)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                raise Misfit(f"what waits for a label: {error}") from None
+            if name in self or not 0 <= waiting.weight <= waiting.size:
+                raise Misfit(f"what waits for a label: {name} has a wrong size, or is there twice")
+            self[name] = waiting
             self.bytes += waiting.weight
 
 
@@ -111,8 +138,8 @@ class Labels:
     def __init__(self, limit: int, max_bytes: int) -> None:
         self.limit = limit
         self.max_bytes = max_bytes
-        self.pending = _Shelf(limit, max_bytes)
-        self.early = _Shelf(limit, max_bytes)
+        self.pending = _Shelf(limit, max_bytes, Example)
+        self.early = _Shelf(limit, max_bytes, Label)
 
     def meet(self, example: Example) -> Example | Waiting:
         """Return an example with its truth, if the label has come; else let it wait."""
@@ -188,18 +215,20 @@ class Labels:
         return header, {"pending": self.pending.save(), "early_labels": self.early.save()}
 
     def restore(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """Restore what ``save`` returned."""
+        """Restore what ``save`` returned. Raises Misfit."""
+        saved = converted(header, _Header)
         if "pending" in header:
             self._restore_old(header)
         else:
-            self.pending.restore(arrays["pending"])
-            self.early.restore(arrays["early_labels"])
-        self.pending.given_up, self.early.given_up = header["expired"], header["unmatched"]
+            found = restored(arrays, _EXPECTED)
+            self.pending.restore(found["pending"])
+            self.early.restore(found["early_labels"])
+        self.pending.given_up, self.early.given_up = saved.expired, saved.unmatched
 
     def _restore_old(self, header: Mapping[str, Any]) -> None:
         """Restore a checkpoint of a version without ``max_bytes``."""
         for each in header["pending"]:
             text, prediction = (msgspec.Raw(_encode(each[k])) for k in ("example", "prediction"))
             self.pending.put(str(each["example"]["id"]), Waiting(text, prediction))
-        for each in header["early"]:
+        for each in header.get("early", ()):
             self.early.put(str(each["id"]), Waiting(msgspec.Raw(_encode(each))))

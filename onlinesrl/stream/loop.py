@@ -13,6 +13,7 @@ from onlinesrl.core.errors import DataError, ExampleError
 from onlinesrl.core.example import Example, Label
 from onlinesrl.core.learner import Answered, Item, Learner, Outcome
 from onlinesrl.core.metrics import Metrics
+from onlinesrl.core.restoring import converted, restoring
 from onlinesrl.core.version import __version__
 from onlinesrl.stream import checkpoint
 from onlinesrl.stream.batches import Batches
@@ -60,8 +61,7 @@ class Loop:
         self.schedule = schedule
         self.fingerprint = fingerprint
         self.strict = strict
-        self.bad_share = bad_share
-        self.settle = settle
+        self.bad_share, self.settle = bad_share, settle
         self.until = until
         self.labels = labels
         self.threaded = threads > 1 and reader.source.ahead and labels is None
@@ -74,8 +74,7 @@ class Loop:
         self.sink_state: dict[str, Any] | None = None
         self.metrics = Metrics()
         self.position: dict[str, Any] | None = None
-        self.saves = 0
-        self.seconds = 0.0
+        self.saves, self.seconds = 0, 0.0
         self.drained = self.finished = False
         self.shown = Shown()
         self.predictions = OutputFile(folder.predictions)
@@ -88,24 +87,25 @@ class Loop:
 
     def resume(self, saved: checkpoint.Checkpoint | None) -> None:
         """Resume from a checkpoint, truncating the outputs to it; None: start from the beginning."""
-        header = saved.header if saved else {}
-        lengths = header.get("lengths", {})
+        if saved is not None:
+            with restoring(saved.path):
+                self._restore(saved)
+        lengths = saved.header["lengths"] if saved else {}
         for name, file in self._outputs().items():
             file.truncate(lengths.get(name, 0))
-        if saved is None:
-            return
-        self.learner.restore(header["learner"], saved.arrays)
-        self.metrics = Metrics.restore(header["metrics"])
-        self.position = header["position"]
-        self.seconds = header["seconds"]
-        self.learner.slowest.found = header.get("slowest", [])
+
+    def _restore(self, saved: checkpoint.Checkpoint) -> None:
+        header, self.saves = saved.header, saved.number
+        self.position, self.seconds = header["position"], header["seconds"]
         self.drained = self.finished = header["finished"]
+        self.learner.restore(header["learner"], saved.arrays)
+        self.learner.slowest.found = header.get("slowest", [])
+        self.metrics = Metrics.restore(header["metrics"])
         self.reader.choice.restore(header.get("groups", ()))
         self.shown.restore(header["shown"])
-        self.saves = saved.number
-        self.sink_state = header.get("sink")
+        self.sink_state = converted(header.get("sink"), self.sink.State | None)
         if self.labels is not None:
-            self.labels.restore(header["labels"], saved.arrays)
+            self.labels.restore(converted(header.get("labels"), dict), saved.arrays)
 
     def _outputs(self) -> dict[str, OutputFile]:
         return {"predictions": self.predictions, "metrics": self.lines, "deadletter": self.dead}

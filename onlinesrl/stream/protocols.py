@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from onlinesrl.core.errors import ConfigError
@@ -69,6 +69,8 @@ class Source(Protocol):
     end.
     """
 
+    Position: ClassVar[Any] = dict[str, Any] | None
+    """The type of its positions, for msgspec: those in checkpoints are checked by it."""
     live: bool = False
     """Whether more may come at any time, so that a run over it never finishes."""
     max_bytes: int
@@ -125,6 +127,8 @@ class Source(Protocol):
 class Sink(Protocol):
     """Where predictions go, with default implementations."""
 
+    State: ClassVar[Any] = dict[str, Any]
+    """The type of its state, for msgspec: those in checkpoints are checked by it."""
     textual: bool = False
     """Whether it writes predictions as JSON, and looks at no atoms."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from onlinesrl.core.errors import FolderError
-from onlinesrl.core.storage import storage_errors, sync_folder
+from onlinesrl.core.storage import plain, storage_errors, sync_folder
 from onlinesrl.stream.files import FileSource
 from onlinesrl.stream.folder import OutputFile
 from onlinesrl.stream.opened import Opened
@@ -80,7 +80,7 @@ class Received(FileSource):
 
 def _end_line(path: Path, journal: OutputFile) -> None:
     """End an incomplete line: it was not acknowledged, and becomes a bad example."""
-    with path.open("rb") as stream:
+    with open(path, "rb", opener=plain) as stream:
         if stream.seek(0, os.SEEK_END) and stream.seek(-1, os.SEEK_END) and stream.read() != b"\n":
             journal.write(b"\n")
             journal.flush()

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from onlinesrl.core.interrupt import Interrupted
 from onlinesrl.core.merging import State
 from onlinesrl.core.pool import Pool
+from onlinesrl.core.restoring import Misfit
 from onlinesrl.core.slowest import KEPT
 from onlinesrl.stream.loop import Loop
 from onlinesrl.stream.protocols import SourcePosition, Watcher
@@ -80,6 +81,8 @@ class Rounds(Loop):
         """Find the pieces, and compare them with what they were. Raises StorageError, DataError."""
         source = self.reader.source
         assert isinstance(source, Cut)
+        if self.position is not None and len(self.position["shards"]) != self.distribution.shards:
+            raise Misfit(f"{self.folder.checkpoints}: the checkpoint has other shards than the run")
         known = None if self.position is None else self.position["pieces"]
         stamp = source.begin(known, pool)
         if self.position is None:

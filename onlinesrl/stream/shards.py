@@ -14,10 +14,11 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, zip_longest
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeAlias, cast
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeAlias, TypedDict, TypeVar, cast
 
 from onlinesrl.core.errors import StorageError
 from onlinesrl.core.pool import Pool
+from onlinesrl.core.restoring import Natural
 from onlinesrl.core.storage import storage_errors
 from onlinesrl.stream.files import BYTE_ORDER_MARK, Record, expand, is_world, line_value
 from onlinesrl.stream.ledger import AGAIN
@@ -29,8 +30,27 @@ DEALT = 16
 """How many pieces each shard has, or more where files end."""
 START: SourcePosition = {"piece": 0, "offset": None, "line": 0}
 """The position of a shard before its first piece; later the offset in a piece, and the lines before it."""
+P = TypeVar("P")
+N = TypeVar("N")
 Stamp: TypeAlias = list[list[Any]]
 """What pieces are known by, as JSON can hold it; the first of each is its shard."""
+
+
+class At(TypedDict, Generic[N]):
+    """The position of a shard."""
+
+    piece: Natural
+    offset: N | None
+    line: Natural
+
+
+class CutPosition(TypedDict, Generic[P, N]):
+    """The rounds so far, gamma of the last merge, the pieces' stamp, and where each shard is."""
+
+    rounds: Natural
+    share: float | None
+    pieces: list[P]
+    shards: list[At[N] | None]
 
 
 class Cut(Source):
@@ -110,6 +130,8 @@ class Shards(Cut):
 
     Raises StorageError for paths that do not exist or have no examples.
     """
+
+    Position = CutPosition[tuple[int, str, int, str], Natural] | None
 
     def __init__(self, paths: Sequence[Path], max_bytes: int, count: int) -> None:
         self.files = [file for path in paths for file in expand(path, empty=False)]

@@ -10,14 +10,25 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
+from onlinesrl.core.example import Constant
 from onlinesrl.core.pool import Pool
+from onlinesrl.core.restoring import Natural, converted
 from onlinesrl.logic.tables import connect, duckdb_errors, quoted
 from onlinesrl.stream.files import Record
-from onlinesrl.stream.shards import DEALT, Cut, Piece, Pieces, Stamp, check_same, measured
+from onlinesrl.stream.shards import (
+    DEALT,
+    Cut,
+    CutPosition,
+    Piece,
+    Pieces,
+    Stamp,
+    check_same,
+    measured,
+)
 from onlinesrl.stream.tables import CHUNK_ROWS, Range, TableSource
 
 
@@ -33,8 +44,14 @@ class TablePiece(NamedTuple):
     examples: int
 
 
+_Name: TypeAlias = Constant | float | None
+_Piece: TypeAlias = tuple[Natural, _Name, _Name, Natural]
+
+
 class TableShards(Cut):
     """The shards of a folder of tables. Raises what ``TableSource`` raises."""
+
+    Position = CutPosition[list[Any], Constant] | None
 
     def __init__(self, path: Path, by: str, max_bytes: int, count: int) -> None:
         self._source = TableSource(path, by, max_bytes)
@@ -52,8 +69,9 @@ class TableShards(Cut):
             [-1, Path(p.file).name, m.sha256] for p, m in zip(files, hashes, strict=True)
         ]
         if known is not None:
-            check_same([each for each in known if each[0] == -1], stamp)
-            self.pieces = [TablePiece(*each) for each in known if each[0] >= 0]
+            check_same([each for each in known if len(each) == 3], stamp)
+            pieces = converted([each for each in known if len(each) != 3], list[_Piece])
+            self.pieces = [TablePiece(*each) for each in pieces]
         else:
             self.pieces = self._cut()
         return [*stamp, *map(list, self.pieces)]

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from onlinesrl.core.errors import FolderError
 from onlinesrl.core.learner import Outcome
+from onlinesrl.core.restoring import Natural
 from onlinesrl.core.storage import storage_errors
 from onlinesrl.logic.tables import PARQUET, VALUE, argument_names, connect, quoted, write_relation
 from onlinesrl.stream.answers import answer
@@ -143,9 +144,16 @@ class _Answers:
         return CArrayStream.from_c_arrays([whole], whole.schema).__arrow_c_stream__()
 
 
+class TablesState(TypedDict):
+    """How many parts there are."""
+
+    parts: Natural
+
+
 class TableSink(Sink):
     """Writes parts of tables; those written after the checkpoint that a run resumes from are removed."""
 
+    State = TablesState
     textual = True
 
     def __init__(self, types: Mapping[str, Sequence[str | None]]) -> None:
@@ -160,7 +168,7 @@ class TableSink(Sink):
         """Continue the tables beside the file ``predictions``."""
         folder, parts = predictions.path.with_suffix(""), (state or {}).get("parts", 0)
         with storage_errors(folder, "clear"):
-            for file in sorted(folder.glob(f"*/*part-*{PARQUET}*")):
+            for file in parts(folder):
                 if file.name.startswith(".") or int(file.stem.removeprefix("part-")) >= parts:
                     file.unlink()
         self.tables = Tables(folder, self.types, parts)

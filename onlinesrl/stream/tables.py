@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from onlinesrl.core.errors import StorageError, TableError
 from onlinesrl.core.example import Constant
+from onlinesrl.core.restoring import Natural
 from onlinesrl.core.storage import storage_errors
 from onlinesrl.logic.tables import PARQUET, connect, duckdb_errors, quoted
 from onlinesrl.stream.files import Record
@@ -42,6 +43,13 @@ class Range(NamedTuple):
         return f"({nulls}{text})", [bound for bound, _ in given]
 
 
+class TablePosition(TypedDict):
+    """How many examples have been read, and the SHA-256 of their lines."""
+
+    examples: Natural
+    sha256: str
+
+
 class TableSource(Source):
     """The examples of a folder of Parquet files, in ascending order of the column ``by``.
 
@@ -51,6 +59,7 @@ class TableSource(Source):
     StorageError and TableError.
     """
 
+    Position = TablePosition | None
     ahead = True
 
     def __init__(self, path: Path, by: str, max_bytes: int, only: Range = Range()) -> None:  # noqa: B008

@@ -12,6 +12,7 @@ import msgspec
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Example
 from onlinesrl.core.learner import Answered, Item, Outcome
+from onlinesrl.core.restoring import Misfit, converted
 from onlinesrl.stream.examples import READ_BYTES
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.labels import Waiting
@@ -72,12 +73,15 @@ class Shown(deque[tuple[Example, Outcome]]):
         return copy
 
     def save(self) -> msgspec.Raw:
-        """Return them as JSON."""
-        return msgspec.Raw(msgspec.json.encode([(example.text(), of) for example, of in self]))
+        """Return them as JSON, which is the same after ``restore``."""
+        return msgspec.Raw(msgspec.json.encode(self.whole()))
 
     def restore(self, saved: Any) -> None:
-        """Restore the values of what ``save`` returned."""
-        self.extend(msgspec.convert(saved, list[tuple[Example, Outcome]]))
+        """Restore what ``save`` returned. Raises Misfit."""
+        pairs = converted(saved, list[tuple[Example, Outcome]])
+        if any(outcome.prediction is None for _, outcome in pairs):
+            raise Misfit("an example to be shown has no prediction")
+        self.extend(pairs)
 
 
 def _whole(outcome: Outcome) -> Outcome:

@@ -157,18 +157,24 @@ def test_every_truncation_is_noticed(tmp_path):
             load(path)
 
 
-def resealed(data, text=None):
-    """The file with another JSON text and a digest and lengths that fit it."""
+def resealed(data, text=None, length=None):
+    """The file with another JSON text and a digest and lengths that fit it, or the given length of it."""
     old = 64 + int.from_bytes(data[48:56], "little")
     text = data[64:old] if text is None else text
-    length = (64 + len(text) + len(data) - old).to_bytes(8, "little")
-    body = len(text).to_bytes(8, "little") + length + text + data[old:]
+    size = (64 + len(text) + len(data) - old).to_bytes(8, "little")
+    body = (length or len(text)).to_bytes(8, "little") + size + text + data[old:]
     return data[:16] + hashlib.sha256(body).digest() + body
 
 
 def with_array(**change):
     array = {"dtype": "<f8", "shape": [9], "offset": 0} | change
     return json.dumps({"number": 1, "header": {}, "arrays": {"weights": array}}).encode()
+
+
+def overlapping():
+    """Many arrays that would each have the same bytes, and so more memory than the file."""
+    arrays = {str(n): {"dtype": "<f8", "shape": [9], "offset": 0} for n in range(1000)}
+    return json.dumps({"number": 1, "header": {}, "arrays": arrays}).encode()
 
 
 @pytest.mark.parametrize(
@@ -187,6 +193,20 @@ def with_array(**change):
         (lambda data: resealed(data, with_array(shape=[10**6])), "cannot be read"),
         (lambda data: resealed(data, with_array(offset=-(10**6))), "cannot be read"),
         (lambda data: resealed(data, with_array(code="x")), "cannot be read"),
+        (lambda data: resealed(data, with_array(dtype="(1,")), "array of dtype"),
+        (lambda data: resealed(data, with_array(shape=[2**40])), "not at its place"),
+        (lambda data: resealed(data, with_array(shape=[2**32, 2**32])), "not at its place"),
+        (lambda data: resealed(data, with_array(shape=[2**70])), "cannot be read"),
+        (lambda data: resealed(data, with_array(shape=[-1])), "cannot be read"),
+        (lambda data: resealed(data, with_array(shape=[1])), "128 bytes are of no array"),
+        (lambda data: resealed(data, with_array(offset=64, shape=[1])), "not at its place"),
+        (
+            lambda data: resealed(data, b'{"number": 1, "header": {}, "arrays": []}'),
+            "cannot be read",
+        ),
+        (lambda data: resealed(data, b'{"number": 1, "header": {"x": NaN}}'), "cannot hold NaN"),
+        (lambda data: resealed(data, overlapping()), "array 1 .*not at its place"),
+        (lambda data: resealed(data, length=2**63), "a text of .* bytes: cut off"),
     ],
 )
 def test_other_content_is_noticed_and_named(tmp_path, change, message):

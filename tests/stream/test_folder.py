@@ -98,7 +98,8 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path):
 
 
 @full
-def test_a_full_disk_is_a_storage_error_also_when_the_buffer_runs_over():
+def test_a_full_disk_is_a_storage_error_also_when_the_buffer_runs_over(monkeypatch):
+    monkeypatch.setattr("onlinesrl.stream.folder.plain", os.open)  # which opens devices, too
     with pytest.raises(StorageError, match="No space left on device; free some space"):
         OutputFile(Path("/dev/full")).write(b"x" * BUFFER_BYTES)
 

@@ -156,7 +156,7 @@ class Watched:
         with suppress(StorageError):  # the folder may vanish
             for _, path in sorted(numbered(self.path / "checkpoints").items()):
                 with suppress(OSError):
-                    status = path.stat()
+                    status = path.lstat()
                     found.append(Saved(path, status.st_size, status.st_mtime))
         return found
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from onlinesrl.core.storage import plain
+
 MOST = 1 << 18
 """The most bytes that are read at once: of a file that has grown by more, the newest ones."""
 _KNOWN = 64
@@ -43,7 +45,7 @@ class Tail:
         return found
 
     def _read(self) -> bytes:
-        with self.path.open("rb") as file:
+        with open(self.path, "rb", opener=plain) as file:
             size = file.seek(0, 2)
             file.seek(self._offset - len(self._known))
             if size < self._offset or file.read(len(self._known)) != self._known:

@@ -22,10 +22,10 @@ from onlinesrl.core.example import Example
 from onlinesrl.core.explanation import compared, read_atom
 from onlinesrl.core.flips import Asked
 from onlinesrl.core.learner import Learner, Outcome, heaviest
-from onlinesrl.core.metrics import Metrics
 from onlinesrl.library.learner import OnlineLearner
+from onlinesrl.library.restored import restore
 from onlinesrl.runs.results import shown_row
-from onlinesrl.stream.checkpoint import load
+from onlinesrl.stream.checkpoint import RunHeader, checked, load
 
 SECONDS = 60
 NICE = 19
@@ -39,15 +39,14 @@ def look(checkpoint: str, before: str | None) -> dict[str, Any]:
 
     ``before`` is the checkpoint with whose weights they are compared.
     """
-    header = load(Path(checkpoint)).header
-    learner = OnlineLearner.load(checkpoint, background={}).learned
-    weights = learner.weights
-    line = {**Metrics.restore(header["metrics"]).snapshot(), **learner.certificate()}
-    shown = [(msgspec.convert(pair, tuple[Example, Outcome]), pair) for pair in header["shown"]]
+    saved = checked(load(Path(checkpoint)), RunHeader)
+    learner, metrics, shown = restore(saved)
+    header, weights = saved.header, learner.weights
+    line = {**metrics.snapshot(), **learner.certificate()}
     return {
         "line": line | {"updates": weights.updates, "weights": len(weights)},
         "seconds": header["seconds"],
-        "slowest": header["slowest"],
+        "slowest": header.get("slowest", []),
         "position": header["position"],
         "behind": header.get("behind", {}),
         "finished": header["finished"],
@@ -55,9 +54,7 @@ def look(checkpoint: str, before: str | None) -> dict[str, Any]:
             {"rule": e.text, "instance": e.instance, "weight": e.weight, "updates": e.uses}
             for e in heaviest(weights.entries())[:HEAVIEST]
         ],
-        "examples": [
-            {"row": asdict(shown_row(learner, *read)), "pair": pair} for read, pair in shown
-        ],
+        "examples": [{"row": asdict(shown_row(learner, *pair)), "pair": pair} for pair in shown],
         **({} if before is None else _since(before, learner, header)),
     }
 
@@ -65,8 +62,9 @@ def look(checkpoint: str, before: str | None) -> dict[str, Any]:
 def _since(before: str, learner: Learner, header: Mapping[str, Any]) -> dict[str, Any]:
     """Return the weights that moved most since an earlier checkpoint, and the examples and seconds since."""
     try:
-        old = load(Path(before)).header
-        past = _weights(OnlineLearner.load(before, background={}).learned)
+        old = checked(load(Path(before)), RunHeader)
+        learned, metrics, _ = restore(old)
+        past = _weights(learned)
     except OnlinesrlError:  # removed for a newer one
         return {}
     now = _weights(learner)
@@ -84,8 +82,8 @@ def _since(before: str, learner: Learner, header: Mapping[str, Any]) -> dict[str
             if changes[rule, instance]
         ],
         "since": {
-            "examples": header["metrics"]["examples"] - old["metrics"]["examples"],
-            "seconds": header["seconds"] - old["seconds"],
+            "examples": header["metrics"].get("examples", 0) - metrics.examples,
+            "seconds": header["seconds"] - old.header["seconds"],
         },
     }
 

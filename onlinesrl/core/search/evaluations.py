@@ -15,6 +15,7 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.batch import LearningError, Problem, UnfitError
 from onlinesrl.core.pool import Pool
 from onlinesrl.core.scores import METRICS, Scored
+from onlinesrl.core.storage import plain, read_plain
 
 JOURNAL = "explored.jsonl"
 WORTHWHILE = 0.5
@@ -100,11 +101,12 @@ class Evaluations:
         """Read what a process that was stopped has evaluated; a torn last line does not count."""
         journal = self._journal
         if journal is not None and journal.exists():
-            whole, _, _ = journal.read_text().rpartition("\n")
+            whole, _, _ = read_plain(journal).decode().rpartition("\n")
             for line in whole.splitlines():
                 key, score = json.loads(line)
                 self.known[bytes.fromhex(key)] = score
-            journal.write_text(f"{whole}\n" if whole else "")
+            with open(journal, "wb", opener=plain) as file:
+                file.write(f"{whole}\n".encode() if whole else b"")
 
     @property
     def _journal(self) -> Path | None:
@@ -124,7 +126,7 @@ class Evaluations:
     def _remember(self, key: bytes, score: float) -> None:
         self.known[key] = score
         if self._journal is not None:
-            with self._journal.open("a") as file:
+            with open(self._journal, "a", opener=plain) as file:
                 file.write(json.dumps([key.hex(), score]) + "\n")
 
     def _found(self, trials: Sequence[Trial]) -> Iterator[tuple[Trial, float]]:

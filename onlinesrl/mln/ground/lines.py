@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 
 from onlinesrl.core.example import Atoms, Example, decode
@@ -51,10 +50,6 @@ class NumberedExample(Example, frozen=True, kw_only=True, gc=False):
     def whole(self) -> Example:
         """Return the example with its atoms."""
         return decode(self.line)
-
-    def text(self) -> msgspec.Raw:
-        """Return the example as JSON: its line."""
-        return msgspec.Raw(self.line)
 
 
 class LineReader:

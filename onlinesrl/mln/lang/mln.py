@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from onlinesrl.core.errors import StorageError
+from onlinesrl.core.errors import LocatedError, StorageError
 from onlinesrl.logic.ast import (
     Atom,
     Formula,
@@ -49,7 +49,7 @@ from onlinesrl.mln.lang.whole import MAX_PARTS, clauses_of
 
 MAX_INCLUDES = 1000
 """So many files may be included in all; one that is included twice counts twice."""
-
+_NOT_INCLUDED = {".db": "a database is evidence", ".cpp": "C++ cannot be linked in"}
 _TYPE = re.compile(rf"({NAME})([!?]?)")
 
 
@@ -58,12 +58,14 @@ def load(path: str | Path, dialect: Dialect = ALCHEMY) -> Program:
     return parse(read_text(path), str(path), dialect)
 
 
-def parse(text: str, file: str = "<model>", dialect: Dialect = ALCHEMY) -> Program:
+def parse(
+    text: str, file: str = "<model>", dialect: Dialect = ALCHEMY, alone: bool = False
+) -> Program:
     """Read a program in a dialect's syntax; ``file`` names it in errors, and includes are beside it.
 
-    Raises ModelError at the first mistake, or feature that is not supported.
+    ``alone``: it includes none. Raises ModelError at the first mistake, or what is not supported.
     """
-    reader = _Reader(dialect)
+    reader = _Reader(dialect, alone)
     whole = _File(reader, source(text, file), (), (Path(file).resolve(),)).read()
     return reader.program(file, whole)
 
@@ -71,8 +73,9 @@ def parse(text: str, file: str = "<model>", dialect: Dialect = ALCHEMY) -> Progr
 class _Reader:
     """A program in the making."""
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, alone: bool) -> None:
         self.dialect = dialect
+        self.alone = alone
         self.types: dict[str, dict[str, tuple[int, ...]]] = {}
         self.open: set[str] = set()
         self.declared = Declarations()
@@ -142,15 +145,17 @@ class _File:
         return statements(code, self._source, dialect), {}
 
     def _include(self, statement: Include) -> str:
+        if self._reader.alone:
+            raise self._source.error("a checkpoint's model includes no file", statement.position)
         path = Path(self._source.file).parent / statement.path
-        if path.suffix in {".db", ".cpp"}:
-            hint = "a database is evidence" if path.suffix == ".db" else "C++ cannot be linked in"
-            message = f"only MLN files can be included, not {statement.path}"
-            raise self._source.error(message, statement.position, hint)
+        if path.suffix in _NOT_INCLUDED:
+            raise self._not_included(statement)
         try:
             text, resolved = read_text(path, pipe=False), path.resolve()
         except StorageError as error:
             raise self._source.error(str(error), statement.position) from None
+        if not path.suffix == resolved.suffix == ".mln":  # an error would show a line of it
+            raise self._not_included(statement)
         if resolved in self._stack:
             chain = " includes ".join(
                 each.name for each in (*self._stack[self._stack.index(resolved) :], path)
@@ -163,6 +168,11 @@ class _File:
         prefix = (*self._prefix, statement.position.line)
         stack = (*self._stack, resolved)
         return _File(self._reader, source(text, str(path)), prefix, stack).read()
+
+    def _not_included(self, statement: Include) -> LocatedError:
+        hint = _NOT_INCLUDED.get(Path(statement.path).suffix, "the name of one ends with .mln")
+        message = f"only MLN files can be included, not {statement.path}"
+        return self._source.error(message, statement.position, hint)
 
     def _add_constants(self, statement: Enumeration) -> None:
         self._reader.types.setdefault(statement.name, {})

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from onlinesrl.core.example import Example
-from onlinesrl.core.storage import json_lines, storage_errors
+from onlinesrl.core.storage import json_lines, plain, read_plain, storage_errors
 from onlinesrl.core.version import __version__
 from onlinesrl.runs.comparison.candidates import Configured, Overrides
 from onlinesrl.runs.comparison.scoring import Score
@@ -47,15 +47,15 @@ class Journal:
             while self._stale:
                 self._stale.pop().unlink(missing_ok=True)
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab") as file:
+            with open(self.path, "ab", opener=plain) as file:
                 file.write(msgspec.json.encode(kept) + b"\n")
 
 
 def _read(path: Path) -> Iterator[Kept]:
     """Yield the lines; a torn last one is cut off."""
     with storage_errors(path, "read"):
-        written = path.read_bytes()
-    with storage_errors(path, "write"), path.open("r+b") as file:
+        written = read_plain(path)
+    with storage_errors(path, "write"), open(path, "r+b", opener=plain) as file:
         file.truncate(written.rfind(b"\n") + 1)
     for line in json_lines(path, Kept):
         yield msgspec.convert(line, Kept)

@@ -12,11 +12,12 @@ from msgspec.structs import replace
 from onlinesrl.core import interrupt
 from onlinesrl.core.errors import DataError, UnavailableError
 from onlinesrl.core.pool import Pool
+from onlinesrl.core.restoring import Natural
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.kafka.broker import place_of
 from onlinesrl.stream.kafka.source import KafkaSource
 from onlinesrl.stream.protocols import SourcePosition
-from onlinesrl.stream.shards import DEALT, Cut, Pieces, Stamp
+from onlinesrl.stream.shards import DEALT, Cut, CutPosition, Pieces, Stamp
 from onlinesrl.stream.stopper import Stopped
 
 
@@ -46,6 +47,8 @@ def spans(ranges: Mapping[str, tuple[int, int]], count: int) -> list[Span]:
 
 class History(Cut):
     """The shards of what a topic has when the run begins. Raises what ``KafkaSource`` raises."""
+
+    Position = CutPosition[tuple[Natural, str, Natural, Natural, str], Natural] | None
 
     def __init__(self, source: Callable[[], KafkaSource], topic: str, count: int) -> None:
         self._source, self._topic, self._count = source, topic, count

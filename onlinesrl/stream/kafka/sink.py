@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import wait
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import msgspec
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -28,6 +28,7 @@ from kafka.errors import (
 
 from onlinesrl.core.errors import DataError, ExampleError, LockedError, UnavailableError
 from onlinesrl.core.learner import Outcome
+from onlinesrl.core.restoring import Natural
 from onlinesrl.stream.aside import aside
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.folder import OutputFile
@@ -50,6 +51,16 @@ class FencedError(LockedError):
 
 Origin = tuple[str, int]
 """The partition or file of a record, and its offset or line."""
+
+
+class SinkState(TypedDict):
+    """Which topic and run, how many predictions, its ends by partition, what is there beyond those."""
+
+    identity: str
+    run: str
+    sequence: Natural
+    ends: dict[str, Natural]
+    there: NotRequired[list[tuple[str, Natural]]]
 
 
 class _Outgoing(NamedTuple):
@@ -88,6 +99,8 @@ class KafkaSink(Sink):
     Methods raise UnavailableError if brokers are unavailable for longer than ``patience`` seconds or
     the topic is missing, FencedError if another process has taken over.
     """
+
+    State = SinkState
 
     def __init__(
         self,

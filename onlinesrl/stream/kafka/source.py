@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, NotRequired, TypedDict
 
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
@@ -21,8 +21,10 @@ from kafka.errors import (
     OffsetOutOfRangeError,
     UnsupportedCodecError,
 )
+from msgspec import Meta
 
 from onlinesrl.core.errors import DataError, StorageError, UnavailableError
+from onlinesrl.core.restoring import Natural
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.journal import Journal
 from onlinesrl.stream.kafka.broker import (
@@ -47,6 +49,14 @@ CHANCES = 2
 """After how many polls without its records a partition counts as stalled."""
 
 
+class KafkaPosition(TypedDict):
+    """See ``KafkaSource``."""
+
+    topics: dict[str, str]
+    offsets: dict[Annotated[str, Meta(pattern=r"\[[0-9]{1,9}\]$")], Natural]
+    lost: NotRequired[Natural]
+
+
 class KafkaSource(Source):
     """The records of all partitions of some topics; ``read`` yields None when there is none for now.
 
@@ -57,6 +67,7 @@ class KafkaSource(Source):
     missing, DataError if a topic was created again or records were deleted.
     """
 
+    Position: ClassVar[Any] = KafkaPosition | None
     live = True
 
     def __init__(

@@ -1,0 +1,30 @@
+"""All that a checkpoint holds, restored without its configuration: what does not fit shows."""
+
+from __future__ import annotations
+
+from onlinesrl.core.drift import DriftSection, Monitor
+from onlinesrl.core.learner import Learner
+from onlinesrl.core.metrics import Metrics
+from onlinesrl.core.restoring import restoring
+from onlinesrl.library.learner import OnlineLearner
+from onlinesrl.library.saved import Saved
+from onlinesrl.stream.checkpoint import Checkpoint, RunHeader, checked
+from onlinesrl.stream.labels import Labels
+from onlinesrl.stream.work import Shown
+
+
+def restore(saved: Checkpoint) -> tuple[Learner, Metrics, Shown]:
+    """Return learner, metrics and examples of a run's checkpoint, or of one that the library wrote.
+
+    The learner has no background facts. Raises DamagedCheckpoint, ModelError, ConfigError.
+    """
+    if "library" not in saved.header:
+        checked(saved, RunHeader)
+    with restoring(saved.path):
+        learner = OnlineLearner.of(Saved.of(saved), {}).learned
+        Monitor(DriftSection(), learner.weights).restore(saved.arrays)
+        metrics, shown = Metrics.restore(saved.header["metrics"]), Shown()
+        shown.restore(saved.header.get("shown", []))
+        if "labels" in saved.header:
+            Labels(0, 0).restore(saved.header["labels"], saved.arrays)
+    return learner, metrics, shown

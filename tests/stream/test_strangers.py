@@ -1,0 +1,409 @@
+"""Run folders that somebody else made: what they hold is checked, and no link in them is followed."""
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import MODEL, Job, long_if
+
+from onlinesrl import OnlineLearner
+from onlinesrl.commands.dashboard import worker
+from onlinesrl.commands.dashboard.folders import Watched
+from onlinesrl.core.container import load, write
+from onlinesrl.core.drift import DriftSection, Monitor
+from onlinesrl.core.errors import FolderError, ModelError, StorageError
+from onlinesrl.core.metrics import Metrics
+from onlinesrl.core.restoring import Misfit
+from onlinesrl.stream.checkpoint import numbered
+from onlinesrl.stream.folder import RunFolder
+from onlinesrl.stream.labels import Labels
+from tests.learn.trust import MODEL as TRUST
+
+PEOPLE = """person = {Anna, Bob}
+Smokes(person)
+Knows(person, person)
+Likes(person, drink)
+1 Smokes(x) ^ Likes(x, +d)
+1 Smokes(x) ^ Knows(+x, y)
+"""
+SECRET = "the first line of a private file"
+
+
+def learner(**settings: Any) -> OnlineLearner:
+    """A learner of Markov logic that has learned of constants in blocks and in the stream."""
+    found = OnlineLearner(PEOPLE, "Smokes", **settings)
+    for drink, smokers in (("Tea", ["Anna"]), ("Milk", ["Bob"]), ("7", ["Anna", "Bob"])):
+        evidence = {"Likes": [["Anna", drink]], "Knows": [["Anna", "Bob"], ["Eve", "Bob"]]}
+        found.learn_one(evidence, {"Smokes": [[each] for each in smokers]})
+    return found
+
+
+def changed(array: np.ndarray, place: Any, number: float) -> np.ndarray:
+    """The array with another number at a place."""
+    other = array.copy()
+    other[place] = number
+    return other
+
+
+HOSTILE = {
+    "block outside": ("block", lambda a: np.full_like(a, 10**12)),
+    "block before": ("block", lambda a: np.full_like(a, -1)),
+    "blocks overlap": ("block", lambda a: np.full_like(a, a[0])),
+    "no such clause": ("key", lambda a: changed(a, (0, 0), 99)),
+    "negative clause": ("key", lambda a: changed(a, (0, 0), -1)),
+    "constant without a name": ("key", lambda a: changed(a, (0, 1), 10**6)),
+    "negative constant": ("key", lambda a: changed(a, (0, 1), -1)),
+    "same constants twice": ("key", lambda a: changed(a, slice(None), a[0])),
+    "fewer constants": ("key", lambda a: a[:, :1].copy()),
+    "one block less": ("key", lambda a: a[:-1]),
+    "longer numbers": ("key", lambda a: a.astype(np.int64)),
+    "one weight less": ("value", lambda a: a[:-1]),
+    "no average": ("value", lambda a: a[:, :2].copy()),
+    "not a number": ("value", lambda a: changed(a, (0, 0), np.nan)),
+    "infinite": ("value", lambda a: changed(a, (0, 1), np.inf)),
+    "negative uses": ("uses", lambda a: changed(a, 0, -1)),
+    "uses missing": ("uses", lambda a: None),
+    "half an update": ("scalar", lambda a: changed(a, 0, 0.5)),
+    "fewer scalars": ("scalar", lambda a: a[:3]),
+    "negative square": ("square", lambda a: changed(a, 0, -1.0)),
+    "complex": ("square", lambda a: a.astype(np.complex128)),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_arrays_of_weights_are_checked(name: str) -> None:
+    """Kernels take indexes from them: what does not fit is refused, and says so."""
+    found = learner(update="adagrad").learned
+    header, arrays = found.save()
+    of, change = HOSTILE[name]
+    array = change(arrays[of])
+    wrong = {key: value for key, value in arrays.items() if key != of}
+    wrong |= {} if array is None else {of: array}
+    with pytest.raises(Misfit):
+        learner(update="adagrad").learned.restore(header, wrong)
+    found.restore(header, {key: value.copy() for key, value in arrays.items()})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("constants", {}),
+        ("constants", {"person": ["Anna"], "drink": ["Tea"]}),
+        ("constants", {"person": ["Anna", "Bob", "Eve"], "drink": ["Tea", "Milk", "7", "7"]}),
+        ("constants", {"person": ["Anna", "Bob", "Eve"], "drink": [["Tea"], "Milk", "7"]}),
+        ("constants", {"person": ["Anna", "Bob", "Eve"], "drink": ["Tea", "Milk"]}),
+        ("constants", None),
+        ("dropped", -1),
+        ("before", 1.5),
+        ("seen", 2**70),
+        ("shown", {"person": [[]]}),
+    ],
+)
+def test_headers_of_weights_are_checked(key: str, value: Any) -> None:
+    header, arrays = learner().learned.save()
+    with pytest.raises(Misfit):
+        learner().learned.restore(header | {key: value}, arrays)
+
+
+@pytest.mark.parametrize("name", ["base", "dual", "total", "uses", "scalar", "square"])
+def test_arrays_of_psl_are_checked(name: str, tmp_path: Path) -> None:
+    (tmp_path / "trust.psl").write_text(TRUST)
+    from onlinesrl import Model
+
+    found = OnlineLearner(Model.read(tmp_path / "trust.psl"), "Trusts", update="adagrad").learned
+    header, arrays = found.save()
+    for wrong in (None, arrays[name][:-1], arrays[name].astype(np.float32), -arrays[name] - 1e301):
+        with pytest.raises(Misfit):
+            found.restore(header, {**arrays, name: wrong})
+    with pytest.raises(Misfit):
+        found.restore({**header, "before": "x"}, arrays)
+    found.restore(header, arrays)
+
+
+def test_the_state_of_the_detector_is_checked() -> None:
+    monitor = Monitor(DriftSection(), learner().learned.weights)
+    saved = monitor.save()
+    full = changed(saved["drift_size"], slice(None), 5)  # the last level has none above it
+    for name, array in (
+        ("drift_size", full),
+        ("drift_size", full + 1),
+        ("drift_size", -full),
+        ("drift_total", changed(saved["drift_total"], (0, 0), 2.0)),
+        ("drift_spread", changed(saved["drift_spread"], (0, 0), np.nan)),
+        ("drift_spread", saved["drift_spread"][:5]),
+        ("drift_total", None),
+    ):
+        with pytest.raises(Misfit):
+            monitor.restore(saved | {name: array})
+    monitor.restore(saved)
+    monitor.restore({})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{",
+        b'{"text": {"id": 1}}',
+        b'{"text": {"id": 1, "evidence": {}}, "prediction": {"id": 1}}',
+        b'{"text": {"id": 1, "evidence": {}}, "weight": 10000000}',
+        b'{"text": {"id": 1, "evidence": {}}, "weight": -1}',
+        b'{"text": {"id": 1, "evidence": {}}}\n{"text": {"id": "1", "evidence": {}}}',
+        b'{"text": ' + b"[" * 100_000,
+        b"\xff",
+    ],
+)
+def test_what_waits_for_labels_is_checked(line: bytes) -> None:
+    labels = Labels(10, 10_000)
+    header, arrays = labels.save()
+    with pytest.raises(Misfit):
+        labels.restore(header, {**arrays, "pending": np.frombuffer(line, np.uint8)})
+    with pytest.raises(Misfit):
+        labels.restore(header, {**arrays, "early_labels": np.zeros((2, 2), np.uint8)})
+    with pytest.raises(Misfit):
+        labels.restore({**header, "expired": None}, arrays)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("examples", -1),
+        ("examples", 2**70),
+        ("steps", "3"),
+        ("marks", [1]),
+        ("signals", 1),
+        ("total", {"atoms": [1, 2]}),
+        ("window", []),
+        ("by", {"a": [1, 2]}),
+        ("ranking", {"P": [[10_001, 1, 1]]}),
+        ("ranking", {"P": [1]}),
+        ("confusion", [["a", 1, 1]]),
+        ("confusion", 5),
+    ],
+)
+def test_saved_metrics_are_checked(key: str, value: Any) -> None:
+    saved = Metrics().save()
+    assert Metrics.restore(json.loads(json.dumps(saved))).save() == saved
+    dropped = {**saved, "confusion": None}
+    assert Metrics.restore(dropped).save() == dropped
+    with pytest.raises(Misfit):
+        Metrics.restore(saved | {key: value})
+
+
+# commands ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def finished(job: Callable[..., Job], citations: list[bytes]) -> Job:
+    run = job(citations[:20], checkpoint={"every": 10}, batch=4)
+    assert run.run("--until", "16") == 0, run.said
+    return run
+
+
+def rewrite(path: Path, change: Callable[[dict[str, Any], dict[str, Any]], object]) -> None:
+    """Change header and arrays of a checkpoint, which stays whole."""
+    saved = load(path)
+    change(saved.header, saved.arrays)
+    write(path, saved.number, saved.header, saved.arrays)
+
+
+def test_a_hostile_checkpoint_is_refused_by_every_command(finished: Job) -> None:
+    for path in finished.checkpoints():
+        rewrite(path, lambda _, arrays: arrays["block"].fill(10**12))
+    last, config = finished.checkpoints()[-1], finished.config
+    begun = ("--set", f"output={finished.folder / 'begun'}")
+    before = {path: path.read_bytes() for path in finished.output.glob("*.jsonl")}
+    for arguments in (
+        ("checkpoint", "verify", last),
+        ("weights", last),
+        ("evaluate", last, config),
+        ("predict", last, config),
+        ("run", config),
+        ("run", config, "--set", f"learner.start={last}", *begun),
+    ):
+        assert finished.call(*arguments) == 74
+        assert f"{last}: cannot be restored: the blocks of weights do not" in finished.said
+        assert "Traceback" not in finished.said
+    found = worker.answer({"task": "look", "checkpoint": str(last), "before": None})
+    assert "cannot be restored" in found["error"]
+    assert {path: path.read_bytes() for path in before} == before  # nothing was cut
+
+
+@pytest.mark.parametrize("key", ["position", "metrics", "model", "fingerprint", "shown", "lengths"])
+def test_a_header_that_lacks_a_part_is_refused(finished: Job, key: str) -> None:
+    for path in finished.checkpoints():
+        rewrite(path, lambda header, _: header.pop(key))
+    assert finished.run() == 74
+    assert f"{finished.checkpoints()[-1]}: cannot be restored: " in finished.said
+    assert f"`{key}`" in finished.said
+
+
+def test_a_checkpoint_includes_no_file(finished: Job, tmp_path: Path) -> None:
+    """Neither the page, nor weights, nor the library shows a line of the file that it names."""
+    for name in ("private.txt", "private.mln"):
+        (tmp_path / name).write_text(f"{SECRET}\n")
+        path = finished.checkpoints()[-1]
+        text = f'#include "{tmp_path / name}"\n{MODEL.read_text()}'
+        rewrite(path, lambda header, _, text=text: header.update(model=text))
+        with pytest.raises(ModelError, match="a checkpoint's model includes no file") as caught:
+            OnlineLearner.load(path)
+        assert SECRET not in str(caught.value)
+        found = worker.answer({"task": "look", "checkpoint": str(path), "before": None})
+        assert "includes no file" in found["error"]
+        assert SECRET not in found["error"]
+        assert finished.call("weights", path) == 78
+        assert SECRET not in finished.said
+
+
+def test_only_what_is_named_as_a_model_is_included(tmp_path: Path) -> None:
+    """An error shows a line of the file."""
+    (tmp_path / "private.txt").write_text(f"{SECRET}\n")
+    (tmp_path / "link.mln").symlink_to(tmp_path / "private.txt")
+    for name in ("private.txt", "link.mln"):
+        with pytest.raises(ModelError, match="only MLN files can be included") as caught:
+            OnlineLearner(f'#include "{tmp_path / name}"\n', "P")
+        assert SECRET not in str(caught.value)
+
+
+def without_clock(path: Path) -> str:
+    """All that a checkpoint holds, in its order, but for what depends on the clock."""
+    saved = load(path)
+    header = {**saved.header, "seconds": 0, "slowest": []}
+    arrays = {name: array.tolist() for name, array in saved.arrays.items()}
+    return json.dumps([header, arrays])
+
+
+@pytest.mark.parametrize("until", long_if(lambda n: n != 17, [3, 12, 17, 19]))
+def test_the_checkpoint_of_a_resumed_run_is_the_same_to_the_byte(
+    job: Callable[..., Job], citations: list[bytes], until: int
+) -> None:
+    """Also where fewer examples follow than it holds for the report."""
+    spaced = [
+        line.replace(b'": ', b'":   ').replace(b"e", rb"\u0065", 1) for line in citations[:20]
+    ]
+    whole, stopped = (job(spaced, name, checkpoint={"every": 1000}) for name in ("a", "b"))
+    assert whole.run() == 0, whole.said
+    assert stopped.run("--until", str(until)) == 0, stopped.said
+    assert stopped.run() == 0, stopped.said
+    found = without_clock(stopped.checkpoints()[-1]).replace(str(stopped.folder), str(whole.folder))
+    assert found == without_clock(whole.checkpoints()[-1])
+
+
+def test_another_versions_checkpoint_is_told(finished: Job) -> None:
+    rewrite(finished.checkpoints()[-1], lambda header, _: header.update(version="0.0.9"))
+    assert finished.run() == 0, finished.said
+    assert f"{finished.checkpoints()[0].parent}" in finished.said
+    assert "written by onlinesrl 0.0.9, and this is " in finished.said
+    assert finished.run() == 0
+    assert "written by" not in finished.said
+
+
+# links and pipes ------------------------------------------------------------------------------------
+
+WRITTEN = ("metrics.jsonl", "predictions.jsonl", "deadletter.jsonl", "files.jsonl", "started")
+DONE = ("open for writing", "open", "write", "read")
+REPLACED = (".summary.json.tmp", ".report.html.tmp", ".weights.mln.tmp")
+
+
+@pytest.mark.parametrize("name", [*WRITTEN, *REPLACED])
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_no_link_is_followed_and_no_pipe_opened(finished: Job, name: str, kind: str) -> None:
+    precious, place = finished.folder / "precious", finished.output / name
+    precious.write_bytes(b"somebody's own\n" * 1000)
+    place.unlink(missing_ok=True)
+    if kind == "link":
+        place.symlink_to(precious)
+    else:
+        os.mkfifo(place)
+    assert finished.run() == 74
+    of = finished.output / name.removeprefix(".").removesuffix(".tmp")
+    reasons = ("it is a symbolic link, which is not followed", "it is not a plain file")
+    assert any(f"{of}: cannot {do}: {reasons[kind == 'pipe']}" in finished.said for do in DONE)
+    assert precious.read_bytes() == b"somebody's own\n" * 1000
+
+
+@pytest.mark.parametrize("name", ["report.html", "summary.json"])
+def test_what_is_written_whole_replaces_a_link(finished: Job, name: str) -> None:
+    precious, place = finished.folder / "precious", finished.output / name
+    precious.write_text("somebody's own")
+    place.unlink()
+    place.symlink_to(precious)
+    assert finished.run() == 0, finished.said
+    assert precious.read_text() == "somebody's own"
+    assert not place.is_symlink()
+    place.unlink()
+    place.symlink_to(precious)
+    assert finished.run() == (74 if name == "summary.json" else 0)
+
+
+def test_a_lock_is_a_plain_file(finished: Job) -> None:
+    lock = finished.output / "lock"
+    lock.unlink()
+    lock.symlink_to("precious")
+    assert finished.run() == 78
+    assert f"{lock}: is a symbolic link, which a run does not follow" in finished.said
+    lock.unlink()
+    os.mkfifo(lock)
+    assert finished.run() == 78
+    assert "its `lock` does not say so" in finished.said
+
+
+def test_checkpoints_are_not_elsewhere(finished: Job) -> None:
+    """Neither all, in a folder that is a link, nor one."""
+    inside, outside = finished.output / "checkpoints", finished.folder / "outside"
+    last = finished.checkpoints()[-1]
+    shutil.copy(last, finished.folder / "other.ckpt")
+    last.unlink()
+    last.symlink_to(finished.folder / "other.ckpt")
+    assert finished.run() == 74
+    assert f"{last}: cannot open: it is a symbolic link, which is not followed" in finished.said
+    inside.rename(outside)
+    inside.symlink_to(outside)
+    for arguments in (("run", finished.config), ("run", finished.config, "--fresh")):
+        assert finished.call(*arguments) == 74
+        assert "checkpoints is a symbolic link, which is not followed" in finished.said
+    with pytest.raises(StorageError, match="is a symbolic link"):
+        numbered(inside)
+    assert finished.call("weights", finished.output) == 74
+    assert len(list(outside.iterdir())) == 2
+
+
+def test_tables_of_predictions_are_not_elsewhere(tmp_path: Path) -> None:
+    """What --fresh removes is in the run folder."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "part-00000000.parquet").write_bytes(b"somebody's own")
+    RunFolder(tmp_path / "run").close()
+    (tmp_path / "run" / "predictions").mkdir()
+    (tmp_path / "run" / "predictions" / "P").symlink_to(outside)
+    with (
+        RunFolder(tmp_path / "run") as folder,
+        pytest.raises(StorageError, match="P is a symbolic"),
+    ):
+        folder.clear()
+    shutil.rmtree(tmp_path / "run" / "predictions")
+    (tmp_path / "run" / "predictions").symlink_to(outside)
+    with pytest.raises(StorageError, match="predictions is a symbolic link"):
+        RunFolder(tmp_path / "run")
+    assert (outside / "part-00000000.parquet").exists()
+
+
+def test_the_page_waits_for_no_pipe(finished: Job) -> None:
+    watched = Watched(finished.output)
+    for name in ("predictions.jsonl", "metrics.jsonl", "deadletter.jsonl"):
+        (finished.output / name).unlink()
+        os.mkfifo(finished.output / name)
+    looking = threading.Thread(target=watched.look, daemon=True)
+    looking.start()
+    looking.join(60)
+    assert not looking.is_alive()
+    assert watched.parts()["examples"]["newest"] == []
+    (finished.output / "lock").unlink()
+    (finished.output / "lock").symlink_to("/dev/zero")
+    with pytest.raises(FolderError, match="not the folder of a run"):
+        Watched(finished.output)
