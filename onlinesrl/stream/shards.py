@@ -21,7 +21,7 @@ from onlinesrl.core.pool import Pool
 from onlinesrl.core.storage import storage_errors
 from onlinesrl.stream.files import BYTE_ORDER_MARK, Record, expand, is_world, line_value
 from onlinesrl.stream.ledger import AGAIN
-from onlinesrl.stream.opened import READ_ERRORS, unreadable
+from onlinesrl.stream.opened import READ_ERRORS, changed, unreadable
 from onlinesrl.stream.protocols import Source, SourcePosition
 
 BLOCK = 1 << 20
@@ -231,6 +231,8 @@ class FilePieces(Pieces):
             value = line_value(raw, line, too_long)
             if value is not None:
                 yield Record(value, piece.file, line, number, offset, "json", too_long)
+        if piece.stop is not None and offset < piece.stop:
+            raise changed(piece.file, line)
 
     def _world(self, stream: BinaryIO, number: int, piece: Piece) -> Record:
         value = stream.read(self.max_bytes + 1)
