@@ -87,6 +87,24 @@ SCHEMA, INFER, GROUND = ["schema"], ["infer", "--query", "Q"], ["ground", "--que
 
 
 @pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["nonsense"], 64), (["guide", "nonsense"], 64), (["run", "nonsense"], 78), (SCHEMA, 74)],
+)
+def test_where_nothing_can_be_said_the_exit_code_is_the_same(
+    arguments: list[str], code: int
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", "from onlinesrl.commands.cli import main; main()", *arguments],
+            env=os.environ | {"PYTHONPATH": str(REPO)},
+            stdout=full,
+            stderr=full,
+            check=False,
+        )
+    assert done.returncode == code
+
+
+@pytest.mark.parametrize(
     ("arguments", "closed", "code"),
     [
         (SCHEMA, "<&-", 0),

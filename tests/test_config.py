@@ -12,7 +12,7 @@ import onlinesrl as srl
 from onlinesrl.core.errors import ConfigError
 from onlinesrl.core.updates import UPDATES
 from onlinesrl.core.values import STDIN
-from onlinesrl.runs.config import Config, load, mismatch
+from onlinesrl.runs.config import Config, load, mismatch, of_values
 
 GOOD = """\
 model: models/m.mln
@@ -109,6 +109,74 @@ def test_a_loss_that_does_not_fit_is_an_error(
     text = f"{GOOD}learner: {{update: {update}, loss: {loss}}}\n"
     column = text.splitlines()[-1].index(loss + "}") + 1
     assert complaints(folder, text) == [f"run.yaml:5:{column}: learner.loss: {said}"]
+
+
+def test_a_section_in_place_of_a_value_is_an_error_of_the_key(folder: Path) -> None:
+    text = """\
+model: {a: 1}
+query: InField
+source:
+  path: [a.jsonl, {b: 2}]
+checkpoint:
+  every: {}
+"""
+    assert complaints(folder, text) == [
+        "run.yaml:1:8: model: expected a path, found a section",
+        "run.yaml:4:19: source.path: expected a path, found a section",
+        "run.yaml:6:10: checkpoint.every: expected a number of examples, or a time such as 30s or 5m, "
+        "found a section",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "place", "said"),
+    [
+        ("labels: {}\ndistribute: {}", "5:1", "labels: examples of shards bring their own;"),
+        (
+            "labels:\n  topic: a",
+            "6:3",
+            "labels.topic: labels of a topic belong to a source of kind",
+        ),
+        ("distribute: {}\nsink:\n  kind: parquet", "7:3", "sink.kind: a distributed run writes a"),
+    ],
+)
+def test_sections_that_do_not_go_together_are_said_at_the_key(
+    folder: Path, more: str, place: str, said: str
+) -> None:
+    [found] = complaints(folder, f"{GOOD}{more}\n")
+    assert found.startswith(f"run.yaml:{place}: {said}")
+
+
+@pytest.mark.parametrize("name", [r"\0", r"a\0b", r"\ud800", r"\ude00\ud83d"])
+def test_what_no_file_can_be_named_is_no_path(folder: Path, name: str) -> None:
+    text = f'{GOOD}output: "{name}"\nlearner: {{start: "{name}"}}\n'
+    shown = name.replace(r"\0", r"\x00")
+    assert complaints(folder, text) == [
+        f"run.yaml:5:9: output: expected a path, found '{shown}'",
+        f"run.yaml:6:18: learner.start: expected a path, found '{shown}'",
+    ]
+
+
+def test_text_that_is_not_unicode_is_an_error_in_words(folder: Path) -> None:
+    text = GOOD.replace("InField", r'"\ud800"') + '"\\ud800": 1\n'
+    assert complaints(folder, text) == [
+        "run.yaml:2:8: query: expected text in Unicode, found '\\ud800'",
+        "run.yaml:5:1: expected a key that can be printed",
+    ]
+
+
+def test_pairs_of_surrogates_are_characters_as_json_writes_them(folder: Path) -> None:
+    (folder / "\U0001f600.jsonl").touch()
+    values = {
+        "model": "models/m.mln",
+        "query": "\U0001f600",
+        "source": {"path": "\U0001f600.jsonl"},
+    }
+    config = configuration(folder, json.dumps(values))
+    assert config.query == ("\U0001f600",)
+    assert config.source.path == (folder / "\U0001f600.jsonl",)
+    files = {"model": config.model, "source": {"path": config.source.path[0]}}
+    assert of_values({**values, **files, "output": "out"}).source == config.source
 
 
 def test_everything_wrong_is_said_at_once(folder: Path) -> None:

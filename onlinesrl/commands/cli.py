@@ -122,9 +122,14 @@ def _lacks_memory(error: BaseException | None) -> bool:
 
 
 def _say_lack_of_memory() -> int:
-    with suppress(OSError):
-        print("onlinesrl: there is not enough memory for this", file=sys.stderr)
+    _say("onlinesrl: there is not enough memory for this")
     return UNAVAILABLE
+
+
+def _say(message: str) -> None:
+    """Say it on standard error, which may be a file on a disk that is full."""
+    with suppress(OSError):
+        print(legible(message), file=sys.stderr)
 
 
 def _say_unforeseen(error: Exception) -> int:
@@ -133,10 +138,11 @@ def _say_unforeseen(error: Exception) -> int:
         return _say_lack_of_memory()
     shown = getattr(error, "format_message", None)
     if shown is None:
-        traceback.print_exception(error)
+        with suppress(OSError):
+            traceback.print_exception(error)
         return DEFECT
     if message := shown():  # none where the help has been shown
-        print(legible(f"onlinesrl: {message}"), file=sys.stderr)
+        _say(f"onlinesrl: {message}")
     return USAGE
 
 
@@ -148,8 +154,7 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
     except OnlinesrlError as error:
-        with suppress(OSError):  # standard error may be a file on the disk that is full
-            print(legible(str(error)), file=sys.stderr)
+        _say(str(error))
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
@@ -158,8 +163,7 @@ def main() -> None:
     except OSError as error:
         code = _say_lack_of_memory() if _lacks_memory(error) else 74
         if code == 74:
-            with suppress(OSError):
-                print(legible(f"onlinesrl: {error}"), file=sys.stderr)
+            _say(f"onlinesrl: {error}")
     except Exception as error:
         code = _say_unforeseen(error)
     try:
@@ -167,7 +171,7 @@ def main() -> None:
     except OSError as error:
         gone = isinstance(error, BrokenPipeError)
         if not gone:
-            print(f"standard output: cannot write: {error.strerror}", file=sys.stderr)
+            _say(f"standard output: cannot write: {error.strerror}")
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or it is tried again at the exit
         code = code or (READER_GONE if gone else 74)
     if "duckdb" not in sys.modules:  # it would take what is frozen for leaks, and say so

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,9 +24,16 @@ def _one_or_many(value: object) -> object:
 
 
 def _as_path(value: object) -> object:
-    if not isinstance(value, str | Path) or not str(value):
+    if not isinstance(value, str | Path) or not _nameable(str(value)):
         raise ValueError("expected a path")
     return Path(value)
+
+
+def _nameable(text: str) -> bool:
+    """Tell whether a file may have this name."""
+    with suppress(UnicodeEncodeError):
+        return text != "" and b"\0" not in os.fsencode(text)
+    return False
 
 
 def _there(path: Path) -> Path:

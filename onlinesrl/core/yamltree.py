@@ -152,6 +152,11 @@ def _tag_problem(node: yaml.Node, key: Key) -> str:
     return f"the tag {node.tag} does not fit"
 
 
+def _joined(text: str) -> str:
+    """Return a text in which pairs of surrogates, as JSON escapes them, are the characters they mean."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
 def _prefixes(key: Key) -> list[Key]:
     """Return ``key`` and its enclosing keys, innermost first."""
     return [key[:end] for end in range(len(key), -1, -1)]
@@ -186,20 +191,21 @@ class _Walk:
         for name, item in node.value:
             if not isinstance(name, yaml.ScalarNode):
                 self.refuse(name, key, "expected a key, found a list or a section")
-            elif name.value in values:
-                line = first[name.value]
-                self.refuse(name, (*key, name.value), f"duplicate key (first on line {line})")
+            elif not (text := _joined(name.value)).isprintable():
+                self.refuse(name, key, "expected a key that can be printed")
+            elif text in values:
+                self.refuse(name, (*key, text), f"duplicate key (first on line {first[text]})")
             else:
-                first[name.value] = name.start_mark.line + 1
-                values[name.value] = self.value(item, (*key, name.value))
-                self.tree.note((*key, name.value), self.at(item), self.at(name))
+                first[text] = name.start_mark.line + 1
+                values[text] = self.value(item, (*key, text))
+                self.tree.note((*key, text), self.at(item), self.at(name))
         return values
 
     def scalar(self, node: yaml.ScalarNode, key: Key) -> Any:
         """Return null, a boolean, a number or a string, by tag."""
         kind = node.tag.removeprefix(_TAG)
         if kind == "str":
-            return node.value
+            return _joined(node.value)
         if kind not in _SCALARS or not _SCALARS[kind].fullmatch(node.value):
             return self.refuse(node, key, _tag_problem(node, key))
         if kind == "null":

@@ -219,6 +219,7 @@ _WORDS = {
     "finite_number": "expected a finite number",
     "string_type": "expected text (quote what reads as a number)",
     "string_too_short": "expected some text",
+    "string_unicode": "expected text in Unicode",
     "string_pattern_mismatch": "expected Predicate.N or the name of an argument's type",
     "bool_type": "expected true or false",
     "tuple_type": "expected one value or a list",
@@ -235,7 +236,7 @@ _WORDS = {
 
 def _explain(root: type[Root], tree: Tree, detail: Any) -> LocatedError:
     """Turn one of pydantic's errors into a message with its place."""
-    key, section = _located(root, detail["loc"])
+    key, section, whole = _located(root, detail["loc"])
     name = spelled(tuple(part for part in key if isinstance(part, str)))
     context = detail.get("ctx", {})
     if detail["type"] == "extra_forbidden":
@@ -254,10 +255,9 @@ def _explain(root: type[Root], tree: Tree, detail: Any) -> LocatedError:
         return tree.value_place(key).problem(f"{name}.{tag}: expected {expected}{found}")
     words = _WORDS[detail["type"]].format(**context) if detail["type"] in _WORDS else detail["msg"]
     reason = context.get("error", words)
-    if (
-        isinstance(detail["input"], dict) and "error" in context
-    ):  # the error of a section names the key
-        return tree.key_place(key).problem(f"{name}.{reason}".removeprefix("."))
+    if whole and "error" in context:  # the error of a section names the key
+        said = f"{name}.{reason}".removeprefix(".")
+        return tree.key_place(tuple(said.partition(":")[0].split("."))).problem(said)
     found = "" if secretive((key, detail["input"])) else f", found {show(detail['input'])}"
     return tree.value_place(key).problem(f"{name}: {reason}{found}")
 
@@ -277,8 +277,11 @@ def _unknown(root: type[Root], key: Key, section: type[BaseModel]) -> str:
     return f"unknown key; {meant}known here: {', '.join(known)}"
 
 
-def _located(root: type[Root], place: Key) -> tuple[Key, type[BaseModel]]:
-    """Return the key at pydantic's location, without the kinds of sections in it, and its section."""
+def _located(root: type[Root], place: Key) -> tuple[Key, type[BaseModel], bool]:
+    """Return the key at pydantic's location, without the kinds of sections in it.
+
+    Also its section, and whether it is a section itself.
+    """
     key: Key = ()
     section: type[BaseModel] = root
     inner: dict[str, type[BaseModel]] = {"": root}
@@ -291,7 +294,7 @@ def _located(root: type[Root], place: Key) -> tuple[Key, type[BaseModel]]:
         field = section.model_fields.get(str(part))
         kinds = sections_of(field.annotation) if field else []
         inner = {kind_of(kind) if len(kinds) > 1 else "": kind for kind in kinds}
-    return key, section
+    return key, section, bool(inner)
 
 
 def _kinds(root: type[Root], key: Key) -> list[type[BaseModel]]:

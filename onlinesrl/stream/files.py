@@ -256,6 +256,7 @@ class FileSource(Source):
                 yield value
             elif opened.line % _BLANK_LINES == 0:
                 yield None
+        opened.check_length()
         raw = opened.last_line()
         value = None if raw is None else self._value(raw, opened)
         if value is not None:
@@ -290,6 +291,7 @@ class FileSource(Source):
                 opened.wait(WAIT_SECONDS)
             else:
                 value += piece[: self.max_bytes + 1 - len(value)]
+        opened.check_length()
         opened.line = 1
         too_long = len(value) > self.max_bytes
         value = value[: self.max_bytes].removeprefix(BYTE_ORDER_MARK)

@@ -197,6 +197,10 @@ def _take_lock(path: Path) -> int:
             os.close(descriptor)
             raise LockedError(_locked_message(path.parent, holder.strip())) from None
         except OSError:
+            if (
+                os.pread(descriptor, len(_MARK), 0) != _MARK
+            ):  # a part of it would not be known again
+                os.ftruncate(descriptor, 0)
             os.close(descriptor)
             raise
     _LOCKS.add(descriptor)

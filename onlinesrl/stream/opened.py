@@ -236,17 +236,20 @@ class Opened(Closing):
 
     def check(self) -> None:
         """Raise StorageError if the file was replaced or truncated since it was opened."""
-        mine = os.fstat(self._raw.descriptor)
+        self.check_length()
         try:
             now = Path(self.file).stat()
         except FileNotFoundError:  # removed: its data can still be read
-            now = mine
-        read = os.lseek(self._raw.descriptor, 0, os.SEEK_CUR) if self._raw.poll is None else 0
-        if not os.path.samestat(mine, now) or mine.st_size < read:
-            raise StorageError(
-                f"{self.file}: was replaced or truncated while it was read (line {self.line}); "
-                "append to the same file, or add a file to the folder"
-            )
+            return
+        if not os.path.samestat(os.fstat(self._raw.descriptor), now):
+            raise changed(self.file, self.line)
+
+    def check_length(self) -> None:
+        """Raise StorageError if the file was truncated since it was opened."""
+        descriptor = self._raw.descriptor
+        read = os.lseek(descriptor, 0, os.SEEK_CUR) if self._raw.poll is None else 0
+        if os.fstat(descriptor).st_size < read:
+            raise changed(self.file, self.line)
 
     def close(self) -> None:
         """Close the file; standard input stays open."""
@@ -256,3 +259,11 @@ class Opened(Closing):
 def unreadable(file: str, line: int, error: Exception) -> StorageError:
     """Return the error for a file that cannot be read, with the line."""
     return StorageError(f"{file}:{line}: cannot be read: {error}")
+
+
+def changed(file: str, line: int) -> StorageError:
+    """Return the error for a file that was changed after so many lines were read."""
+    return StorageError(
+        f"{file}: was replaced or truncated while it was read (line {line}); "
+        "append to the same file, or add a file to the folder"
+    )

@@ -22,7 +22,7 @@ from onlinesrl.core.restoring import Natural
 from onlinesrl.core.storage import storage_errors
 from onlinesrl.stream.files import BYTE_ORDER_MARK, Record, expand, is_world, line_value
 from onlinesrl.stream.ledger import AGAIN
-from onlinesrl.stream.opened import READ_ERRORS, unreadable
+from onlinesrl.stream.opened import READ_ERRORS, changed, unreadable
 from onlinesrl.stream.protocols import Source, SourcePosition
 
 BLOCK = 1 << 20
@@ -253,6 +253,8 @@ class FilePieces(Pieces):
             value = line_value(raw, line, too_long)
             if value is not None:
                 yield Record(value, piece.file, line, number, offset, "json", too_long)
+        if piece.stop is not None and offset < piece.stop:
+            raise changed(piece.file, line)
 
     def _world(self, stream: BinaryIO, number: int, piece: Piece) -> Record:
         value = stream.read(self.max_bytes + 1)

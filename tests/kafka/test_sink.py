@@ -91,6 +91,20 @@ def test_a_topic_created_anew_is_noticed(broker, topic, job, citations, tally):
     tally["topics created anew"] += 1
 
 
+def test_a_topic_created_anew_is_noticed_by_a_run(broker, topic, job, citations, tally):
+    fill(broker, topic, citations[:20])
+    run = job([], **keys(broker, topic))
+    process = run.start()
+    until(lambda: len(broker.read_all(f"{topic}-out")) == 20)
+    broker.delete_topic(f"{topic}-out")
+    broker.create_topic(f"{topic}-out")
+    add(broker, topic, citations[20:40])
+    assert wait(process) == DATA, run.said
+    assert f"the topic {topic}-out is not the one written to before" in run.said
+    assert predicted(broker, f"{topic}-out") == []
+    tally["topics created anew"] += 1
+
+
 def test_a_prediction_that_the_topic_does_not_take(broker, topic, job, citations):
     """It is a dead letter; a batch that is too large is divided."""
     fill(broker, topic, citations[:20])

@@ -7,13 +7,18 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from conftest import Job, soaked, wait
 from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import LogTruncationError
 
+from onlinesrl.core.errors import DataError
 from onlinesrl.stream import checkpoint
+from onlinesrl.stream.kafka.broker import Broker, ConsumerOptions
+from onlinesrl.stream.kafka.source import KafkaSource
 from tests.kafka.broker import Cluster, free_ports
 from tests.kafka.streams import (
     UNTIL_END,
@@ -390,6 +395,24 @@ def test_a_topic_created_anew_is_noticed_by_a_run(broker, topic, job, citations,
     assert wait(process) == DATA, run.said
     assert len(predicted(broker, f"{topic}-out")) == 20
     tally["topics created anew"] += 1
+
+
+@pytest.mark.parametrize("call", ["poll", "position"])
+def test_a_partition_that_became_shorter_is_named(call: str) -> None:
+    def shorter(*arguments: Any, **options: Any) -> None:
+        raise LogTruncationError({TopicPartition("t", 1): None})
+
+    of = KafkaSource(Broker("localhost:1"), ConsumerOptions(["t"]), None, print)
+    of.consumer = SimpleNamespace(**{"poll": lambda *_, **options: {}, call: shorter})
+    of.offsets = {"t[0]": 3, "t[1]": 20}
+    if call == "position":
+        of.consumer.position = lambda place, **_: shorter() if place.partition else 3
+    with pytest.raises(DataError) as caught:
+        next(of.read())
+    assert str(caught.value) == (
+        "t[1] ends before offset 20, which is the next: it is not the one read before; read another "
+        "topic, or start over with --fresh"
+    )
 
 
 # a partition that goes silent --------------------------------------------------------------------

@@ -16,6 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onlinesrl.core.errors import StorageError
+from onlinesrl.stream import opened as opened_files
 from onlinesrl.stream.files import MAX_BYTES, FileSource
 from tests.waiting import PATIENCE
 
@@ -276,6 +277,25 @@ def test_a_source_that_has_become_shorter_is_an_error(tmp_path, monkeypatch, nam
         StorageError, match=r"5 bytes \(\d lines\) were read: it has only 4 bytes now"
     ):
         records_of([path], position, ledger=ledger)
+
+
+@pytest.mark.parametrize(("name", "whole"), [("a.jsonl", [b"1", b"22"]), ("a.db", [])])
+def test_a_file_that_is_truncated_while_it_is_read_is_an_error(tmp_path, monkeypatch, name, whole):
+    """What was a part of a line is no last line."""
+    path = write(tmp_path / name, b"1\n22\n333\n")
+    real = os.readv
+
+    def read(descriptor, buffers):
+        found = real(descriptor, buffers)
+        os.truncate(path, 3)
+        return found
+
+    monkeypatch.setattr(opened_files, "BUFFER_BYTES", 8)
+    monkeypatch.setattr(os, "readv", read)
+    found = []
+    with pytest.raises(StorageError, match=f"{name}: was replaced or truncated while it was read"):
+        found.extend(record.value for record in FileSource([path]).read() if record)
+    assert found == whole
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc to see open files")

@@ -1,7 +1,9 @@
 """The run folder: one writer, files cut back to their checkpoint, whole files or none."""
 
 import errno
+import functools
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -231,6 +233,20 @@ def test_a_run_that_was_killed_while_it_made_its_folder_is_no_hindrance(job, cit
         (run.output / "checkpoints").mkdir()
     assert run.run() == 0, run.said
     assert (run.output / "lock").read_bytes().startswith(b"the folder of a run of onlinesrl")
+
+
+def test_a_folder_whose_mark_could_not_be_written_whole_is_one_for_a_run(job, citations):
+    run = job(citations[:3])
+    little = functools.partial(
+        resource.setrlimit, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY)
+    )
+    assert run.run(first=little) == 74
+    assert (run.output / "lock").read_bytes() == b""
+    assert run.run() == 0, run.said
+    marked = (run.output / "lock").read_bytes()
+    assert run.run(first=little) == 74
+    assert run.run("--fresh") == 0, run.said
+    assert (run.output / "lock").read_bytes()[:20] == marked[:20]
 
 
 def test_a_lock_is_not_followed_through_a_link(job, citations):

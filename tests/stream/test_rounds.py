@@ -23,6 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onlinesrl.core import ray_pool
+from onlinesrl.core.errors import StorageError
 from onlinesrl.stream.files import FileSource, Record
 from onlinesrl.stream.shards import FilePieces, Shards, measured
 from tests.stream.test_crash import deadly, ids
@@ -90,6 +91,19 @@ def test_a_shard_goes_on_behind_any_record(count: int, after: int) -> None:
         records = list(pieces.read())
         position = json.loads(json.dumps(pieces.after(None, records[: after + 1])))
         assert list(pieces.read(position)) == records[after + 1 :]
+
+
+def test_a_file_that_is_truncated_between_rounds_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"".join(b"%d\n" % n for n in range(40)))
+    source = Shards([path], LIMIT, 1)
+    source.number([measured(None, piece) for piece in source.pieces])
+    records = FilePieces(source.pieces, LIMIT).read()
+    assert next(records).value == b"0"
+    records.close()
+    os.truncate(path, 50)
+    with pytest.raises(StorageError, match="was replaced or truncated while it was read"):
+        list(FilePieces(source.pieces, LIMIT).read())
 
 
 @pytest.mark.parametrize("update", [soaked("cda2"), soaked("mira"), "adagrad"])

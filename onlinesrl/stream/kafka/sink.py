@@ -302,6 +302,8 @@ class KafkaSink(Sink):
         for future in sent:  # not flush: that fails when a batch is too large and is split
             written = future.get(ANSWER_MS / 1000)
             name = str(written.partition)
+            if written.offset < self.ends.get(name, 0):
+                raise self._another()
             ends[name] = max(ends.get(name, 0), written.offset + 1)
         _limited(producer.commit_transaction)
         return ends

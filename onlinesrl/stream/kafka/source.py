@@ -252,7 +252,8 @@ class KafkaSource(Source):
         except OffsetOutOfRangeError as error:
             self._gap(error.args[0])
         except LogTruncationError as error:
-            raise DataError(f"records that were read have been deleted: {error}") from error
+            place = min(error.divergent_offsets)
+            raise _shorter(place, self.offsets.get(name_of(place), 0)) from error
         except AuthorizationError as error:
             raise UnavailableError(f"Kafka at {self.broker.bootstrap} refuses: {error}") from error
         except UnsupportedCodecError as error:
@@ -275,7 +276,8 @@ class KafkaSource(Source):
         try:
             found = self.consumer.position(place, timeout_ms=POLL_MS)
         except LogTruncationError as error:
-            raise DataError(f"records that were read have been deleted: {error}") from error
+            place = min(error.divergent_offsets)
+            raise _shorter(place, self.offsets.get(name_of(place), 0)) from error
         except KafkaError:
             pass  # brokers unavailable
         return self.offsets.get(name_of(place), 0) if found is None else found
@@ -293,10 +295,7 @@ class KafkaSource(Source):
         for place, offset in asked.items():
             name, start = name_of(place), starts[place]
             if offset > start:
-                raise DataError(
-                    f"{name} ends before offset {offset}, which is the next: it is not the one read "
-                    "before; read another topic, or start over with --fresh"
-                )
+                raise _shorter(place, offset)
             gone = f"{name}: the records {offset} to {start - 1} were deleted before they were read"
             if not self.options.skip_gaps:
                 raise DataError(
@@ -397,3 +396,11 @@ class KafkaSource(Source):
         self.close_consumer()
         if self.journal is not None:
             self.journal.close()
+
+
+def _shorter(place: TopicPartition, offset: int) -> DataError:
+    """Return the error for a partition that ends before the next offset."""
+    return DataError(
+        f"{name_of(place)} ends before offset {offset}, which is the next: it is not the one read "
+        "before; read another topic, or start over with --fresh"
+    )
