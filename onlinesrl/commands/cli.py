@@ -93,7 +93,8 @@ def _open_streams() -> None:
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
     for stream in sys.stdout, sys.stderr:  # a character that its encoding does not have is escaped
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            with suppress(OSError):  # of a file that was replaced by a pipe
+                stream.reconfigure(errors="backslashreplace")
 
 
 def _say_warnings() -> None:

@@ -129,9 +129,9 @@ def evaluate(config: Config, trained: Path) -> dict[str, Any]:
 def check(config: Config, most: int) -> tuple[list[str], bool]:
     """Validate configuration, model and first examples; return the findings, and whether all is good."""
     learner = new_learner(config)
+    first = _first(config, most)
     compile_kernels(learner, say)
     found = [f"model: {learner.describe()}"]
-    first = _first(config, most)
     examples = [example for _, example in first]
     places = [f"{record.file}:{record.line}" for record, _ in first]
     outcomes, tally = learner.step(examples, learning=False)

@@ -126,9 +126,10 @@ def _hash(path: Path, content: bytes) -> bytes:
     return sha256(path.name.encode() + content).digest()
 
 
-def _own(status: os.stat_result) -> bool:
-    """Tell whether no other user but root can write this."""
-    return status.st_uid in {0, os.geteuid()} and not status.st_mode & 0o022
+def _own(status: os.stat_result, sticky: bool = False) -> bool:
+    """Tell whether no other user but root can write this, or, where ``sticky`` will do, rename in it."""
+    closed = not status.st_mode & 0o022 or (sticky and status.st_mode & stat.S_ISVTX)
+    return status.st_uid in {0, os.geteuid()} and bool(closed)
 
 
 def _trusted(path: Path) -> bytes | None:
@@ -181,15 +182,13 @@ def _unusable(folder: Path) -> str | None:
     """Make a folder if need be; return why it cannot be used, if so."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        above = folder.parent.stat()
-        given = folder.parent == Path(_given()).absolute()
-        if not _own(folder.stat()) or (
-            given and not _own(above) and not above.st_mode & stat.S_ISVTX
-        ):
+        above = folder.parent
+        given = _given() and above == Path(_given()).absolute()
+        if not _own(folder.stat()) or (given and not _own(above.stat(), sticky=True)):
             return OTHERS
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        return error.strerror
+        return error.strerror or str(error)
     return None
 
 
