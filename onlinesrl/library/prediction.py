@@ -20,8 +20,8 @@ class Prediction:
     Indexed by predicate it gives the atoms predicted true, as tuples of constants; ``values`` has the
     truth values (PSL) or the probabilities (marginals) of all open atoms by predicate and atom, else
     None. ``score`` is the weighted sum of features; ``certified`` tells whether it is proven that no other
-    prediction has a higher one. ``truth`` and ``hamming`` (the number of wrong atoms) are None for an
-    unlabelled example.
+    prediction has a higher one, up to rounding (``onlinesrl guide models``). ``truth`` and ``hamming`` (the
+    number of wrong atoms) are None for an unlabelled example.
     ``line`` is what a run writes to predictions.jsonl.
     """
 

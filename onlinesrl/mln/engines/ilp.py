@@ -22,6 +22,7 @@ import pulp
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.interrupt import doing
+from onlinesrl.mln.engines import large
 from onlinesrl.mln.engines.engine import Solution, value
 from onlinesrl.mln.engines.rounding import Magnitude
 from onlinesrl.mln.engines.solvers import SOLVERS
@@ -53,6 +54,8 @@ class Ilp:
 
     def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
+        if (found := large.solved(self, model, weight, bonus)) is not None:
+            return found
         merged = self._merge(model)
         if self._program is None or not self._program.fits(weight):
             self._program = CompactProgram(merged, weight)

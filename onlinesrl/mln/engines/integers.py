@@ -18,8 +18,8 @@ from onlinesrl.mln.engines.engine import Marginals, Solution, value
 from onlinesrl.mln.engines.tables import Variables, probabilities, shape_among
 from onlinesrl.mln.ground.model import ClauseModel
 
-MAX_TABLE, MAX_CELLS = 1 << 14, 1 << 17
-"""Cells of a table, and of all: they take some 0.1 us each for every clause."""
+MAX_TABLE, MAX_CELLS = 1 << 10, 1 << 16
+"""Cells of a table, and of all: each takes some 0.05 us for every clause on its variables."""
 NEVER = 1000
 """A hard clause costs so much more than all others: exp(-1000) is 0 in a double."""
 

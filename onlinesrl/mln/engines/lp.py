@@ -11,6 +11,7 @@ import pulp
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.interrupt import doing
+from onlinesrl.mln.engines import large
 from onlinesrl.mln.engines.engine import Solution, value
 from onlinesrl.mln.engines.ilp import CompactProgram, Merged
 from onlinesrl.mln.engines.reduce import reduced
@@ -34,6 +35,8 @@ class Lp:
 
     def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; ValueError where the weights or the bonus are not finite."""
+        if (found := large.solved(self, model, weight, bonus)) is not None:
+            return found
         size = Magnitude.of(weight, bonus)
         truth, optimum, hidden = _relaxation(model, weight, bonus, size)
         integral = bool(np.all(np.abs(truth - np.rint(truth)) < INTEGRAL))

@@ -11,6 +11,7 @@ import numpy as np
 
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import Infeasible
+from onlinesrl.mln.engines import large
 from onlinesrl.mln.engines.components import components, restrict, solved
 from onlinesrl.mln.engines.diagnostics import combined
 from onlinesrl.mln.engines.engine import MarginalEngine, Marginals
@@ -42,6 +43,9 @@ class Exact:
 
             with suppress(Wide):
                 return Exactly().marginals(model, weight)
+            with suppress(Wide):
+                if (apart := large.probabilities(self, model, weight)) is not None:
+                    return apart
         try:
             found = _by_clause(model, weight)
         except Wide:
@@ -107,7 +111,7 @@ class Narrow:
             try:
                 return self.exact.marginals(part, weight[clauses])
             except Wide:
-                return _rounded(self.core.marginals(part, weight[clauses]), weight[clauses])
+                return _sampled(self.core, part, weight[clauses])
 
         live = model.hard | (weight != 0)
         return together(model.n_atoms, solved(components(model, live), narrow, wide))
@@ -154,13 +158,16 @@ def marginals(  # noqa: PLR0913 - what may be asked
         "mcsat": mcsat,
         "gibbs": Gibbs(seed=seed, error=error, **number),
     }
-    found = engines[method].marginals(model, weight)
-    return found if method == "exact" else _rounded(found, weight)
+    if method == "exact":
+        return engines[method].marginals(model, weight)
+    return _sampled(engines[method], model, weight)
 
 
-def _rounded(found: Marginals, weight: Floats) -> Marginals:
+def _sampled(engine: MarginalEngine, model: ClauseModel, weight: Floats) -> Marginals:
     """Return sampled marginals, with what rounding may do to them where weights are large."""
-    size = Magnitude.of(weight)
+    if (apart := large.probabilities(engine, model, weight)) is not None:
+        return apart
+    found, size = engine.marginals(model, weight), Magnitude.of(weight)
     return replace(found, rounding=size.of_probability) if size.steep else found
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats, Ints
 from onlinesrl.core.errors import Infeasible, OnlinesrlError
+from onlinesrl.mln.engines import large
 from onlinesrl.mln.engines.components import components, restrict, solved
 from onlinesrl.mln.engines.engine import MapEngine, Solution, value
 from onlinesrl.mln.engines.rounding import Magnitude
@@ -78,8 +79,9 @@ def structured(
 class Mpe:
     """Exact MPE of each connected component, by elimination where it is narrow.
 
-    Where weights would be lost in sums of doubles it is in integers. ``core`` solves the components that
-    are too wide; its answers say whether they are certified. For ``growth`` see ``Elimination``.
+    Where weights would be lost in sums of doubles, the large ones are hard, or all are added as integers.
+    ``core`` solves the components that are too wide; its answers say whether they are certified. For
+    ``growth`` see ``Elimination``.
     """
 
     def __init__(self, core: MapEngine, growth: int = structure.MAX_CELLS) -> None:
@@ -104,6 +106,8 @@ class Mpe:
             if Magnitude.of(gain, own).lost:
                 from onlinesrl.mln.engines.integers import Exactly
 
+                if (found := large.solved(self, part, gain, own)) is not None:
+                    return found
                 with suppress(Wide):
                     return Exactly().solve(part, gain, bonus=own)
             return self.core.solve(part, gain, bonus=own)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
-from onlinesrl.mln.kernels.magnitude import HIGHEST, LARGE, UNIT
+from onlinesrl.mln.kernels.magnitude import FAINT, HIGHEST, LARGE, UNIT
 
 STEEP = 2.0**12
 """Weights up to this are compared in doubles for probabilities."""
@@ -53,7 +53,7 @@ class Magnitude:
     @property
     def lost(self) -> bool:
         """Whether the smallest number may be lost in a sum of doubles."""
-        return self.total > LARGE and self.rounding >= self.least / 2
+        return self.total > LARGE and self.rounding >= max(self.least / 2, FAINT)
 
     @property
     def steep(self) -> bool:

@@ -11,6 +11,7 @@ from onlinesrl.core import interrupt
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.kernels.random import Generator, generator
+from onlinesrl.mln.engines import large
 from onlinesrl.mln.engines.engine import Solution, value
 from onlinesrl.mln.engines.reduce import Reduced, reduced
 from onlinesrl.mln.ground.model import ClauseModel, State
@@ -42,6 +43,8 @@ class WalkSat:
 
     def solve(self, model: ClauseModel, weight: Floats, *, bonus: Floats | None = None) -> Solution:
         """See ``MapEngine.solve``; never certified, with an infinite bound."""
+        if (found := large.solved(self, model, weight, bonus)) is not None:
+            return found
         state = self.search(model, reduced(model, weight, bonus))
         score = value(model, state, weight, bonus)
         return Solution(state, score, np.inf, "walksat", certified=False)

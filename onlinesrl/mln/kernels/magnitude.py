@@ -10,6 +10,8 @@ UNIT = 2.0**-52
 """The relative distance of doubles."""
 LARGE = 2.0**22
 """Sums of absolute weights up to this are exact to a billionth."""
+FAINT = 1e-4
+"""What rounding hides is not lost where it is less than this."""
 HIGHEST = 1e300
 """Sums of absolute weights from here on may leave the range of doubles."""
 
@@ -33,6 +35,13 @@ def lost(net: Network, weight: Floats, of_all: float, cost: Floats, augmented: b
     """
     if of_all <= LARGE:
         return False
+    if augmented:
+        for a in range(net.size[ATOMS]):
+            of_all += cost[a]
+    terms = net.clause_start[net.size[ROWS]] + net.size[ATOMS] + 1
+    hidden = terms * UNIT * of_all
+    if hidden < FAINT:
+        return False
     least = np.inf
     for r in range(net.size[ROWS]):
         if net.row_weight[r] >= 0:
@@ -41,11 +50,9 @@ def lost(net: Network, weight: Floats, of_all: float, cost: Floats, augmented: b
                     least = min(least, abs(weight[g]))
     if augmented:
         for a in range(net.size[ATOMS]):
-            of_all += cost[a]
             if cost[a] > 0.0:
                 least = min(least, cost[a])
-    terms = net.clause_start[net.size[ROWS]] + net.size[ATOMS] + 1
-    return terms * UNIT * of_all >= least / 2
+    return hidden >= least / 2
 
 
 @kernel
