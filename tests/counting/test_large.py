@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+import onlinesrl as srl
 from onlinesrl.core.errors import ModelError
+from onlinesrl.core.example import GroundAtom
 from onlinesrl.logic.ast import Exists
 from onlinesrl.mln.count import Counters
-from onlinesrl.mln.counting import factors, ijgp
+from onlinesrl.mln.counting import exact, factors, ijgp
 from onlinesrl.mln.counting.exact import counter
 from onlinesrl.mln.counting.factors import Factor, Sparse, eliminated
-from onlinesrl.mln.counting.world import Table, World
+from onlinesrl.mln.counting.world import Table, World, world_of
 from onlinesrl.mln.lang import mln
+from onlinesrl.mln.pseudo_likelihood import changes
 from tests.counting import plain
 
 PLACES = {"P": ("t",), "Q": ("t", "u")}
@@ -78,6 +81,44 @@ def test_groundings_beyond_64_bits():
     (count,) = Counters(program).listed(world)
     assert count.groundings == 10**24
     assert count.satisfied == 2 * size - 1
+
+
+MANY = " v ".join(f"!S(x{n})" for n in range(19))
+
+
+@pytest.mark.parametrize(
+    ("rule", "true", "satisfied"),
+    [
+        (MANY, [1], [10**19 - 1]),
+        (MANY, [], [10**19]),
+        (MANY, [1, 2], [10**19 - 2**19]),
+        (f"{MANY} v !S(+y)", [1, 2], [10**19 - 2**19] * 2 + [10**19] * 8),
+        (f"{MANY} v S(+y)", [1], [10**19] + [10**19 - 1] * 9),
+        (MANY.replace("!", "").replace(" v ", " ^ "), [*range(1, 11)], [10**19]),
+    ],
+)
+def test_sums_of_terms_within_and_beyond_64_bits(rule, true, satisfied):
+    found = srl.count("d = {1, ..., 10}\nS(d)\n1 " + rule, {"S": true})
+    assert [each.satisfied for each in found] == satisfied
+    assert {each.groundings for each in found} == {10**19}
+
+
+@settings(settings.get_profile("few"))
+@given(plain.formulas(), plain.worlds())
+def test_terms_of_both_kinds_of_numbers(formula, world):
+    types = plain.typed(formula)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "_FITS", 4)
+        assert counter(formula, types).count(world) == plain.brute(formula, world)
+
+
+def test_flips_beyond_64_bits():
+    program = mln.parse(
+        "d = {1, ..., 10000}\nS(d)\nT(d)\nS(x) ^ !T(y) ^ !T(z) ^ !T(u) ^ !T(v) ^ !T(w)"
+    )
+    found = changes(program, world_of(program, [GroundAtom("T", ("1",), True, 0)]), ["S"])
+    assert found.rows.toarray()[0, 0] == pytest.approx(9_999**5, rel=1e-15)
+    assert found.number.tolist() == [10_000, 0]
 
 
 def test_a_table_that_changes_is_counted_anew_and_the_others_are_not_sorted_again():

@@ -66,19 +66,23 @@ class Term:
         return self.monomial.coefficient * prod(map(world.size, self.monomial.free))
 
     def dense(self, world: World, sizes: Sequence[int]) -> Counts:
-        """Return the sum for all constants of the kept variables, with axes of length 1 where it is alike."""
+        """Return the sum for all constants of the kept variables, with axes of length 1 where it is alike.
+
+        There is a first axis of length 1: operations on arrays without axes give numbers, and NumPy's do not
+        go with Python's.
+        """
         found, scale = self.factors(world), self.times(world)
-        bound = abs(scale) * prod(largest(each.of.values) for each in found)
-        total: Counts = np.full((1,) * len(self.keep), scale, np.int64 if bound < _FITS else object)
+        bound = prod((max(1, largest(each.of.values)) for each in found), start=abs(scale))
+        total: Counts = np.full((1,) * (len(self.keep) + 1), scale, _dtype(bound, _FITS))
         for scope, of in found:
             shape = [n if v in scope else 1 for v, n in zip(self.keep, sizes, strict=True)]
-            array = np.zeros(shape, total.dtype)
+            array = np.zeros((1, *shape), total.dtype)
             none = np.zeros(len(of.rows), np.int64)
             places = dict(zip(scope, of.rows.T, strict=True))
             if self.keep:
-                array[tuple(places.get(v, none) for v in self.keep)] = of.values
+                array[none, *(places.get(v, none) for v in self.keep)] = of.values
             else:
-                array[()] = sum(of.values.tolist())
+                array[0] = sum(of.values.tolist())
             total = total * array
         return total
 
@@ -97,10 +101,10 @@ class Sum:
         if prod(sizes) > MAX_ROWS:
             reason = f"counts for each of {', '.join(self.types)} are {prod(sizes):,}"
             raise TooLarge(f"{reason}, more than {MAX_ROWS:,}", "keep fewer variables apart (`+`)")
-        total: Counts = np.zeros((1,) * len(sizes), np.int64)
+        total: Counts = np.zeros((1,) * (len(sizes) + 1), np.int64)
         for term in self.terms:
             total = total + term.dense(world, sizes)
-        return np.broadcast_to(total, sizes)
+        return np.broadcast_to(total, (1, *sizes))[0, ...]
 
     def sparse(self, world: World) -> Factor:
         """Return the sum where it is not zero. Raises TooLarge."""
@@ -125,7 +129,11 @@ class Sum:
 
 
 def _array(number: int) -> Counts:
-    return np.array([number], np.int64 if abs(number) < 1 << 62 else object)
+    return np.array([number], _dtype(number, 1 << 62))
+
+
+def _dtype(number: int, most: int) -> type:
+    return np.int64 if abs(number) < most else object
 
 
 @dataclass(frozen=True)

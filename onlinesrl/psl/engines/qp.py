@@ -6,6 +6,8 @@ solver is needed, not before.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import clarabel
 import numpy as np
 from scipy import sparse
@@ -21,8 +23,14 @@ TOLERANCE = 1e-6
 """What counts as optimal, relative to the energy (absolute below 1), and as feasible."""
 
 
+@dataclass(frozen=True)
 class Qp:
-    """The whole model as one QP (Srinivasan 2020, equation 3.2), by an interior point method: for tests."""
+    """The whole model as one QP (Srinivasan 2020, equation 3.2), by an interior point method: for tests.
+
+    Clarabel ends at gaps and residuals of ``precision``, absolute and relative.
+    """
+
+    precision: float = 1e-9
 
     def solve(
         self,
@@ -42,7 +50,7 @@ class Qp:
         weighted_rows(model, weights)
         settings = clarabel.DefaultSettings()
         settings.verbose = False
-        settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-9
+        settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = self.precision
         settings.max_threads = 1
         solution = _program(model, weights, bonus, settings).solve()
         if solution.status == clarabel.SolverStatus.PrimalInfeasible:

@@ -23,22 +23,22 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.batch import Learned, LearningError, Trace, Watch
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.values import Positive
-from onlinesrl.psl.engines.admm import Admm
+from onlinesrl.psl.engines.augmented import Augmented
 from onlinesrl.psl.engines.engine import HingeSolution
 from onlinesrl.psl.ground.hinges import PLAIN, HingeModel
 from onlinesrl.psl.learning.mle import LogEntropy, NotNegative
 from onlinesrl.psl.learning.problem import PslLearner, PslProblem
 
-ENGINE = Admm(tolerance=1e-8)
-"""Where both minimisations are solved; lambda multiplies its tolerance."""
+ENGINE = Augmented()
+"""Where both minimisations are solved: lambda multiplies what their values are off by."""
 NEWTON = 50
 """The most steps of Newton's method for one minimisation."""
-DECREMENT = 1e-9
-"""The squared Newton decrement at which it ends."""
+DECREMENT = 1e-12
+"""The squared Newton decrement of the loss at which it ends."""
 FLOOR = 1e-3
 """The probability below which nothing is held for impossible."""
-SHORTEST = 1e-9
-"""The shortest share of a step."""
+SHORTEST, ROUNDING = 1e-9, 1e-14
+"""The shortest share of a step; what an objective may be off by, relative to it (absolute below 1)."""
 
 
 class Supervised(PslLearner):
@@ -94,6 +94,9 @@ class Supervised(PslLearner):
         )
         stats = {"evaluations": int(found.nfev), "map_states": smoothed.solved}
         warnings = [] if found.success else [f"L-BFGS ended early: {found.message}"]
+        if smoothed.inexact:
+            share = f"{smoothed.inexact:,} of {smoothed.solved:,} states"
+            warnings.append(f"{share} were not solved to all digits: gradients may be off")
         return Learned(problem.whole(softmax(found.x)), trace.steps, stats, warnings)
 
 
@@ -129,7 +132,10 @@ class CrossEntropy(Supervised):
 
 
 class Smoothed:
-    """F, and the two minimisations in it; each begins at its last solution. ``solved`` counts states."""
+    """F, and the two minimisations in it; each begins at its last solution.
+
+    ``solved`` counts states, ``inexact`` those of them of which some digits are missing.
+    """
 
     def __init__(self, learner: Supervised, problem: PslProblem) -> None:
         self.of = learner
@@ -142,7 +148,7 @@ class Smoothed:
         self.y: Floats | None = None
         self.free: HingeSolution | None = None
         self.near: HingeSolution | None = None
-        self.solved = 0
+        self.solved = self.inexact = 0
 
     def value(self, weights: Floats) -> tuple[float, Floats]:
         """Return F and its gradient, float64[rules]."""
@@ -173,13 +179,14 @@ class Smoothed:
         for _ in range(NEWTON):
             first, second = np.zeros((2, len(y)))
             first[known], second[known] = self.of.slope(y[known], self.truth)
-            first, second = first / self.of.penalty, second / self.of.penalty
-            square, bonus = self.of.ridge + second / 2, self.of.ridge + second * y - first
+            square = self.of.ridge + second / self.of.penalty / 2
+            bonus = self.of.ridge + (second * y - first) / self.of.penalty
             self.near = self._solve(weights, square, bonus, self.near)
             step, length = self.near.y - y, 1.0
-            while not (new := objective(y + length * step)) <= value and length > SHORTEST:
+            most = value + ROUNDING * max(1.0, abs(value))
+            while not (new := objective(y + length * step)) <= most and length > SHORTEST:
                 length /= 2
-            if new <= value:
+            if new <= most:
                 y, value = y + length * step, new
             if length <= SHORTEST or second @ step**2 <= DECREMENT:
                 break
@@ -188,9 +195,11 @@ class Smoothed:
     def _solve(
         self, weights: Floats, square: Floats, bonus: Floats, start: HingeSolution | None
     ) -> HingeSolution:
-        self.solved += 1
         both = np.append(weights, square)
-        return ENGINE.solve(self.model, both, bonus=bonus, start=start)
+        found = ENGINE.solve(self.model, both, bonus=bonus, start=start)
+        self.solved += 1
+        self.inexact += not found.certified
+        return found
 
 
 def with_squares(model: HingeModel, weight_index: int) -> HingeModel:
