@@ -9,9 +9,10 @@ from typing import Any
 
 from onlinesrl.core.clock import Clock
 from onlinesrl.core.errors import UsageError
-from onlinesrl.core.example import Constant, GroundAtom
+from onlinesrl.core.example import Atoms, Constant, GroundAtom
 from onlinesrl.core.language import language_of
-from onlinesrl.library.atoms import Given, columns, facts
+from onlinesrl.library.atoms import Given, atoms, columns, facts
+from onlinesrl.library.constants import restored
 from onlinesrl.library.display import table_html
 from onlinesrl.library.model import Model
 from onlinesrl.library.tables import Table
@@ -94,9 +95,12 @@ def infer(  # noqa: PLR0913 - what may be asked
         return _infer_psl(model, evidence, query, truth or {}, method or "admm", seed, threads)
     from onlinesrl.mln import answers
 
+    if isinstance(evidence, Mapping):
+        evidence = atoms(evidence, "evidence")
     world = _world(model, evidence, query, closed, opened)
     values, stats = answers.solve(world, method or "mpe", seed, error)
-    return _answer(model, _names(query), answers.columns(world, values), stats)
+    given = [evidence] if isinstance(evidence, dict) else []
+    return _answer(model, given, _names(query), answers.columns(world, values), stats)
 
 
 def ground(
@@ -155,14 +159,26 @@ def _names(query: str | Iterable[str]) -> list[str]:
 
 def _answer(
     model: Model,
+    given: Iterable[Atoms],
     asked: Iterable[str],
     columns: Mapping[str, Mapping[str, Sequence[Any]]],
     stats: Mapping[str, Any],
 ) -> Answer:
-    """Return an answer, in which predicates asked for that have no open atom have a table without rows."""
-    types = {name: model.predicates[name] for name in asked}
-    none = {name: with_names(of, [()] * len(of), ()) for name, of in types.items()}
-    return Answer({name: Table(of) for name, of in {**none, **columns}.items()}, stats)
+    """Return an answer, with constants as they are in the ``given`` atoms.
+
+    Predicates asked for that have no open atom have a table without rows.
+    """
+    types = model.predicates
+    none = {name: with_names(types[name], [()] * len(types[name]), ()) for name in asked}
+    restore = restored(types, given)
+    found = {
+        name: {
+            column: of if column == VALUE else [restore(name, place, each) for each in of]
+            for place, (column, of) in enumerate(by_column.items())
+        }
+        for name, by_column in columns.items()
+    }
+    return Answer({name: Table(of) for name, of in {**none, **found}.items()}, stats)
 
 
 def _infer_psl(  # noqa: PLR0913, PLR0917 - as ``infer``
@@ -173,9 +189,11 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - as ``infer``
 
     options = Options(method, seed, threads=threads)
     options.check()
+    query = {n: [*rows] if isinstance(rows, Iterator) else rows for n, rows in query.items()}
     database, clock = psl_database(model, evidence, query, truth), Clock()
     found = psl.solve(Problem(model.program, {}, database), options, clock)
-    return _answer(model, query, psl.columns(found), found.stats)
+    given = atoms({name: rows for name, rows in query.items() if name in model.predicates}, "query")
+    return _answer(model, [given], query, psl.columns(found), found.stats)
 
 
 def psl_database(model: Model, evidence: Given, query: Given, truth: Given) -> Any:
