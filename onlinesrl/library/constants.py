@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TypeAlias
 
-from onlinesrl.core.example import Atoms, Constant, Example, arguments
+from onlinesrl.core.example import Atoms, Constant, Example
 
 Kind: TypeAlias = str | tuple[str, int]
 """The type of an argument; where it has none (PSL), its predicate and place."""
@@ -13,11 +14,27 @@ Named: TypeAlias = tuple[Kind, str]
 """A constant inside a model, by the kind of its arguments."""
 Types: TypeAlias = Mapping[str, Sequence[str | None]]
 """The types of each predicate's arguments."""
+Restore: TypeAlias = Callable[[str, int, Constant], Constant]
+"""Returns a constant of a predicate, at a place, as it was given."""
 
 
-def is_number(text: str) -> bool:
-    """Tell whether a text reads as a whole number."""
-    return text.removeprefix("-").isdigit()
+SMALL = 10**18
+"""Markov logic has text that reads as a whole number nearer to 0 than this as a number."""
+
+
+def is_number(constant: Constant) -> bool:
+    """Tell whether a constant is a text that reads as a whole number."""
+    return isinstance(constant, str) and constant.removeprefix("-").isdigit()
+
+
+def is_other_in_markov_logic(constant: Constant) -> bool:
+    """Tell whether Markov logic may have a constant as a number that is text, or as text that is a number."""
+    return is_number(constant) if isinstance(constant, str) else not -SMALL < constant < SMALL
+
+
+def is_other_in_psl(constant: Constant) -> bool:
+    """Tell whether PSL has a constant as text that is none."""
+    return isinstance(constant, int)
 
 
 def kinds_of(types: Types, name: str) -> Sequence[Kind]:
@@ -25,20 +42,25 @@ def kinds_of(types: Types, name: str) -> Sequence[Kind]:
     return [kind or (name, place) for place, kind in enumerate(types.get(name, ()))]
 
 
-def numerals(types: Types, parts: Iterable[Atoms]) -> Iterator[tuple[Named, Constant]]:
-    """Yield the constants of atoms that are or read as whole numbers, as they were given."""
+def chosen(
+    types: Types,
+    parts: Iterable[Atoms],
+    kinds: Container[Kind],
+    choose: Callable[[Constant], bool],
+) -> Iterator[tuple[Named, Constant]]:
+    """Yield constants of some kinds as atoms have them, and what they are inside a model."""
     for atoms in parts:
         for name, rows in atoms.items():
-            kinds = kinds_of(types, name)
-            for row in rows:
-                for kind, constant in zip(kinds, arguments(row), strict=False):
-                    if isinstance(constant, int) or is_number(constant):
+            for place, kind in enumerate(kinds_of(types, name)):
+                if kind in kinds:
+                    lists = [row if isinstance(row, list) else row.args for row in rows]
+                    for constant in filter(choose, {r[place] for r in lists if len(r) > place}):
                         yield (kind, str(constant)), constant
 
 
-def texts(types: Types, parts: Iterable[Atoms]) -> frozenset[Named]:
-    """Return the constants that read as whole numbers and were given as text."""
-    return frozenset(named for named, of in numerals(types, parts) if isinstance(of, str))
+def texts(types: Types, parts: Iterable[Atoms], kinds: Container[Kind]) -> frozenset[Named]:
+    """Return the constants of some kinds that read as whole numbers and were given as text."""
+    return frozenset(named for named, _ in chosen(types, parts, kinds, is_number))
 
 
 def parts_of(example: Example) -> list[Atoms]:
@@ -47,20 +69,28 @@ def parts_of(example: Example) -> list[Atoms]:
 
 
 def restored(
-    types: Types, parts: Iterable[Atoms], before: frozenset[Named] = frozenset()
-) -> Callable[[str, int, Constant], Constant]:
-    """Return what gives a constant, at a predicate's place, as it was given in some atoms.
+    types: Types,
+    names: Iterable[str],
+    parts: Iterable[Atoms],
+    is_other: Callable[[Constant], bool],
+    before: frozenset[Named] = frozenset(),
+) -> Restore | None:
+    """Return what gives a constant of some predicates as it was given in atoms; None: it is so already.
 
-    What these do not have is text if it was ``before``. What was given as text and as a number is text.
+    What the atoms do not have is text if it was ``before``; what was given as text and as a number is text.
+    ``is_other`` tells which constants may be others inside the model.
     """
+    places = {name: kinds_of(types, name) for name in names}
+    kinds = {*chain.from_iterable(places.values())}
     known: dict[Named, Constant] = {}
-    for named, constant in numerals(types, parts):
+    for named, constant in chosen(types, parts, kinds, (lambda _: True) if before else is_other):
         if isinstance(constant, str) or named not in known:
             known[named] = constant
-    kinds = {name: kinds_of(types, name) for name in types}
+    if not known and not before:
+        return None
 
     def restore(name: str, place: int, constant: Constant) -> Constant:
-        named = kinds[name][place], str(constant)
+        named = places[name][place], str(constant)
         return known.get(named, named[1] if named in before else constant)
 
     return restore

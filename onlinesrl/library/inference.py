@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from onlinesrl.core.errors import UsageError
 from onlinesrl.core.example import Atoms, Constant, GroundAtom
 from onlinesrl.core.language import language_of
 from onlinesrl.library.atoms import Given, atoms, columns, facts
-from onlinesrl.library.constants import restored
+from onlinesrl.library.constants import is_other_in_markov_logic, is_other_in_psl, restored
 from onlinesrl.library.display import table_html
 from onlinesrl.library.model import Model
 from onlinesrl.library.tables import Table
@@ -99,8 +99,10 @@ def infer(  # noqa: PLR0913 - what may be asked
         evidence = atoms(evidence, "evidence")
     world = _world(model, evidence, query, closed, opened)
     values, stats = answers.solve(world, method or "mpe", seed, error)
-    given = [evidence] if isinstance(evidence, dict) else []
-    return _answer(model, given, _names(query), answers.columns(world, values), stats)
+    columns = answers.columns(world, values)
+    if isinstance(evidence, dict):
+        columns = _restored(model, columns, evidence, is_other_in_markov_logic)
+    return _answer(model, _names(query), columns, stats)
 
 
 def ground(
@@ -159,26 +161,33 @@ def _names(query: str | Iterable[str]) -> list[str]:
 
 def _answer(
     model: Model,
-    given: Iterable[Atoms],
     asked: Iterable[str],
     columns: Mapping[str, Mapping[str, Sequence[Any]]],
     stats: Mapping[str, Any],
 ) -> Answer:
-    """Return an answer, with constants as they are in the ``given`` atoms.
+    """Return an answer, in which predicates asked for that have no open atom have a table without rows."""
+    types = {name: model.predicates[name] for name in asked}
+    none = {name: with_names(of, [()] * len(of), ()) for name, of in types.items()}
+    return Answer({name: Table(of) for name, of in {**none, **columns}.items()}, stats)
 
-    Predicates asked for that have no open atom have a table without rows.
-    """
-    types = model.predicates
-    none = {name: with_names(types[name], [()] * len(types[name]), ()) for name in asked}
-    restore = restored(types, given)
-    found = {
+
+def _restored(
+    model: Model,
+    columns: dict[str, dict[str, Sequence[Any]]],
+    given: Atoms,
+    is_other: Callable[[Constant], bool],
+) -> dict[str, dict[str, Sequence[Any]]]:
+    """Return columns of atoms with their constants as they are in the given atoms."""
+    restore = restored(model.predicates, columns, [given], is_other)
+    if restore is None:
+        return columns
+    return {
         name: {
             column: of if column == VALUE else [restore(name, place, each) for each in of]
             for place, (column, of) in enumerate(by_column.items())
         }
         for name, by_column in columns.items()
     }
-    return Answer({name: Table(of) for name, of in {**none, **found}.items()}, stats)
 
 
 def _infer_psl(  # noqa: PLR0913, PLR0917 - as ``infer``
@@ -193,7 +202,8 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - as ``infer``
     database, clock = psl_database(model, evidence, query, truth), Clock()
     found = psl.solve(Problem(model.program, {}, database), options, clock)
     given = atoms({name: rows for name, rows in query.items() if name in model.predicates}, "query")
-    return _answer(model, [given], query, psl.columns(found), found.stats)
+    columns = _restored(model, psl.columns(found), given, is_other_in_psl)
+    return _answer(model, query, columns, found.stats)
 
 
 def psl_database(model: Model, evidence: Given, query: Given, truth: Given) -> Any:

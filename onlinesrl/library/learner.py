@@ -119,7 +119,8 @@ class OnlineLearner:
         self._lasting = lasting(model)
         self._texts = frozenset[Named]()
         if model.language is not language_of(".psl"):
-            self._texts = texts(self._types, [atoms(background or {}, "background")])
+            every = {kind for of in self._types.values() for kind in of if kind}
+            self._texts = texts(self._types, [atoms(background or {}, "background")], every)
         self._metrics = Metrics()
         self._lines: list[dict[str, Any]] = []
 
@@ -258,11 +259,10 @@ class OnlineLearner:
     def _lasting_texts(self, some: Sequence[Example | ExampleError]) -> frozenset[Named]:
         """Return the constants of all later examples that some give as text and read as whole numbers."""
         wholes = (x.whole() for x in some if isinstance(x, Example))
-        found = texts(self._types, (part for x in wholes for part in parts_of(x)))
+        parts = (part for x in wholes for part in parts_of(x))
+        found = texts(self._types, parts, self._lasting)
         return frozenset(
-            (kind, text)
-            for kind, text in found
-            if kind in self._lasting and text in (self._lasting[kind] or {text})
+            (kind, text) for kind, text in found if text in (self._lasting[kind] or {text})
         )
 
     # what was learned -------------------------------------------------------------------------------

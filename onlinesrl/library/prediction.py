@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments
 from onlinesrl.core.learner import Prediction as Line
-from onlinesrl.library.constants import Named, Types, parts_of, restored
+from onlinesrl.library.constants import (
+    Named,
+    Restore,
+    Types,
+    is_other_in_markov_logic,
+    parts_of,
+    restored,
+)
 from onlinesrl.library.display import table_html
 from onlinesrl.library.tables import Table
 from onlinesrl.logic.tables import VALUE, argument_names
@@ -56,15 +63,18 @@ class Prediction:
         }
 
     @cached_property
-    def _restore(self) -> Callable[[str, int, Constant], Constant]:
-        return restored(self._types, parts_of(self.example), self._texts)
+    def _restore(self) -> Restore | None:
+        if self._valued:
+            return None  # PSL has targets as the example has them
+        names, parts = self.line.predicted, parts_of(self.example)
+        return restored(self._types, names, parts, is_other_in_markov_logic, self._texts)
 
     def _restored(self, name: str, rows: Sequence[list[Constant] | ValuedAtom]) -> list[Atom]:
         """Return atoms with their constants as they were given."""
-        return [
-            tuple(self._restore(name, n, each) for n, each in enumerate(arguments(row)))
-            for row in rows
-        ]
+        restore, lists = self._restore, map(arguments, rows)
+        if restore is None:
+            return [*map(tuple, lists)]
+        return [tuple(restore(name, n, of) for n, of in enumerate(row)) for row in lists]
 
     @property
     def example(self) -> Example:
