@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from onlinesrl.core.clock import Clock
 from onlinesrl.core.errors import UsageError
-from onlinesrl.core.example import Constant, GroundAtom
+from onlinesrl.core.example import Atoms, Constant, GroundAtom
 from onlinesrl.core.language import language_of
-from onlinesrl.library.atoms import Given, columns, facts
+from onlinesrl.library.atoms import Given, atoms, columns, facts
+from onlinesrl.library.constants import is_other_in_markov_logic, is_other_in_psl, restored
 from onlinesrl.library.display import table_html
 from onlinesrl.library.model import Model
 from onlinesrl.library.tables import Table
@@ -96,9 +97,14 @@ def infer(  # noqa: PLR0913 - what may be asked
         return _infer_psl(model, evidence, query, truth or {}, method or "admm", seed, threads)
     from onlinesrl.mln import answers
 
+    if isinstance(evidence, Mapping):
+        evidence = atoms(evidence, "evidence")
     world = _world(model, evidence, query, closed, opened)
     values, stats = answers.solve(world, method or "mpe", seed, error, max_work)
-    return _answer(model, _names(query), answers.columns(world, values), stats)
+    columns = answers.columns(world, values)
+    if isinstance(evidence, dict):
+        columns = _restored(model, columns, evidence, is_other_in_markov_logic)
+    return _answer(model, _names(query), columns, stats)
 
 
 def ground(
@@ -167,6 +173,25 @@ def _answer(
     return Answer({name: Table(of) for name, of in {**none, **columns}.items()}, stats)
 
 
+def _restored(
+    model: Model,
+    columns: dict[str, dict[str, Sequence[Any]]],
+    given: Atoms,
+    is_other: Callable[[Constant], bool],
+) -> dict[str, dict[str, Sequence[Any]]]:
+    """Return columns of atoms with their constants as they are in the given atoms."""
+    restore = restored(model.predicates, columns, [given], is_other)
+    if restore is None:
+        return columns
+    return {
+        name: {
+            column: of if column == VALUE else [restore(name, place, each) for each in of]
+            for place, (column, of) in enumerate(by_column.items())
+        }
+        for name, by_column in columns.items()
+    }
+
+
 def _infer_psl(  # noqa: PLR0913, PLR0917 - as ``infer``
     model: Model, evidence: Given, query: Given, truth: Given, method: str, seed: int, threads: int
 ) -> Answer:
@@ -175,9 +200,12 @@ def _infer_psl(  # noqa: PLR0913, PLR0917 - as ``infer``
 
     options = Options(method, seed, threads=threads)
     options.check()
+    query = {n: [*rows] if isinstance(rows, Iterator) else rows for n, rows in query.items()}
     database, clock = psl_database(model, evidence, query, truth), Clock()
     found = psl.solve(Problem(model.program, {}, database), options, clock)
-    return _answer(model, query, psl.columns(found), found.stats)
+    given = atoms({name: rows for name, rows in query.items() if name in model.predicates}, "query")
+    columns = _restored(model, psl.columns(found), given, is_other_in_psl)
+    return _answer(model, query, columns, found.stats)
 
 
 def psl_database(model: Model, evidence: Given, query: Given, truth: Given) -> Any:

@@ -14,7 +14,7 @@ from onlinesrl.core.background import Background
 from onlinesrl.core.errors import ConfigError, ExampleError, UsageError
 from onlinesrl.core.example import Example
 from onlinesrl.core.interrupt import whole
-from onlinesrl.core.language import check_costs, check_query, counted
+from onlinesrl.core.language import check_costs, check_query, counted, language_of
 from onlinesrl.core.learner import Learner, Outcome
 from onlinesrl.core.metrics import Metrics
 from onlinesrl.core.restoring import Misfit, restoring
@@ -22,7 +22,8 @@ from onlinesrl.core.section import kind_of, not_for, sections_of
 from onlinesrl.core.update import Update
 from onlinesrl.core.updates import STANDARD, AnyUpdate
 from onlinesrl.core.yamltree import Place
-from onlinesrl.library.atoms import Given, example, facts
+from onlinesrl.library.atoms import Given, atoms, example, facts
+from onlinesrl.library.constants import Kind, Named, is_number, parts_of, texts
 from onlinesrl.library.curves import Curves
 from onlinesrl.library.model import Model
 from onlinesrl.library.prediction import Prediction
@@ -120,6 +121,11 @@ class OnlineLearner:
         )
         self.learned.spells = True
         self._types = model.predicates
+        self._lasting = lasting(model)
+        self._texts = frozenset[Named]()
+        if model.language is not language_of(".psl"):
+            every = {kind for of in self._types.values() for kind in of if kind}
+            self._texts = texts(self._types, [atoms(background or {}, "background")], every)
         self._metrics = Metrics()
         self._lines: list[dict[str, Any]] = []
 
@@ -143,6 +149,7 @@ class OnlineLearner:
         copied once. Raises ExampleError, which tells the number of the bad example.
         """
         before, metrics, lines = self._state(), self._metrics.save(), len(self._lines)
+        known = self._texts
         found: list[Prediction] = []
         try:
             for some in self._batches(xs, ys):
@@ -150,6 +157,7 @@ class OnlineLearner:
         except BaseException:
             self.learned.restore(*before)
             self._metrics = Metrics.restore(metrics)
+            self._texts = known
             del self._lines[lines:]
             raise
         return found
@@ -223,13 +231,15 @@ class OnlineLearner:
     def _step(
         self, some: Sequence[Example | ExampleError], learning: bool, first: int = 0
     ) -> list[Prediction]:
-        seen = self.learned.seen
+        seen, known = self.learned.seen, self._texts
         with whole():
             outcomes, tally = self.learned.step(some, learning)
+        if self._lasting:
+            self._texts |= self._lasting_texts(some)
         try:
             found = self._predictions(some, outcomes, first)
         except ExampleError:
-            self.learned.seen = seen
+            self.learned.seen, self._texts = seen, known
             raise
         before = self._metrics.examples
         self._metrics.add(tally, len(some))
@@ -246,10 +256,19 @@ class OnlineLearner:
                 which = "" if len(some) == 1 and not first else f"example {n}: "
                 raise ExampleError(f"{which}{outcome.error}", "bad")
         return [
-            Prediction(x, outcome.prediction, self._types, self.learned.valued)
+            Prediction(x, outcome.prediction, self._types, self.learned.valued, self._texts)
             for x, outcome in zip(some, outcomes, strict=True)
             if outcome.prediction is not None and isinstance(x, Example)
         ]
+
+    def _lasting_texts(self, some: Sequence[Example | ExampleError]) -> frozenset[Named]:
+        """Return the constants of all later examples that some give as text and read as whole numbers."""
+        wholes = (x.whole() for x in some if isinstance(x, Example))
+        parts = (part for x in wholes for part in parts_of(x))
+        found = texts(self._types, parts, self._lasting)
+        return frozenset(
+            (kind, text) for kind, text in found if text in (self._lasting[kind] or {text})
+        )
 
     # what was learned -------------------------------------------------------------------------------
 
@@ -309,7 +328,8 @@ class OnlineLearner:
     def _own(self) -> dict[str, Any]:
         values = self.background.values
         facts = {name: [[args, value] for args, value in of.items()] for name, of in values.items()}
-        return {"background": facts, "by": self.by, "lines": self._lines}
+        own = {"background": facts, "by": self.by, "lines": self._lines}
+        return own | ({"texts": sorted(map(list, self._texts))} if self._texts else {})
 
     @classmethod
     def load(cls, path: str | Path, background: Given | None = None) -> OnlineLearner:
@@ -346,6 +366,9 @@ class OnlineLearner:
         learner.learned.restore(saved.header, saved.arrays)
         learner._metrics = Metrics.restore(saved.metrics)
         learner._lines = [*saved.own.get("lines", ())]
+        if saved.own:
+            listed = saved.own.get("texts", ())
+            learner._texts = frozenset((kind, text) for kind, text in listed)
         return learner
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -359,6 +382,16 @@ class OnlineLearner:
 
     def _repr_html_(self) -> str:
         return self.weights.heaviest()._repr_html_()
+
+
+def lasting(model: Model) -> dict[Kind, frozenset[str] | None]:
+    """Return the whole numbers that the model declares, by type, which all examples have; None: all of it."""
+    program: Any = model.program
+    if model.language is language_of(".psl"):
+        return {}
+    numbers = {kind: frozenset(filter(is_number, of)) for kind, of in program.types.items()}
+    declared = {kind: of for kind, of in numbers.items() if of}
+    return {**declared, **dict.fromkeys(program.open)}
 
 
 def section(given: str | Mapping[str, Any], tag: str) -> dict[str, Any]:

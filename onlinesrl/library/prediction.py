@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from onlinesrl.core.example import Constant, Example, ValuedAtom, arguments
 from onlinesrl.core.learner import Prediction as Line
+from onlinesrl.library.constants import (
+    Named,
+    Restore,
+    Types,
+    is_other_in_markov_logic,
+    parts_of,
+    restored,
+)
 from onlinesrl.library.display import table_html
 from onlinesrl.library.tables import Table
 from onlinesrl.logic.tables import VALUE, argument_names
@@ -29,14 +38,43 @@ class Prediction:
         self,
         example: Example,
         line: Line,
-        types: Mapping[str, Sequence[str | None]],
+        types: Types,
         valued: bool,
+        texts: frozenset[Named] = frozenset(),
     ):
         self._example = example
         self.line = line
         self._types = types
-        of = line.predicted if valued else line.marginals
-        self.values = None if of is None else {name: _values(rows) for name, rows in of.items()}
+        self._valued = valued
+        self._texts = texts
+
+    @cached_property
+    def values(self) -> dict[str, dict[Atom, float]] | None:
+        """The truth values or probabilities of all open atoms, by predicate and atom, or None."""
+        of = self.line.predicted if self._valued else self.line.marginals
+        if of is None:
+            return None
+        return {
+            name: {
+                atom: _value(row)
+                for atom, row in zip(self._restored(name, rows), rows, strict=True)
+            }
+            for name, rows in of.items()
+        }
+
+    @cached_property
+    def _restore(self) -> Restore | None:
+        if self._valued:
+            return None  # PSL has targets as the example has them
+        names, parts = self.line.predicted, parts_of(self.example)
+        return restored(self._types, names, parts, is_other_in_markov_logic, self._texts)
+
+    def _restored(self, name: str, rows: Sequence[list[Constant] | ValuedAtom]) -> list[Atom]:
+        """Return atoms with their constants as they were given."""
+        restore, lists = self._restore, map(arguments, rows)
+        if restore is None:
+            return [*map(tuple, lists)]
+        return [tuple(restore(name, n, of) for n, of in enumerate(row)) for row in lists]
 
     @property
     def example(self) -> Example:
@@ -44,7 +82,8 @@ class Prediction:
         return self._example.whole()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_example": self.example, "line": self.line.whole()}
+        kept = {k: of for k, of in self.__dict__.items() if k not in {"_restore", "values"}}
+        return {**kept, "_example": self.example, "line": self.line.whole()}
 
     @property
     def id(self) -> Constant:
@@ -69,7 +108,10 @@ class Prediction:
     @property
     def atoms(self) -> dict[str, list[Atom]]:
         """The atoms predicted true, by predicate."""
-        return {name: _true(rows) for name, rows in self.line.predicted.items()}
+        return {
+            name: self._restored(name, [row for row in rows if _value(row) > 0.5])
+            for name, rows in self.line.predicted.items()
+        }
 
     @property
     def evidence(self) -> dict[str, list[Atom]]:
@@ -114,14 +156,12 @@ class Prediction:
         return table_html(f"{self.id}{sure}", ["atom", "predicted", "true"], rows)
 
 
-def _values(rows: Sequence[list[Constant] | ValuedAtom]) -> dict[Atom, float]:
-    return {(*arguments(row),): row.value if isinstance(row, ValuedAtom) else 1.0 for row in rows}
+def _value(row: list[Constant] | ValuedAtom) -> float:
+    return row.value if isinstance(row, ValuedAtom) else 1.0
 
 
 def _true(rows: Sequence[list[Constant] | ValuedAtom]) -> list[Atom]:
-    return [
-        (*arguments(row),) for row in rows if not isinstance(row, ValuedAtom) or row.value > 0.5
-    ]
+    return [(*arguments(row),) for row in rows if _value(row) > 0.5]
 
 
 def _spelled(name: str, atom: Atom) -> str:

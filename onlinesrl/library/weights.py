@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from onlinesrl.core.example import Constant
 from onlinesrl.core.row import Row
 from onlinesrl.library.display import SHOWN_ROWS, table_html
 from onlinesrl.library.tables import Table
 
 Key = tuple[str, ...]
-"""The text of a rule, then the constants of its ``+`` variables, in the order of the rule."""
+"""The text of a rule, then the constants of its ``+`` variables, as text, in the order of the rule.
+
+Whole numbers find the same as their text.
+"""
 
 
 class Weights(Mapping[Key, float]):
@@ -23,8 +27,8 @@ class Weights(Mapping[Key, float]):
         self.rows = tuple(rows)
         self._by_key = {_key(row): row for row in self.rows}
 
-    def __getitem__(self, key: str | Key) -> float:
-        return self._by_key[(key,) if isinstance(key, str) else key].weight
+    def __getitem__(self, key: str | Sequence[Constant]) -> float:
+        return self._by_key[(key,) if isinstance(key, str) else (*map(str, key),)].weight
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self._by_key)
@@ -38,9 +42,9 @@ class Weights(Mapping[Key, float]):
         known.sort(key=lambda row: -abs(row.weight) * max(1, row.updates or 1))
         return Weights(known[:n])
 
-    def about(self, constant: str) -> Weights:
+    def about(self, constant: Constant) -> Weights:
         """Return the weights whose rule or constants name a constant."""
-        return Weights([row for row in self.rows if constant in row.about()])
+        return Weights([row for row in self.rows if str(constant) in row.about()])
 
     def table(self) -> Table:
         """Return a table: the rule with its constants, its weight, and the updates it took part in."""

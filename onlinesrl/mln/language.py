@@ -114,9 +114,8 @@ class MarkovLogic:
 
         for number, rule in enumerate(mln.load(path).rules, 1):
             template = plus_variables(rule.formula)
-            alone = rule.weight if rule.table is None else rule.weight or None
-            weighted = () if alone is None else (((), alone),)
-            for key, weight in (*weighted, *(rule.table or ())):
+            weighted = () if rule.weight is None else (((), rule.weight),)
+            for key, weight in weighted if rule.table is None else rule.table:
                 constants = dict(zip(template, key, strict=False))
                 yield _Row(number, rule.text, constants, weight, None, rule.formula)
 

@@ -74,7 +74,7 @@ def brute(tagger: SequenceTagger, x: list[Any]) -> dict[tuple[str, ...], float]:
     scores = {}
     for labels in itertools.product(tagger.classes_, repeat=len(x)):
         states = [
-            number * weights.get(f'Feature("{name}", t) ^ Label(t, {label})', 0.0)
+            number * weights.get(f'Feature(+"{name}", t) ^ Label(t, {label})', 0.0)
             for of, label in zip(x, labels, strict=True)
             for name, number in of.items()
         ]

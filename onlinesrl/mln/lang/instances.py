@@ -6,6 +6,7 @@ these. The rule itself, with a weight, says which one it has for all others; wit
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,14 +20,18 @@ def joined(rules: Sequence[Rule], instances: Mapping[int, Rule]) -> Iterator[Rul
 
     An instance of a rule with ``+`` variables and a weight is in its table, and has no weight but its own.
     """
-    templates = [(n, rule.formula) for n, rule in enumerate(rules) if _is_template(rule)]
+    templates: dict[Formula, list[tuple[int, Formula]]] = defaultdict(list)
+    for n, rule in enumerate(rules):
+        if _is_template(rule):
+            templates[_blank(rule.formula)].append((n, rule.formula))
     rows: dict[int, list[tuple[tuple[str, ...], float]]] = {}
     for n, rule in instances.items():
-        orders = ((home, _order(formula, rule.formula)) for home, formula in templates)
+        alike = templates[_blank(rule.formula)]
+        orders = ((home, _order(formula, rule.formula)) for home, formula in alike)
         home, order = next((each for each in orders if each[1] is not None), (n, None))
         if order is None:
             order = [*range(len(plus_variables(rule.formula)))]
-            templates.append((n, rule.formula))
+            alike.append((n, rule.formula))
         table = ((tuple([key[k] for k in order]), weight) for key, weight in rule.table or ())
         rows.setdefault(home, []).extend(table)
     for n, rule in enumerate(rules):
@@ -50,12 +55,7 @@ def _plus(leaf: Leaf) -> bool:
 
 
 def _order(template: Formula, instance: Formula) -> list[int] | None:
-    """Return which variable of an instance stands for each of a template's.
-
-    None: the formulas differ in more than these, or two stand for one.
-    """
-    if _blank(template) != _blank(instance):
-        return None
+    """Return which variable of an instance stands for each of a template's; None: two do for one."""
     pairs = {*zip(filter(_plus, terms(template)), filter(_plus, terms(instance)), strict=True)}
     names = {variable.name: other.name for variable, other in pairs}
     others = plus_variables(instance)
