@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
-from data import Fold, Task, tasks
+from real_data import Fold, Task, tasks
 
 import onlinesrl as srl
 
