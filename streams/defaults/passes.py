@@ -25,6 +25,12 @@ CRFSUITE: dict[str, dict[str, Any]] = {
     "CRFsuite pa, 10 passes": {"algorithm": "pa", "max_iterations": 10},
     "CRFsuite lbfgs, c2 = 1": {"algorithm": "lbfgs", "c2": 1.0},
     "CRFsuite lbfgs, c2 = 0.1": {"algorithm": "lbfgs", "c2": 0.1},
+    "CRFsuite lbfgs, c1 = c2 = 0.1, 100 steps": {
+        "algorithm": "lbfgs",
+        "c1": 0.1,
+        "c2": 0.1,
+        "max_iterations": 100,
+    },
 }
 TAGGERS: dict[str, dict[str, Any]] = {
     "tagger, 1 pass": {},
