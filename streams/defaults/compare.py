@@ -24,7 +24,7 @@ from real_data import Fold, Task, tasks
 
 import onlinesrl as srl
 
-SIGMAS = (0.01, 0.1, 1.0)
+SIGMAS = (0.01, 0.1)
 PAIRS = (
     *(("adagrad", "pl"), ("adagrad", "ml"), ("cda1", "pl"), ("cda1", "ml"), ("cda2", "pl")),
     *(("cda2", "ml"), ("pa1", "pl"), ("subgradient", "ml"), ("mira", "pl"), ("perceptron", "pl")),
