@@ -40,12 +40,10 @@ def test_what_is_absent_is_left_out_and_the_rest_compared(
     best = compare.Way("adagrad", "pl", 0.1)
     found[task.name][best] = compare.score(task, task.folds[0], best)
     assert found[task.name][best] == 1.0
-    lines = compare.table(found).splitlines()
-    assert lines[2:4] == [
-        "| adagrad, pl | 0.1 | 100.00 | 100.00 |",
-        "|  | best for each | 100.00 | 100.00 |",
-    ]
-    assert len(lines) == 2 + 2 * 8 + 2
+    lines = compare.table(found, 0.1).splitlines()
+    assert lines[0] == "| sigma 0.1 | names, parts | mean rank |"
+    assert lines[2:4] == ["| adagrad, pl | 100.00 | 1.0 |", "| adagrad, ml | 50.00 | 6.0 |"]
+    assert len(lines) == 2 + 10
 
 
 def test_students_and_groups_of_people_are_examples() -> None:
