@@ -262,12 +262,13 @@ def test_checkpoint_run_folder_and_weights_file_say_the_same(
 
 def test_a_run_goes_on_from_starting_weights(trained: Job, trust: Callable[..., Job]) -> None:
     weights = trained.output / "weights.psl"
-    warm = trust(LINES[40:], learner={"start": str(weights)})
+    keys = {"update": "cda2", "loss": "ml"}
+    warm = trust(LINES[40:], learner={"start": str(weights), **keys})
     learner = session.new_learner(config_of(warm))
     learned = [rule.weight or 0.0 for rule in psl.load(weights).rules]
     np.testing.assert_array_equal(learner.weights.averaged(), learned)
     assert warm.run() == 0, warm.said
-    cold = trust(LINES[40:], "cold")
+    cold = trust(LINES[40:], "cold", learner=keys)
     assert cold.run() == 0
     assert warm.lines("metrics.jsonl")[-1]["mae"] < cold.lines("metrics.jsonl")[-1]["mae"]
 

@@ -32,7 +32,8 @@ from onlinesrl.mln.saved import saved_weights
 KEPT_SHARE = 0.9
 ROOM, SLOTS = 1 << 16, 1 << 13
 """Room at first, for weights and of the hash table. It takes memory where it is used; growing takes time."""
-STANDARD = Cda2()
+UNUSED = Cda2()
+"""The update of weights that are not learned."""
 
 
 class _Column(NamedTuple):
@@ -61,7 +62,7 @@ class WeightTable(AveragedWeights):
 
     arrays: k.Weights
 
-    def __init__(self, layout: Layout, update: Update = STANDARD):
+    def __init__(self, layout: Layout, update: Update = UNUSED):
         super().__init__(update)
         self.layout = layout
         self.clauses = [p.clause for p in layout.plan.clauses]

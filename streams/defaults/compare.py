@@ -4,8 +4,8 @@ usage: python streams/defaults/compare.py DATA PACKAGES [--only TEXT] [--json FI
 
 DATA is a folder of benchmarks, PACKAGES one in which packages with labelled data were unpacked (see
 README.md); what is absent is left out. Each learner makes one pass in the order of the data, and its averaged
-weights are tested on what was held out. Prints Markdown: for each data set the best score over the
-sigmas, and that of the sigma that is best over all data sets.
+weights are tested on what was held out. Prints Markdown: a table for each sigma, with the mean rank of each
+update and loss over the data sets.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
-from data import Fold, Task, tasks
+from real_data import Fold, Task, tasks
 
 import onlinesrl as srl
 
-SIGMAS = (0.01, 0.1, 1.0)
+SIGMAS = (0.01, 0.1)
 PAIRS = (
     *(("adagrad", "pl"), ("adagrad", "ml"), ("cda1", "pl"), ("cda1", "ml"), ("cda2", "pl")),
     *(("cda2", "ml"), ("pa1", "pl"), ("subgradient", "ml"), ("mira", "pl"), ("perceptron", "pl")),
@@ -58,27 +58,24 @@ def score(task: Task, fold: Fold, way: Way) -> float:
     return float(learner.evaluate(fold.test)[task.score] or 0.0)
 
 
-def table(found: dict[str, dict[Way, float]]) -> str:
-    """Return the scores in percent, as Markdown."""
-    names = [*found]
+def table(found: dict[str, dict[Way, float]], sigma: float) -> str:
+    """Return the scores in percent with one sigma, and mean ranks, as Markdown; equal scores share a rank."""
+    ways = [Way(update, loss, None if update in NO_SIGMA else sigma) for update, loss in PAIRS]
     lines = [
-        f"| update, loss | sigma | {' | '.join(names)} | mean |",
-        f"|---|---|{'---|' * (len(names) + 1)}",
+        f"| sigma {sigma} | {' | '.join(found)} | mean rank |",
+        f"|{'---|' * (len(found) + 2)}",
     ]
-    for update, loss in PAIRS:
-        ways = [way for way in WAYS if way[:2] == (update, loss)]
-        means = {way: fmean(found[name][way] for name in names) for way in ways}
-        best = max(ways, key=means.__getitem__)
-        lines.append(row(f"{update}, {loss}", best.sigma, [found[name][best] for name in names]))
-        if len(ways) > 1:
-            lines.append(row("", "best for each", [max(found[n][w] for w in ways) for n in names]))
+    for way in ways:
+        ranks = [rank(of[way], [of[other] for other in ways]) for of in found.values()]
+        cells = [f"{100 * of[way]:.2f}" for of in found.values()]
+        lines.append(f"| {way.update}, {way.loss} | {' | '.join(cells)} | {fmean(ranks):.1f} |")
     return "\n".join(lines)
 
 
-def row(name: str, sigma: Any, scores: Sequence[float]) -> str:
-    """Return a line of the table."""
-    cells = [f"{100 * x:.2f}" for x in [*scores, fmean(scores)]]
-    return f"| {name} | {'-' if sigma is None else sigma} | {' | '.join(cells)} |"
+def rank(score: float, scores: Sequence[float]) -> float:
+    """Return the rank of a score among all, the highest first."""
+    equal = sum(other == score for other in scores)
+    return sum(other > score for other in scores) + (equal + 1) / 2
 
 
 def main() -> None:
@@ -105,7 +102,7 @@ def main() -> None:
             given.json.write_text(json.dumps(rows))
     if not found:
         sys.exit("no data set is here")
-    print(table(found))
+    print("\n\n".join(table(found, sigma) for sigma in SIGMAS))
 
 
 if __name__ == "__main__":

@@ -224,6 +224,13 @@ def test_the_classifier_has_its_learner() -> None:
     assert classifier.learner.certificate["loss"] is not None
 
 
+def test_estimators_have_the_default_of_learners() -> None:
+    default = srl.OnlineLearner("A(t)", "A").settings.learner
+    assert srl.LinkedClassifier().fit(GRAPHS, CLASSES).learner.settings.learner == default
+    assert srl.SequenceTagger().fit(X, Y).learned_.weights.update == default
+    assert (default.update, default.loss, default.strength) == ("adagrad", "pl", 0.01)
+
+
 def test_links_tell_what_features_do_not() -> None:
     """Of two things the second is of the other class; only links say so."""
     graphs = [([{"kind": kind}, {"kind": "?"}], [(0, 1)]) for kind in "abab"]

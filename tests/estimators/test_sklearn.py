@@ -131,7 +131,9 @@ def test_a_grid_search_over_a_pipeline() -> None:
     from sklearn.pipeline import Pipeline
     from sklearn.preprocessing import FunctionTransformer
 
-    pipeline = Pipeline([("more", FunctionTransformer(numbered)), ("tagger", srl.SequenceTagger(passes=3))])
+    pipeline = Pipeline(
+        [("more", FunctionTransformer(numbered)), ("tagger", srl.SequenceTagger(passes=3))]
+    )
     grid = {"tagger__sigma": [0.01, 1.0], "tagger__update": ["cda2", "adagrad"]}
     search = GridSearchCV(pipeline, grid, cv=KFold(3)).fit(X, Y)
     assert search.best_score_ == 1.0

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from onlinesrl.core.example import Example
 from onlinesrl.core.learner import Prediction
 from onlinesrl.core.update import Update
-from onlinesrl.core.updates import UPDATES
+from onlinesrl.core.updates import UPDATES, Cda2
 from onlinesrl.logic.ast import Program
 from onlinesrl.mln.engines.brute import Brute
 from onlinesrl.mln.engines.ilp import Ilp
@@ -18,7 +18,7 @@ from onlinesrl.mln.ground.plan import Plan
 from onlinesrl.mln.inference import Inference
 from onlinesrl.mln.lang import mln
 from onlinesrl.mln.learner import OnlineLearner
-from onlinesrl.mln.weights import STANDARD, WeightTable
+from onlinesrl.mln.weights import WeightTable
 
 MODEL = """\
 field = {"a", "b"}
@@ -34,6 +34,9 @@ InField(i, +f) ^ Next(i, j) ^ InField(j, +g)
 1.0 InField(i, "a")
 0.25 InField(i, +f) ^ Next(i, j) => InField(j, +f)
 """
+
+
+CDA2 = Cda2(loss="ml")
 
 
 def update_of(name: str, **keys: Any) -> Update:
@@ -53,7 +56,7 @@ def exact(engine: Ilp | Brute | None = None, **keys: Any) -> Inference:
 
 
 def online(
-    plan: Plan, update: Update = STANDARD, inference: Inference | None = None, **keys: Any
+    plan: Plan, update: Update = CDA2, inference: Inference | None = None, **keys: Any
 ) -> OnlineLearner:
     """A learner; all that tests have are made here."""
     return OnlineLearner(plan, update, inference or exact(), **keys)

@@ -6,7 +6,7 @@ from typing import Any
 
 from onlinesrl.core.example import Constant, Example, ValuedAtom
 from onlinesrl.core.update import Update
-from onlinesrl.mln.weights import STANDARD
+from onlinesrl.core.updates import Cda2
 from onlinesrl.psl.engines.admm import Admm
 from onlinesrl.psl.inference import PslInference
 from onlinesrl.psl.lang import psl
@@ -24,10 +24,13 @@ Trusts(A, +B) <= 2 .
 """
 
 
+CDA2 = Cda2(loss="ml")
+
+
 def soft(
     program: PslProgram,
     query: Sequence[str],
-    update: Update = STANDARD,
+    update: Update = CDA2,
     inference: PslInference | None = None,
     **keys: Any,
 ) -> PslLearner:

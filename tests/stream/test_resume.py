@@ -154,7 +154,7 @@ def test_fresh_starts_over(stopped: Job, unbroken: dict[str, bytes]) -> None:
     ("override", "said"),
     [
         ("learner.sigma=0.5", "learner.sigma: was 0.01, is 0.5"),
-        ("learner.update=mira", "learner.update: was 'cda2', is 'mira'"),
+        ("learner.update=mira", "learner.update: was 'adagrad', is 'mira'"),
         ("source.without=face", "source.without: was nothing, is ['face']"),
         ("metrics.every=3", "metrics.every: was nothing, is 3"),
     ],

@@ -46,11 +46,12 @@ class LinkedClassifier(Estimator):
     A sample of ``X`` is a pair: its things, each with features as ``SequenceTagger`` takes them, and its
     links, each ``(i, j)`` or ``(i, j, relation)`` between numbers of
     things, from 0; a link has a direction. In ``y`` a sample has a label, string or integer, for each thing.
-    ``update``, ``loss`` and ``sigma`` are those of ``OnlineLearner``. The ``classes`` of the first
+    ``update``, ``loss`` and ``sigma`` are those of ``OnlineLearner``, ``passes`` and ``held_out`` say how
+    often ``fit`` goes over the samples. The ``classes`` of the first
     ``partial_fit`` may be predicted though none was seen yet.
 
     It is the Markov logic network of the rules ``Feature(+f, x) ^ Label(x, +y)`` and ``Linked(+r, x, z) ^
-    Label(x, +y) ^ Label(z, +w)``, learned in one pass and averaged: ``learner`` has it.
+    Label(x, +y) ^ Label(z, +w)``, learned a sample at a time and averaged: ``learner`` has it.
 
     After an exception it is what it was before. Raises InputError, ExampleError, UsageError, NotFittedError.
 

