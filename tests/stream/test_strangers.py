@@ -373,6 +373,18 @@ def test_checkpoints_are_not_elsewhere(finished: Job) -> None:
     assert len(list(outside.iterdir())) == 2
 
 
+def test_a_checkpoint_may_be_named_by_a_link(finished: Job) -> None:
+    """Whoever names it knows it."""
+    link = finished.folder / "link.ckpt"
+    link.symlink_to(finished.checkpoints()[-1])
+    for arguments in (
+        ("weights", link),
+        ("checkpoint", "verify", link),
+        ("checkpoint", "show", link),
+    ):
+        assert finished.call(*arguments) == 0, finished.said
+
+
 def test_tables_of_predictions_are_not_elsewhere(tmp_path: Path) -> None:
     """What --fresh removes is in the run folder."""
     outside = tmp_path / "outside"
