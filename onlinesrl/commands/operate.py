@@ -188,7 +188,11 @@ def _loaded(path: Path) -> Iterator[tuple[Path, Checkpoint | StorageError]]:
         raise StorageError(f"{path}: no checkpoint in this folder")
     for file in files:
         try:
-            yield file, checkpoint.checked(checkpoint.load(file))
+            named = file == path
+            yield (
+                file,
+                checkpoint.named(file) if named else checkpoint.checked(checkpoint.load(file)),
+            )
         except checkpoint.DamagedCheckpoint as error:
             yield file, error
         except StorageError:

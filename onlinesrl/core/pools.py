@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from onlinesrl.core.errors import UsageError
 from onlinesrl.core.section import Section
 from onlinesrl.core.starting import starting
-from onlinesrl.core.values import Count, Name
+from onlinesrl.core.values import Name, Parts
 
 if TYPE_CHECKING:
     from onlinesrl.core.pool import Pool
@@ -27,14 +27,14 @@ class PoolSection(Section):
     """processes of this machine, or Ray."""
     address: Name | None = None
     """where Ray is: auto, or host:port; null: it is started on this machine."""
-    workers: Count | None = None
+    workers: Parts | None = None
     """how many work at a time; null: one a core; it changes no result."""
 
 
 class PartsSection(PoolSection):
     """A PSL model in parts that workers hold."""
 
-    parts: Count = 8
+    parts: Parts = 8
     """into how many parts the ground rules are cut."""
 
 

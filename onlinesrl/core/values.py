@@ -88,6 +88,7 @@ Input = Annotated[AnyPath, AfterValidator(_source)]
 Inputs = Annotated[tuple[Input, ...], BeforeValidator(_one_or_many), Field(min_length=1)]
 Natural = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Count = Annotated[int, Field(ge=1, le=2**63 - 1)]
+Parts = Annotated[int, Field(ge=1, le=10_000)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Positives = Annotated[tuple[Positive, ...], BeforeValidator(_one_or_many), Field(min_length=1)]
 

@@ -13,7 +13,7 @@ from onlinesrl.core.pools import PoolSection
 from onlinesrl.core.section import Section
 from onlinesrl.core.update import Update
 from onlinesrl.core.updates import AnyUpdate, Standard
-from onlinesrl.core.values import AnyPath, Count, File, Name, Names, Natural, duration
+from onlinesrl.core.values import AnyPath, Count, File, Name, Names, Natural, Parts, duration
 from onlinesrl.core.yamltree import Place, Tree
 from onlinesrl.mln.sections import AnyEngine, MpeSection
 from onlinesrl.runs.fingerprint import LABEL_BYTES, fingerprint
@@ -87,7 +87,7 @@ class LimitsSection(Section):
 class DistributeSection(PoolSection):
     """Learning in rounds of shards, on many cores or machines; `onlinesrl guide cluster`."""
 
-    shards: Count = 8
+    shards: Parts = 8
     """into how many parts the examples are cut."""
     round: Count = 1000
     """examples of each shard between two merges."""

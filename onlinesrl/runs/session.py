@@ -140,7 +140,7 @@ def _from_checkpoint(config: Config, path: Path, margins: bool) -> Learner:
 def load_checkpoint(path: Path) -> checkpoint.Checkpoint:
     """Return a checkpoint file, or the newest intact one of a run folder; its header is checked."""
     if not path.is_dir():
-        return checkpoint.checked(checkpoint.load(path))
+        return checkpoint.named(path)
     folder = path / "checkpoints" if (path / "checkpoints").is_dir() else path
     found = checkpoint.latest(folder, warn)
     if found is None:

@@ -1,5 +1,6 @@
 """The checkpoints of a run: numbered files in a folder, of which the newest that is intact counts."""
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,6 +22,7 @@ __all__ = [
     "checked",
     "latest",
     "load",
+    "named",
     "numbered",
     "save",
     "write",
@@ -64,6 +66,11 @@ class RunHeader(Header):
     behind: NotRequired[dict[str, int]]
     sink: NotRequired[dict[str, Any]]
     labels: NotRequired[dict[str, Any]]
+
+
+def named(path: Path) -> Checkpoint:
+    """Read the file that somebody names, who may name a link, and check its header. Raises StorageError."""
+    return checked(load(Path(os.path.realpath(path)) if path.is_symlink() else path))
 
 
 def checked(saved: Checkpoint, kind: Any = Header) -> Checkpoint:

@@ -11,6 +11,7 @@ Every operating system error becomes a `StorageError` that names the file, the a
 
 import fcntl
 import os
+import re
 from pathlib import Path
 
 from onlinesrl.core.closing import Closing
@@ -20,6 +21,7 @@ from onlinesrl.core.storage import check_folder, is_plain, plain, storage_errors
 BUFFER_BYTES = 1 << 18
 REQUESTS = "requests.jsonl"
 """In the run folder: what clients sent to /learn. It is a source, and --fresh keeps it."""
+_PART = re.compile(r"part-[0-9]{8,18}\.parquet|\.part-[0-9]{8,18}\.parquet\.tmp")
 _LOCKS: set[int] = set()
 """The descriptors of the locks that this process holds."""
 _MARK = b"the folder of a run of onlinesrl, by process "
@@ -136,7 +138,7 @@ class RunFolder(Closing):
                 for found in self.checkpoints.glob(pattern):
                     found.unlink()
             sync_folder(self.checkpoints)
-            for file in (*self.written, *parts(self.path / "predictions")):
+            for file in (*self.written, *table_files(self.path / "predictions")):
                 file.unlink(missing_ok=True)
                 file.with_name(f".{file.name}.tmp").unlink(missing_ok=True)
 
@@ -157,12 +159,13 @@ def is_run(path: Path) -> bool:
         return stream.read(len(_MARK)) == _MARK
 
 
-def parts(folder: Path) -> list[Path]:
+def table_files(folder: Path) -> list[Path]:
     """Return the parts of tables in a folder, those that were left unfinished too. Raises OSError."""
     tables = [each for each in sorted(folder.glob("*")) if each.is_dir()]
     for table in tables:
         check_folder(table)
-    return [file for table in tables for file in sorted(table.glob("*part-*.parquet*"))]
+    files = (file for table in tables for file in sorted(table.iterdir()))
+    return [file for file in files if _PART.fullmatch(file.name)]
 
 
 def _check_mark(path: Path) -> None:

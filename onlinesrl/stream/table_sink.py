@@ -20,7 +20,7 @@ from onlinesrl.core.storage import storage_errors
 from onlinesrl.logic.tables import PARQUET, VALUE, argument_names, connect, quoted, write_relation
 from onlinesrl.stream.answers import answer
 from onlinesrl.stream.files import Record
-from onlinesrl.stream.folder import OutputFile
+from onlinesrl.stream.folder import OutputFile, table_files
 from onlinesrl.stream.protocols import Sink
 
 EXAMPLES = "examples"
@@ -168,7 +168,7 @@ class TableSink(Sink):
         """Continue the tables beside the file ``predictions``."""
         folder, parts = predictions.path.with_suffix(""), (state or {}).get("parts", 0)
         with storage_errors(folder, "clear"):
-            for file in parts(folder):
+            for file in table_files(folder):
                 if file.name.startswith(".") or int(file.stem.removeprefix("part-")) >= parts:
                     file.unlink()
         self.tables = Tables(folder, self.types, parts)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from conftest import command, long, tiers
 
+from onlinesrl.core.container import load, write
 from onlinesrl.core.errors import Infeasible
 from onlinesrl.core.parts import PartError
 from onlinesrl.core.pool import Forks, Inline, Pool
@@ -246,9 +247,22 @@ def test_what_was_kept_of_something_else_is_left(files, tmp_path, capfd):
     assert "going on" not in said
 
 
+def test_what_was_kept_is_checked(files, tmp_path, capfd):
+    output = tmp_path / "out"
+    assert ended(files, output, 2, 1) == -signal.SIGKILL
+    whole = load(output / "infer.ckpt")
+    for name, array in (("duals.0", np.zeros(2)), ("y", np.full(30, np.nan)), ("best", None)):
+        arrays = {key: value for key, value in whole.arrays.items() if key != name}
+        arrays |= {} if array is None else {name: array}
+        write(output / "infer.ckpt", whole.number, whole.header, arrays)
+        assert ended(files, output, 0, 1) == 74
+        assert f"infer.ckpt: cannot be restored: the array {name} " in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        (["--distribute", "workers=100000"], "--distribute workers: 100000 is no workers"),
         (["--distribute", "worker=2"], "--distribute worker: unknown key; expected KEY=VALUE"),
         (["--distribute", "workers=0"], "--distribute workers: 0 is no workers"),
         (["--distribute", "engine=spark"], "--distribute engine: 'spark' is no engine"),

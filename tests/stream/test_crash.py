@@ -214,6 +214,7 @@ def test_a_note_that_cannot_be_read_says_nothing(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk always full")
-def test_a_note_that_cannot_be_written_stops_the_run() -> None:
+def test_a_note_that_cannot_be_written_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onlinesrl.stream.crash.plain", os.open)  # which opens devices, too
     with pytest.raises(StorageError, match="/dev/full: cannot write: No space left"):
         CrashNote(Path("/dev/full"), "run", 3)

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -109,7 +110,8 @@ def test_a_resumed_file_equals_an_unbroken_one(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk always full")
-def test_a_failing_write_stops_the_stream():
+def test_a_failing_write_stops_the_stream(monkeypatch):
+    monkeypatch.setattr("onlinesrl.stream.folder.plain", os.open)  # which opens devices, too
     dead = DeadLetters(Path("/dev/full"))
     with pytest.raises(StorageError, match="/dev/full: cannot write: No space left") as caught:
         dead.append(Record(b"{", "in.jsonl", 1, 0, 2), "truncated")

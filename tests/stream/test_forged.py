@@ -53,7 +53,8 @@ def kinds(job: Callable[..., Job], folder: Path, citations: list[bytes]) -> Iter
     learner = {"update": "adagrad"}
     labels = [json.loads(line) for line in citations[:12]]
     bare = [json.dumps({**each, "truth": None}).encode() + b"\n" for each in labels]
-    yield job(citations[:12], "plain", **every)
+    yield job(citations[:12], "plain", sink={"kind": "parquet"}, **every)
+    yield job(citations[:12], "rounds", distribute={"shards": 2, "workers": 1, "round": 3})
     yield job(citations[:12], "drift", drift={"response": "restart"}, learner=learner, **every)
     yield job([*bare[:6], *citations[6:12]], "labels", labels={}, **every)
     yield job(TRUSTED[:12], "psl", drift={}, learner=learner, **psl, **every)

@@ -307,7 +307,7 @@ def test_another_versions_checkpoint_is_told(finished: Job) -> None:
 
 WRITTEN = ("metrics.jsonl", "predictions.jsonl", "deadletter.jsonl", "files.jsonl", "started")
 DONE = ("open for writing", "open", "write", "read")
-REPLACED = (".summary.json.tmp", ".report.html.tmp", ".weights.mln.tmp")
+REPLACED = (".summary.json.tmp", "report.html", ".weights.mln.tmp")
 
 
 @pytest.mark.parametrize("name", [*WRITTEN, *REPLACED])
@@ -327,9 +327,8 @@ def test_no_link_is_followed_and_no_pipe_opened(finished: Job, name: str, kind: 
     assert precious.read_bytes() == b"somebody's own\n" * 1000
 
 
-@pytest.mark.parametrize("name", ["report.html", "summary.json"])
-def test_what_is_written_whole_replaces_a_link(finished: Job, name: str) -> None:
-    precious, place = finished.folder / "precious", finished.output / name
+def test_the_summary_replaces_a_link_and_is_not_read_through_one(finished: Job) -> None:
+    precious, place = finished.folder / "precious", finished.output / "summary.json"
     precious.write_text("somebody's own")
     place.unlink()
     place.symlink_to(precious)
@@ -338,7 +337,8 @@ def test_what_is_written_whole_replaces_a_link(finished: Job, name: str) -> None
     assert not place.is_symlink()
     place.unlink()
     place.symlink_to(precious)
-    assert finished.run() == (74 if name == "summary.json" else 0)
+    assert finished.run() == 74
+    assert f"{place}: cannot read: it is a symbolic link" in finished.said
 
 
 def test_a_lock_is_a_plain_file(finished: Job) -> None:
@@ -373,6 +373,18 @@ def test_checkpoints_are_not_elsewhere(finished: Job) -> None:
     assert len(list(outside.iterdir())) == 2
 
 
+def test_a_checkpoint_may_be_named_by_a_link(finished: Job) -> None:
+    """Whoever names it knows it."""
+    link = finished.folder / "link.ckpt"
+    link.symlink_to(finished.checkpoints()[-1])
+    for arguments in (
+        ("weights", link),
+        ("checkpoint", "verify", link),
+        ("checkpoint", "show", link),
+    ):
+        assert finished.call(*arguments) == 0, finished.said
+
+
 def test_tables_of_predictions_are_not_elsewhere(tmp_path: Path) -> None:
     """What --fresh removes is in the run folder."""
     outside = tmp_path / "outside"
@@ -386,6 +398,15 @@ def test_tables_of_predictions_are_not_elsewhere(tmp_path: Path) -> None:
         pytest.raises(StorageError, match="P is a symbolic"),
     ):
         folder.clear()
+    shutil.rmtree(tmp_path / "run" / "predictions")
+    (tmp_path / "run" / "predictions" / "P").mkdir(parents=True)
+    names = ("part-x.parquet", "part-00000001.parquet", ".part-00000001.parquet.tmp")
+    for name in names:
+        (tmp_path / "run" / "predictions" / "P" / name).touch()
+    with RunFolder(tmp_path / "run") as folder:
+        folder.clear()
+    left = (tmp_path / "run" / "predictions" / "P").iterdir()
+    assert [file.name for file in left] == ["part-x.parquet"]
     shutil.rmtree(tmp_path / "run" / "predictions")
     (tmp_path / "run" / "predictions").symlink_to(outside)
     with pytest.raises(StorageError, match="predictions is a symbolic link"):

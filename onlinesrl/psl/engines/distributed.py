@@ -18,6 +18,7 @@ import numpy as np
 from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.held import Held
 from onlinesrl.core.pool import Pool
+from onlinesrl.core.restoring import Expected, restored, restoring
 from onlinesrl.psl.engines.kept import Kept, digest
 from onlinesrl.psl.engines.paged import (
     Begun,
@@ -238,6 +239,13 @@ def _total(parts: Iterable[Certificate]) -> Certificate:
     return total
 
 
+_LOOKED = {
+    "found": Expected(np.float64, (4,), -np.inf, np.inf),
+    "lowest": Expected(np.float64, (4,), -np.inf, np.inf),
+    "best": Expected(np.float64, ("variables",), 0.0, 1.0),
+}
+
+
 @dataclass
 class _Keeping:
     """Keeps where ADMM is, from time to time: the consensus, and the duals of every part."""
@@ -251,14 +259,14 @@ class _Keeping:
         saved = self.kept.open(key)
         if saved is None:
             return None
-        ground, arrays = self.ground, saved.arrays
+        ground, parts = self.ground, self.ground.parts
+        of_rows = {f"duals.{n}": Expected(np.float64, (p.rows,)) for n, p in enumerate(parts)}
+        with restoring(saved.path):
+            arrays = restored(saved.arrays, of_rows | _LOOKED, variables=ground.n)
+            self.consensus.restore(saved.header, saved.arrays)
         ground.held.restore(
-            [
-                (ground.weight_sums[p.variables], arrays[f"duals.{n}"])
-                for n, p in enumerate(ground.parts)
-            ]
+            [(ground.weight_sums[p.variables], arrays[f"duals.{n}"]) for n, p in enumerate(parts)]
         )
-        self.consensus.restore(saved.header, arrays)
         found, lowest = (Certificate(*arrays[name].tolist()) for name in ("found", "lowest"))
         return Looked(found, lowest, arrays["best"])
 

@@ -38,7 +38,7 @@ class Kept:
         except DamagedCheckpoint as error:
             self.tell(f"{error}; beginning anew")
             return None
-        if found.header["key"] != key:
+        if found.header.get("key") != key:
             self.tell(f"{self.path} is of another model, data or options; beginning anew")
             return None
         self.tell(f"going on after round {found.number}")

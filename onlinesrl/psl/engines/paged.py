@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
+import msgspec
 import numpy as np
 
 from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible
+from onlinesrl.core.restoring import LARGE, Expected, Natural, converted, restored
 from onlinesrl.core.threads import ahead as read_ahead
 from onlinesrl.psl.engines.pages import Page, Pages
 from onlinesrl.psl.kernels import admm
@@ -171,6 +173,14 @@ class PageRows:
         return page, problem
 
 
+class _Header(msgspec.Struct):
+    """The rounds so far, the step size, and the round when it is next set."""
+
+    rounds: Natural
+    eta: Annotated[float, msgspec.Meta(gt=0, le=LARGE)]
+    next: Natural
+
+
 class Consensus:
     """The values of ADMM, which asks its rows for what they add; see ``AdmmState``."""
 
@@ -204,10 +214,14 @@ class Consensus:
         return {"rounds": self.count, "eta": self.eta, "next": self._next}, arrays
 
     def restore(self, header: dict[str, Any], arrays: dict[str, Floats]) -> None:
-        """Restore what ``save`` returned, in place of ``start``."""
-        self.count, self.eta, self._next = header["rounds"], header["eta"], header["next"]
-        for name, own in self.save()[1].items():
-            own[:] = arrays[name]
+        """Restore what ``save`` returned, in place of ``start``. Raises Misfit."""
+        saved: _Header = converted(header, _Header)
+        arrays_now = self.save()[1]
+        expected = {name: Expected(np.float64, own.shape) for name, own in arrays_now.items()}
+        found = restored(arrays, expected)
+        self.count, self.eta, self._next = saved.rounds, saved.eta, saved.next
+        for name, own in arrays_now.items():
+            own[:] = found[name]
 
     def start(self) -> Certificate:
         """Set the duals to the slopes at the values; return the certificate of both."""

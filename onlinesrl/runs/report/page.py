@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from onlinesrl.core.storage import write_atomic
+from onlinesrl.core.storage import plain
 from onlinesrl.runs.fingerprint import leaves
 from onlinesrl.runs.report.curves import learning_curve, regret_bound
 from onlinesrl.runs.report.examples import ExampleRow, examples_section
@@ -67,7 +67,8 @@ def write_report(  # noqa: PLR0913 - the contents of a report
         _dead_letters(figures),
         _configuration(config, summary),
     )
-    write_atomic(path, page(title, body).encode(errors="xmlcharrefreplace"))
+    with open(path, "wb", opener=plain) as file:
+        file.write(page(title, body).encode(errors="xmlcharrefreplace"))
 
 
 def curves_page(metrics: Sequence[Figures], update: str) -> str:
