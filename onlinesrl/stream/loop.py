@@ -17,11 +17,11 @@ from onlinesrl.core.version import __version__
 from onlinesrl.stream import checkpoint
 from onlinesrl.stream.batches import Batches
 from onlinesrl.stream.crash import CrashNote, run_of
-from onlinesrl.stream.deadletter import DeadLetters
 from onlinesrl.stream.examples import Content, Decoded, Reader, Taken, unread
 from onlinesrl.stream.files import Record
-from onlinesrl.stream.folder import OutputFile, RunFolder
+from onlinesrl.stream.folder import RunFolder
 from onlinesrl.stream.labels import Labels, Waiting
+from onlinesrl.stream.outputs import Outputs
 from onlinesrl.stream.protocols import Sink, Watcher
 from onlinesrl.stream.saver import Saver
 from onlinesrl.stream.schedule import SHARE_EVERY, WEIGH_EVERY, Schedule, rare_collections
@@ -35,7 +35,7 @@ class Loop:
     Raises DataError (exit 65) at the first bad example with ``strict``, at the first unsolved one with
     ``settle``, or when more than ``bad_share`` of the examples are bad; StorageError when something
     cannot be written. An example in which ``crashes`` processes died is bad. ``answered`` is called
-    with each outcome.
+    with each outcome. ``settings`` are kept in checkpoints.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a run is made of
@@ -78,10 +78,11 @@ class Loop:
         self.seconds = 0.0
         self.drained = self.finished = False
         self.shown = Shown()
-        self.predictions = OutputFile(folder.predictions)
-        self.lines = OutputFile(folder.metrics)
-        self.dead = DeadLetters(folder.deadletter)
-        self.saver = Saver(folder.checkpoints, schedule.keep, [*self._outputs().values()])
+        self.outputs = Outputs(folder, reader.source.retention)
+        self.predictions, self.lines = self.outputs.predictions, self.outputs.metrics
+        self.dead = self.outputs.dead
+        self.saver = Saver(folder.checkpoints, schedule.keep, [*self.outputs.files.values()])
+        self.settings: Mapping[str, Any] = {}
         self.crash = CrashNote(folder.started, run_of(fingerprint), crashes)
 
     # from and to a checkpoint ------------------------------------------------------------------
@@ -89,9 +90,7 @@ class Loop:
     def resume(self, saved: checkpoint.Checkpoint | None) -> None:
         """Resume from a checkpoint, truncating the outputs to it; None: start from the beginning."""
         header = saved.header if saved else {}
-        lengths = header.get("lengths", {})
-        for name, file in self._outputs().items():
-            file.truncate(lengths.get(name, 0))
+        self.outputs.resume(header, saved.number if saved else 0)
         if saved is None:
             return
         self.learner.restore(header["learner"], saved.arrays)
@@ -107,20 +106,19 @@ class Loop:
         if self.labels is not None:
             self.labels.restore(header["labels"], saved.arrays)
 
-    def _outputs(self) -> dict[str, OutputFile]:
-        return {"predictions": self.predictions, "metrics": self.lines, "deadletter": self.dead}
-
     def save(self, aside: bool = False) -> None:
         """Write the outputs, then state and position to one file; see ``Saver.write``. Raises Rebalanced."""
         self.saver.finish()
         self.reader.source.flush(self.sink)
+        self.outputs.begin_parts()
         learner, arrays = self.learner.save()
         self.saves += 1
         header = {
             "version": __version__,
             "fingerprint": dict(self.fingerprint),
+            "settings": dict(self.settings),
             "model": self.learner.model_text,
-            "lengths": {name: file.length for name, file in self._outputs().items()},
+            **self.outputs.state(),
             "learner": learner,
             "metrics": self.metrics.save(),
             "position": self.position,
@@ -139,6 +137,7 @@ class Loop:
             arrays |= waiting
         self.saver.write(self.saves, header, arrays, self.shown, aside)
         self.saved_position = self.position
+        self.outputs.saved(self.saves)
         self.reader.source.acknowledge(self.position, self.saves, self.sink)
 
     # the loop ------------------------------------------------------------------------------------
@@ -396,5 +395,4 @@ class Loop:
         """Close the outputs and the crash note; the source stays open."""
         self.sink.close()
         self.crash.close()
-        for file in self._outputs().values():
-            file.close()
+        self.outputs.close()
