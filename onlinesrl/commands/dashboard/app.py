@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from onlinesrl.commands.dashboard.folders import Unseen, Watched
 from onlinesrl.runs.listening import At
@@ -80,19 +81,10 @@ class Page:
         """Answer with server-sent events: parts of runs, whenever they have changed."""
         if self.streams >= STREAMS:
             return Response("too many pages are open\n", 503, media_type="text/plain")
-        headers = {"Cache-Control": "no-store"}
-        return StreamingResponse(self.events(), media_type="text/event-stream", headers=headers)
+        return _Events(self)
 
     async def events(self) -> AsyncIterator[bytes]:
         """Yield all parts of all runs, then those that change."""
-        self.streams += 1
-        try:
-            async for event in self._changes():
-                yield event
-        finally:
-            self.streams -= 1
-
-    async def _changes(self) -> AsyncIterator[bytes]:
         sent: dict[tuple[int, str], bytes] = {}
         spoken = time.monotonic()
         yield _event("runs", [str(run.path) for run in self.runs])
@@ -147,6 +139,22 @@ class Page:
             atom = asked.get("atom")
             said = await answer(task="explain", folder=str(run.path), pair=pair, atom=atom)
         return _json(said, 200 if "lines" in said else 422)
+
+
+class _Events(StreamingResponse):
+    """The events of a page, which counts those who receive them."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        headers = {"Cache-Control": "no-store"}
+        super().__init__(page.events(), media_type="text/event-stream", headers=headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.page.streams += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.page.streams -= 1
 
 
 async def answer(**request: Any) -> dict[str, Any]:
