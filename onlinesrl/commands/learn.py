@@ -23,7 +23,7 @@ from onlinesrl.commands.common import (
     Trained,
     output_to,
 )
-from onlinesrl.core.errors import ConfigError, UsageError, legible
+from onlinesrl.core.errors import ConfigError, UsageError, legible, printable
 
 if TYPE_CHECKING:
     from onlinesrl.runs.config import Config
@@ -229,7 +229,7 @@ def weights(  # noqa: PLR0913, PLR0917 - the options of the command
         print(json.dumps(inspect.as_json(trained, other, chosen), indent=2))
         return
     for line in inspect.weight_lines(trained, other, chosen):
-        print(legible(line))
+        print(printable(line))
 
 
 def check(

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from pydantic import ValidationError
 
-from onlinesrl.core.errors import UsageError
+from onlinesrl.core.errors import UsageError, printable
 from onlinesrl.core.example import Example, arguments
 from onlinesrl.core.explanation import (
     Atom,
@@ -107,7 +107,7 @@ def find(config: Config, name: str) -> Example:
             if str(found.id) == name:
                 return found
             count += 1
-            ids += [str(found.id)] * (len(ids) < SHOWN_IDS)
+            ids += [printable(str(found.id))] * (len(ids) < SHOWN_IDS)
     there = f"its {count:,} examples begin with {', '.join(ids)}" if ids else "it has no example"
     raise ExplanationError(f"the source has no example with the id {name}; {there}")
 

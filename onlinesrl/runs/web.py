@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import time
 import traceback
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -38,6 +39,7 @@ WATCH_SECONDS = 1.0
 """How often clients are checked."""
 IDLE_SECONDS = 15
 """How long an idle connection is kept."""
+WAIT_SECONDS = 0.2
 END_SECONDS = 5.0
 """How long the thread may take to end, beside what clients may take."""
 
@@ -100,6 +102,14 @@ class Server:
     def start(self) -> None:
         """Start to serve."""
         self.thread.start()
+
+    def wait(self) -> None:
+        """Wait until the server ends, which a signal may interrupt at any time.
+
+        ``Thread.join`` takes an interrupted thread for an ended one, before Python 3.13.
+        """
+        while self.thread.is_alive():
+            time.sleep(WAIT_SECONDS)
 
     def __enter__(self) -> Self:
         return self

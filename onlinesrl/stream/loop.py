@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from onlinesrl.core.errors import DataError, ExampleError
+from onlinesrl.core.errors import DataError, ExampleError, printable
 from onlinesrl.core.example import Example, Label
 from onlinesrl.core.learner import Answered, Item, Learner, Outcome
 from onlinesrl.core.metrics import Metrics
@@ -359,7 +359,7 @@ class Loop:
         if self.strict or (self.settle and outcome.unsolved):
             self.labels = self.before
             self.save()
-            of = f" (example {name})" if name else ""
+            of = f" (example {printable(name)})" if name else ""
             raise DataError(f"{record.file}:{record.line}: {reason}{of}")
         self.dead.append(record, reason, name)
 

@@ -46,7 +46,7 @@ def serve(folders: Sequence[Path], at: At, say: Say) -> None:
         server.start()
         say(f"dashboard at {server.address}; Ctrl-C ends it")
         with suppress(KeyboardInterrupt):
-            server.thread.join()
+            server.wait()
 
 
 def routes(runs: Sequence[Watched]) -> list[BaseRoute]:
