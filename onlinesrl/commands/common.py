@@ -50,6 +50,16 @@ def warn(message: str) -> None:
     say(f"warning: {message}")
 
 
+AllowHost = Annotated[
+    list[str],
+    typer.Option(
+        "--allow-host",
+        metavar="NAME",
+        help="A name by which clients may ask, besides localhost and IP addresses; may be repeated.",
+    ),
+]
+
+
 @contextmanager
 def output_to(path: Path | None) -> Iterator[BinaryIO]:
     """Open a file to write to, or standard output where there is no path."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from onlinesrl.commands.common import (
+    AllowHost,
     ConfigPath,
     Distribute,
     OutputOption,
@@ -22,7 +23,7 @@ from onlinesrl.commands.common import (
     Trained,
     output_to,
 )
-from onlinesrl.core.errors import ConfigError, UsageError, legible
+from onlinesrl.core.errors import ConfigError, UsageError, legible, printable
 
 if TYPE_CHECKING:
     from onlinesrl.runs.config import Config
@@ -54,6 +55,7 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
     metrics_host: Annotated[
         str, typer.Option(help="The interface of that port; 0.0.0.0: every one.")
     ] = "127.0.0.1",
+    allow_host: AllowHost = [],  # noqa: B006
     threads: Annotated[
         int,
         typer.Option(min=1, help="2: read ahead while learning; the results are the same."),
@@ -66,19 +68,20 @@ def run(  # noqa: PLR0913, PLR0917 - the options of the command
     from onlinesrl.runs.progress import print_summary
 
     seconds = time.perf_counter() - _STARTED
-    with _exporter(metrics_host, metrics_port, say) as exporter:
+    with _exporter(metrics_host, metrics_port, allow_host, say) as exporter:
         options = session.Options(fresh, strict, _until(until), exporter, threads=threads)
         summary = session.run(settings, options, seconds, say)
     print_summary(summary, sys.stdout)
 
 
-def serve(
+def serve(  # noqa: PLR0913, PLR0917 - the options of the command
     config: ConfigPath,
     set_: Overrides = [],  # noqa: B006
     host: Annotated[
         str, typer.Option(help="The interface to listen on; 0.0.0.0: every one.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: a free one.")] = 8080,
+    allow_host: AllowHost = [],  # noqa: B006
     fresh: Annotated[
         bool, typer.Option(help="Discard what was learned, and learn again from all requests.")
     ] = False,
@@ -94,22 +97,33 @@ def serve(
     if not settings.source.served:
         raise settings.error("source.kind", "a server learns what clients send; leave source: out")
     from onlinesrl.runs import serve as server
+    from onlinesrl.runs.listening import At
     from onlinesrl.runs.progress import print_summary
 
     seconds = time.perf_counter() - _STARTED
-    print_summary(server.serve(settings, host, port, fresh, seconds), sys.stdout)
+    at = At(host, port, allow_host)
+    print_summary(server.serve(settings, at, fresh, seconds), sys.stdout)
 
 
 @contextmanager
-def _exporter(host: str, port: int | None, say: Callable[[str], None]) -> Iterator[Exporter | None]:
-    """Serve metrics where a port is given."""
+def _exporter(
+    host: str, port: int | None, allow_host: list[str], say: Callable[[str], None]
+) -> Iterator[Exporter | None]:
+    """Serve metrics where a port is given, once the run has its folder."""
     if port is None:
         yield None
         return
     from onlinesrl.runs.exporter import Exporter
+    from onlinesrl.runs.listening import At
 
-    with Exporter(port, host) as exporter:
-        say(f"metrics at http://{host}:{exporter.port}/metrics")
+    at = At(host, port, allow_host, "--metrics-host {} --metrics-port {}")
+    with Exporter(at) as exporter:
+
+        def begin() -> None:
+            exporter.start()
+            say(f"metrics at {exporter.server.address}/metrics")
+
+        exporter.locked = begin
         yield exporter
 
 
@@ -215,7 +229,7 @@ def weights(  # noqa: PLR0913, PLR0917 - the options of the command
         print(json.dumps(inspect.as_json(trained, other, chosen), indent=2))
         return
     for line in inspect.weight_lines(trained, other, chosen):
-        print(legible(line))
+        print(printable(line))
 
 
 def check(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
 from pydantic import ValidationError
 
-from onlinesrl.core.errors import UsageError
+from onlinesrl.core.errors import UsageError, printable
 from onlinesrl.core.example import Example, arguments
 from onlinesrl.core.explanation import (
     Atom,
@@ -27,6 +27,7 @@ from onlinesrl.runs.inputs import make_reader
 from onlinesrl.runs.messages import say
 from onlinesrl.runs.session import compile_kernels, trained_learner
 from onlinesrl.stream.deadletter import letters
+from onlinesrl.stream.folder import parts
 
 SHOWN_IDS = 5
 """How many ids are named where the one that is asked for is not there."""
@@ -87,9 +88,9 @@ def _settings_of(folder: Path, overrides: Sequence[str]) -> Config:
         text = read_plain(summary)
     try:
         values = json.loads(text)["config"]
-        journal = folder / JOURNAL
-        if is_plain(journal) and journal.stat().st_size:
-            values["source"] = {"path": str(journal)}
+        journal = parts(folder / JOURNAL)
+        if any(is_plain(part) and part.stat().st_size for part in journal):
+            values["source"] = {"path": [*map(str, journal)]}
         return Config.model_validate(values)
     except (ValueError, KeyError, TypeError, ValidationError):
         raise UsageError(f"{summary}: its configuration cannot be read; {hint}") from None
@@ -106,7 +107,7 @@ def find(config: Config, name: str) -> Example:
             if str(found.id) == name:
                 return found
             count += 1
-            ids += [str(found.id)] * (len(ids) < SHOWN_IDS)
+            ids += [printable(str(found.id))] * (len(ids) < SHOWN_IDS)
     there = f"its {count:,} examples begin with {', '.join(ids)}" if ids else "it has no example"
     raise ExplanationError(f"the source has no example with the id {name}; {there}")
 
@@ -114,7 +115,8 @@ def find(config: Config, name: str) -> Example:
 def _check_letters(trained: Path, name: str) -> None:
     """Raise ExplanationError where a run put the example aside."""
     path = trained / "deadletter.jsonl"
-    for number, letter in enumerate(letters(path, plain) if is_plain(path) else (), 1):
+    there = trained.is_dir() and parts(path)
+    for number, letter in enumerate(letters(path, plain) if there else (), 1):
         if letter.id == name:
             raise ExplanationError(
                 f"example {name} was not predicted, it is a dead letter: {letter.reason} "
@@ -138,16 +140,13 @@ def _candidates(example: Example, change: Sequence[str]) -> list[Atom]:
 
 def _recorded(trained: Path, name: str) -> Prediction | None:
     """Return the prediction that a run has written for an example, the last one; None: there is none."""
-    path, found = trained / "predictions.jsonl", None
-    if not is_plain(path):
-        return None
+    found = None
     key = json.dumps(name, ensure_ascii=False).strip('"').encode()
-    with storage_errors(path, "read"), open(path, "rb", opener=plain) as lines:
-        for line in lines:
-            if key in line[: len(key) + 16]:  # an answer begins with the id
-                try:
-                    prediction = msgspec.json.decode(line, type=Prediction)
-                except msgspec.MsgspecError:
-                    continue
-                found = prediction if str(prediction.id) == name else found
+    for path in parts(trained / "predictions.jsonl") if trained.is_dir() else ():
+        with storage_errors(path, "read"), open(path, "rb", opener=plain) as lines:
+            for line in lines:
+                if key in line[: len(key) + 16]:  # an answer begins with the id
+                    with suppress(msgspec.MsgspecError):
+                        prediction = msgspec.json.decode(line, type=Prediction)
+                        found = prediction if str(prediction.id) == name else found
     return found

@@ -6,23 +6,24 @@ over its figures at most once per second; while it waits for its source, a scrap
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
-from socket import SHUT_RDWR, socket
-from socketserver import ThreadingTCPServer
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any, Self
 
 from prometheus_client import CollectorRegistry, Histogram, exposition
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
-from onlinesrl.core.errors import PortError
-from onlinesrl.core.starting import starting
+from onlinesrl.runs.listening import At
+from onlinesrl.runs.web import Server
 from onlinesrl.stream import checkpoint
+from onlinesrl.stream.aside import aside
 from onlinesrl.stream.examples import Taken
 from onlinesrl.stream.loop import Loop
 from onlinesrl.stream.stopper import Stopper
@@ -30,8 +31,7 @@ from onlinesrl.stream.stopper import Stopper
 HAND_OVER_SECONDS = 1.0
 PATIENCE_SECONDS = 0.05
 STUCK_SECONDS = 600.0
-CLIENT_SECONDS = 5.0
-CLIENTS = 16
+PATHS = ("/metrics", "/healthz", "/readyz")
 BUCKETS = (0.0001, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 
@@ -47,6 +47,8 @@ class Board(Collector):
             registry=self.registry,
             buckets=BUCKETS,
         )
+        self.locked: Callable[[], object] = lambda: None
+        """Called when the run has the lock of its folder."""
         self.loop: Loop | None = None
         self.stopper: Stopper | None = None
         self.figures: dict[str, Any] = {}
@@ -147,15 +149,15 @@ class Board(Collector):
         yield from _checkpoint(loop)
 
     def answer(self, path: str) -> tuple[HTTPStatus, bytes]:
-        """Return status and text for a path."""
-        match path.partition("?")[0]:
+        """Return status and text for one of the ``PATHS``."""
+        match path:
             case "/metrics":
                 return HTTPStatus.OK, self.page()
             case "/healthz":
                 return _state(self.alive, b"alive\n", b"stuck\n")
             case "/readyz":
                 return _state(self.ready, b"ready\n", b"not ready\n")
-        return HTTPStatus.NOT_FOUND, b"/metrics, /healthz, /readyz\n"
+        raise AssertionError(path)
 
 
 def _state(good: bool, yes: bytes, no: bytes) -> tuple[HTTPStatus, bytes]:
@@ -238,77 +240,28 @@ def _checkpoint(loop: Loop) -> Iterator[Metric]:
 # the server --------------------------------------------------------------------------------------
 
 
+def state_routes(board: Board) -> list[Route]:
+    """Return what serves a board."""
+
+    async def state(request: Request) -> Response:
+        status, text = await asyncio.wrap_future(aside(lambda: board.answer(request.url.path)))
+        return Response(text, status, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    return [Route(path, state) for path in PATHS]
+
+
 class Exporter(Board):
-    """Serves the board; a context manager.
+    """Serves the board from ``start`` on; a context manager. Raises what ``web.Server`` raises."""
 
-    ``host`` is the interface to listen on. Port 0 chooses a free port; ``port`` is the actual one. Raises
-    PortError if it is not available.
-    """
-
-    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+    def __init__(self, at: At) -> None:
         super().__init__()
-        try:
-            self.server = _Server((host, port), self)
-        except (OSError, OverflowError) as error:
-            raise PortError.of(f"--metrics-host {host} --metrics-port {port}", error) from error
-        self.port: int = self.server.server_address[1]
+        self.server = Server(state_routes(self), at)
+        self.port = self.server.port
+        self.start = self.server.start
 
     def __enter__(self) -> Self:
-        """Start to serve."""
-        with starting():
-            Thread(target=self.server.serve_forever, args=[0.1], daemon=True).start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: Any) -> None:
         """Stop serving, without waiting for clients."""
-        self.server.shutdown()
-        self.server.server_close()
-
-
-class _Server(ThreadingTCPServer):
-    """Serves at most ``CLIENTS`` at a time; one more disconnects the oldest."""
-
-    daemon_threads = allow_reuse_address = True
-    request_queue_size = CLIENTS
-
-    def __init__(self, address: tuple[str, int], exporter: Exporter) -> None:
-        self.exporter = exporter
-        self.clients: dict[socket, None] = {}
-        self.clients_lock = Lock()
-        super().__init__(address, _Handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        with self.clients_lock:
-            longest = next(iter(self.clients), None)
-            if longest is not None and len(self.clients) >= CLIENTS:
-                del self.clients[longest]
-                with suppress(OSError):
-                    longest.shutdown(SHUT_RDWR)
-            self.clients[request] = None
-        super().process_request(request, client_address)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            with self.clients_lock:
-                self.clients.pop(request, None)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore a client that has disconnected."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-    timeout = CLIENT_SECONDS
-
-    def do_GET(self) -> None:
-        status, text = self.server.exporter.answer(self.path)
-        self.send_response(status)
-        self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Do not log requests."""
+        self.server.__exit__(*error)

@@ -22,11 +22,22 @@ FREE = (
     "inference.unsolved",
     "limits.bad_share",
     "limits.crashes",
+    "limits.request_lines",
+    "limits.retention_bytes",
     "distribute.engine",
     "distribute.address",
     "distribute.workers",
 )
 """The keys that may change while a run is stopped."""
+
+ANSWERING = (
+    "source.max_bytes",
+    "sink.max_bytes",
+    "inference.max_nodes",
+    "inference.max_work",
+    "inference.unsolved",
+)
+"""Those of them on which answers depend: what was answered must be read again with the same values."""
 
 LABEL_BYTES = 250_000_000
 """The default of labels.max_bytes, left out of fingerprints, as in older checkpoints."""
@@ -89,6 +100,11 @@ def fingerprint(config: Config, model: str) -> dict[str, Any]:
     return values
 
 
+def settings(config: Config) -> dict[str, Any]:
+    """Return the values of the keys ``ANSWERING``."""
+    return {key: value for key, value in leaves(config.as_dict()) if key in ANSWERING}
+
+
 def mismatch(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Return how two fingerprints differ, one line per key; empty if a run can be resumed."""
     lines = []
@@ -134,6 +150,16 @@ class MismatchError(OnlinesrlError):
     """A checkpoint was made with another configuration."""
 
     exit_code = 78
+
+
+def check_settings(path: Path, journal: str, differences: Sequence[str]) -> None:
+    """Raise MismatchError if what was answered after a checkpoint would be read with other settings."""
+    if differences:
+        listing = "\n  ".join(differences)
+        raise MismatchError(
+            f"{path}: {journal} has examples that came after it, with another configuration:\n  {listing}\n"
+            "go back to it and stop the run in good order (Ctrl-C), then these keys may change"
+        )
 
 
 def check_fingerprint(path: Path, differences: Sequence[str]) -> None:

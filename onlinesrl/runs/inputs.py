@@ -40,7 +40,10 @@ def make_reader(
     """
     source, labels = config.source, config.labels
     topics = [labels.topic] if labels is not None and labels.topic is not None else []
-    setting = Setting(folder, until, stopping, warn, topics, source.max_bytes, config.batch)
+    retention = config.limits.retention_bytes
+    setting = Setting(
+        folder, until, stopping, warn, topics, source.max_bytes, config.batch, retention
+    )
     cut = config.distribute if folder is not None else None
     return Reader(
         (requests or source).make(setting) if cut is None else source.cut(cut.shards),

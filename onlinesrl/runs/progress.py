@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, Self, TextIO
 
-from onlinesrl.core.errors import legible
+from onlinesrl.core.errors import printable
 from onlinesrl.runs.messages import acknowledge
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Display:
         if example != known or seconds < before:
             due = _SLOW_SECONDS
         if seconds >= due:
-            name = legible(example if len(example) <= 40 else example[:40] + "...")
+            name = printable(example if len(example) <= 40 else example[:40] + "...")
             self._view.draw({**self._cells_drawn, f"example {name}:": f"{seconds:.0f} s"})
             due = self._view.later(seconds)
         self._working = (example, seconds, due)
@@ -280,7 +280,7 @@ def print_summary(summary: Snapshot, stream: TextIO) -> None:
     lines = [(name, text) for name, text in _summary_lines(summary) if text]
     width = max((len(name) for name, _ in lines), default=0)
     for name, text in lines:
-        print(legible(f"{name:<{width}}  {text}"), file=stream)
+        print(printable(f"{name:<{width}}  {text}"), file=stream)
 
 
 def _summary_lines(summary: Snapshot) -> list[tuple[str, str]]:

@@ -19,6 +19,7 @@ from onlinesrl.core.storage import json_lines, read_plain, storage_errors, write
 from onlinesrl.core.version import __version__
 from onlinesrl.runs.config import Config
 from onlinesrl.runs.report import ExampleRow, WeightRow, write_report
+from onlinesrl.stream.folder import parts
 from onlinesrl.stream.loop import Loop
 
 REPORTED_WEIGHTS = 400
@@ -118,7 +119,7 @@ def write_results(config: Config, loop: Loop, timing: Mapping[str, float]) -> di
             folder.report,
             title=f"onlinesrl: {config.output.name}",
             summary=summary,
-            metrics=list(json_lines(folder.metrics, _Line)),
+            metrics=[line for part in parts(folder.metrics) for line in json_lines(part, _Line)],
             weights=[weight_row(e) for e in entries[:REPORTED_WEIGHTS]],
             examples=[example_row(loop.learner, *shown) for shown in loop.shown.whole()],
         )

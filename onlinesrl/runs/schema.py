@@ -82,6 +82,11 @@ class LimitsSection(Section):
     with more is bad."""
     crashes: Natural = 3
     """an example in which so many processes in succession died is bad; 0: never."""
+    request_lines: Count = 10_000
+    """the most lines of a request to a server; one with more is refused."""
+    retention_bytes: Count = 1_000_000_000
+    """of clients' requests and of a socket, how many bytes are kept of each file that grows: the journal,
+    predictions, metrics and dead letters. The oldest go, except what a checkpoint needs."""
 
 
 class DistributeSection(PoolSection):

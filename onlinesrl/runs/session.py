@@ -18,7 +18,7 @@ from onlinesrl.core.learner import Learner
 from onlinesrl.core.restoring import converted, restoring
 from onlinesrl.core.version import __version__
 from onlinesrl.runs.config import Config, mismatch
-from onlinesrl.runs.fingerprint import check_fingerprint
+from onlinesrl.runs.fingerprint import check_fingerprint, check_settings, settings
 from onlinesrl.runs.inputs import background, check_apart, make_reader
 from onlinesrl.runs.messages import Say, acknowledge, warn
 from onlinesrl.runs.progress import Display, Shows
@@ -228,6 +228,8 @@ def _run(
     learner = new_learner(config)
     fingerprint = config.fingerprint(learner.model_text)
     with RunFolder(config.output, config.language.suffix) as folder:
+        if options.exporter is not None:
+            options.exporter.locked()
         requests = options.requests
         reader = make_reader(config, options.until, folder, lambda: stopper.asked, requests)
         check_apart(config, reader.source, folder)
@@ -235,7 +237,7 @@ def _run(
             folder.clear()
         with closing(reader.source):
             compile_seconds = compile_kernels(learner, say)
-            saved = _accepted(folder, reader.source, fingerprint)
+            saved = _accepted(config, folder, reader.source, fingerprint)
             ended = saved is not None and _ended(saved, reader, stopper)
             if saved is None:
                 folder.order.unlink(missing_ok=True)
@@ -320,16 +322,21 @@ def _summary_of(saved: checkpoint.Checkpoint, folder: RunFolder) -> dict[str, An
 
 
 def _accepted(
-    folder: RunFolder, source: Source, fingerprint: dict[str, Any]
+    config: Config, folder: RunFolder, source: Source, fingerprint: dict[str, Any]
 ) -> checkpoint.Checkpoint | None:
     """Return the newest checkpoint that the source accepts, if there is one."""
+    current = settings(config)
 
     def accepts(saved: checkpoint.Checkpoint) -> bool:
         checkpoint.checked(saved, checkpoint.RunHeader)
         check_fingerprint(saved.path, mismatch(saved.header["fingerprint"], fingerprint))
         with restoring(saved.path):
             position = converted(saved.header["position"], source.Position)
-        return source.accepts(position, saved.number)
+        accepted = source.accepts(position, saved.number)
+        if source.owes(position):
+            before = saved.header.get("settings", current)  # which older checkpoints do not have
+            check_settings(saved.path, source.files[-1], mismatch(before, current))
+        return accepted
 
     return checkpoint.latest(folder.checkpoints, warn, accepts)
 
@@ -364,6 +371,7 @@ def _make_loop(  # noqa: PLR0913, PLR0917 - the parts of a run
         labels=Labels(config.labels.pending, config.labels.max_bytes) if config.labels else None,
         threads=options.threads,
     )
+    loop.settings = settings(config)
     if isinstance(loop, Rounds) and config.distribute is not None:
         loop.distribution = distribution(config, config.distribute, options)
     return loop

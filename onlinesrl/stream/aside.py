@@ -15,6 +15,7 @@ T = TypeVar("T")
 def aside(work: Callable[[], T]) -> Future[T]:
     """Start work on a daemon thread, which is abandoned if the work never returns."""
     future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # from now on it cannot be cancelled
 
     def settle() -> None:
         try:

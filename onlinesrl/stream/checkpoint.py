@@ -57,6 +57,8 @@ class RunHeader(Header):
     """What that of a run has, too."""
 
     lengths: dict[str, Natural]
+    parts: NotRequired[dict[str, Natural]]
+    settings: NotRequired[dict[str, Any]]
     position: dict[str, Any] | None
     seconds: _Seconds
     finished: bool

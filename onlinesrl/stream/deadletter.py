@@ -10,7 +10,7 @@ from pathlib import Path
 from onlinesrl.core.errors import StorageError
 from onlinesrl.core.storage import storage_errors
 from onlinesrl.stream.files import Record
-from onlinesrl.stream.folder import OutputFile
+from onlinesrl.stream.folder import OutputFile, parts
 
 PIECE = 3 << 15
 """The bytes of an example that are written at once; a multiple of 3, for base64."""
@@ -78,10 +78,11 @@ def letters(path: Path, opener: Callable[[str, int], int] | None = None) -> Iter
 
     Raises StorageError, with the line number, for a line that is no letter.
     """
-    with storage_errors(path, "read"), open(path, "rb", opener=opener) as stream:
-        for number, line in enumerate(stream, 1):
-            if line.endswith(b"\n"):
-                yield _letter(f"{path}:{number}", line)
+    for part in parts(path) or [path]:
+        with storage_errors(part, "read"), open(part, "rb", opener=opener) as stream:
+            for number, line in enumerate(stream, 1):
+                if line.endswith(b"\n"):
+                    yield _letter(f"{part}:{number}", line)
 
 
 def _letter(where: str, line: bytes) -> Letter:

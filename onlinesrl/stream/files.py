@@ -312,7 +312,7 @@ class FileSource(Source):
         found = self._find(read)
         for file, entry in zip(found[:-1], read, strict=False):
             if file is None:
-                self.say(f"{entry.path}: was read, and is no longer a file of the source")
+                self._gone(entry)
             else:
                 with Opened(file) as opened:
                     yield from compare(opened, entry, whole=True)
@@ -329,6 +329,10 @@ class FileSource(Source):
         self._noted = self._index
         self.files = [file or entry.path for file, entry in zip(found, read, strict=True)]
         self._look()
+
+    def _gone(self, entry: Read) -> None:
+        """Say that a file that was read to its end is missing."""
+        self.say(f"{entry.path}: was read, and is no longer a file of the source")
 
     def _find(self, read: Sequence[Read]) -> list[str | None]:
         """Find files that were read before, by path, or by name if they were moved."""

@@ -1,7 +1,7 @@
 """The run folder: its lock, its file names, and writes that survive crashes and full disks.
 
 - `OutputFile` appends; on resume it is truncated to the length noted in the checkpoint, so every
-  line is there exactly once.
+  line is there exactly once. One whose bytes are limited has parts, of which the oldest may go.
 - `core.storage.write_atomic` replaces a whole file: after a crash, or for a concurrent reader, it has
   the old or the new content, never a mixture.
 - `RunFolder` lets one process at a time write in the folder.
@@ -21,7 +21,10 @@ from onlinesrl.core.storage import check_folder, is_plain, plain, storage_errors
 BUFFER_BYTES = 1 << 18
 REQUESTS = "requests.jsonl"
 """In the run folder: what clients sent to /learn. It is a source, and --fresh keeps it."""
-_PART = re.compile(r"part-[0-9]{8,18}\.parquet|\.part-[0-9]{8,18}\.parquet\.tmp")
+PARTS = 8
+"""Into how many parts a file is cut whose bytes are limited."""
+_PART = re.compile(r"\.[0-9]{6}")
+_TABLE = re.compile(r"part-[0-9]{8,18}\.parquet|\.part-[0-9]{8,18}\.parquet\.tmp")
 _LOCKS: set[int] = set()
 """The descriptors of the locks that this process holds."""
 _MARK = b"the folder of a run of onlinesrl, by process "
@@ -33,15 +36,22 @@ class OutputFile(Closing):
     Opening keeps its content; `truncate` cuts it to a checkpoint's length. Writes are buffered until
     `flush`, or until the buffer is full. After a failed write the unwritten bytes stay in the buffer,
     so a later `flush` continues there.
+    It may consist of parts, so that the oldest can be removed: `path` is that of the last one, which is
+    written to, and `part` its number; see `parts`.
     All methods raise StorageError.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.base = path
         self._buffer = bytearray()
         with storage_errors(path, "open for writing"):
-            self._descriptor = plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            self._written = os.fstat(self._descriptor).st_size
+            self._open(part_of([path, *parts(path)][-1]))
+
+    def _open(self, part: int) -> None:
+        self.part = part
+        self.path = self.base.with_name(f"{self.base.name}.{part:06}") if part else self.base
+        self._descriptor = plain(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._written = os.fstat(self._descriptor).st_size
 
     @property
     def length(self) -> int:
@@ -81,6 +91,39 @@ class OutputFile(Closing):
             os.ftruncate(self._descriptor, length)
             self._written = length
 
+    def resume(self, part: int, length: int) -> None:
+        """Go back to a part with this length: what is after it is removed."""
+        with storage_errors(self.base, "truncate"):
+            for path in parts(self.base):
+                if part_of(path) > part:
+                    path.unlink()
+        if part != self.part:
+            self._buffer.clear()
+            self._move(part)
+        self.truncate(length)
+
+    def begin_part(self) -> None:
+        """Begin the next part, durably."""
+        self.flush()
+        self._move(self.part + 1)
+        with storage_errors(self.path, "write"):
+            sync_folder(self.path.parent)
+
+    def forget(self, before: int, most: int) -> None:
+        """Remove the oldest parts, of those before a number, until at most so many bytes are left."""
+        with storage_errors(self.base, "remove old parts"):
+            sizes = {path: path.stat().st_size for path in parts(self.base)}
+            for path in [path for path in sizes if part_of(path) < before]:
+                if sum(sizes.values()) <= most:
+                    break
+                path.unlink()
+                del sizes[path]
+
+    def _move(self, part: int) -> None:
+        self.close()
+        with storage_errors(self.base, "open for writing"):
+            self._open(part)
+
     def close(self) -> None:
         """Flush (without fsync) and close; closing twice is allowed."""
         if self._descriptor < 0:
@@ -90,6 +133,17 @@ class OutputFile(Closing):
         finally:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
+
+
+def parts(path: Path) -> list[Path]:
+    """Return the parts of a file that there are, the oldest first: NAME, NAME.000001, NAME.000002 ..."""
+    later = sorted(other for other in path.parent.iterdir() if other.stem == path.name)
+    return [path] * path.exists() + [other for other in later if part_of(other)]
+
+
+def part_of(path: Path) -> int:
+    """Return the number of a part; 0: the first."""
+    return int(path.suffix[1:]) if _PART.fullmatch(path.suffix) else 0
 
 
 class RunFolder(Closing):
@@ -138,7 +192,8 @@ class RunFolder(Closing):
                 for found in self.checkpoints.glob(pattern):
                     found.unlink()
             sync_folder(self.checkpoints)
-            for file in (*self.written, *table_files(self.path / "predictions")):
+            growing = [part for file in self.written for part in parts(file)]
+            for file in (*growing, *self.written, *table_files(self.path / "predictions")):
                 file.unlink(missing_ok=True)
                 file.with_name(f".{file.name}.tmp").unlink(missing_ok=True)
 
@@ -165,7 +220,7 @@ def table_files(folder: Path) -> list[Path]:
     for table in tables:
         check_folder(table)
     files = (file for table in tables for file in sorted(table.iterdir()))
-    return [file for file in files if _PART.fullmatch(file.name)]
+    return [file for file in files if _TABLE.fullmatch(file.name)]
 
 
 def _check_mark(path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from onlinesrl.core.errors import DataError, ExampleError
+from onlinesrl.core.errors import DataError, ExampleError, printable
 from onlinesrl.core.example import Example, Label
 from onlinesrl.core.learner import Answered, Item, Learner, Outcome
 from onlinesrl.core.metrics import Metrics
@@ -18,11 +18,11 @@ from onlinesrl.core.version import __version__
 from onlinesrl.stream import checkpoint
 from onlinesrl.stream.batches import Batches
 from onlinesrl.stream.crash import CrashNote, run_of
-from onlinesrl.stream.deadletter import DeadLetters
 from onlinesrl.stream.examples import Content, Decoded, Reader, Taken, unread
 from onlinesrl.stream.files import Record
-from onlinesrl.stream.folder import OutputFile, RunFolder
+from onlinesrl.stream.folder import RunFolder
 from onlinesrl.stream.labels import Labels, Waiting
+from onlinesrl.stream.outputs import Outputs
 from onlinesrl.stream.protocols import Sink, Watcher
 from onlinesrl.stream.saver import Saver
 from onlinesrl.stream.schedule import SHARE_EVERY, WEIGH_EVERY, Schedule, rare_collections
@@ -36,7 +36,7 @@ class Loop:
     Raises DataError (exit 65) at the first bad example with ``strict``, at the first unsolved one with
     ``settle``, or when more than ``bad_share`` of the examples are bad; StorageError when something
     cannot be written. An example in which ``crashes`` processes died is bad. ``answered`` is called
-    with each outcome.
+    with each outcome. ``settings`` are kept in checkpoints.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a run is made of
@@ -77,10 +77,11 @@ class Loop:
         self.saves, self.seconds = 0, 0.0
         self.drained = self.finished = False
         self.shown = Shown()
-        self.predictions = OutputFile(folder.predictions)
-        self.lines = OutputFile(folder.metrics)
-        self.dead = DeadLetters(folder.deadletter)
-        self.saver = Saver(folder.checkpoints, schedule.keep, [*self._outputs().values()])
+        self.outputs = Outputs(folder, reader.source.retention)
+        self.predictions, self.lines = self.outputs.predictions, self.outputs.metrics
+        self.dead = self.outputs.dead
+        self.saver = Saver(folder.checkpoints, schedule.keep, [*self.outputs.files.values()])
+        self.settings: Mapping[str, Any] = {}
         self.crash = CrashNote(folder.started, run_of(fingerprint), crashes)
 
     # from and to a checkpoint ------------------------------------------------------------------
@@ -90,9 +91,7 @@ class Loop:
         if saved is not None:
             with restoring(saved.path):
                 self._restore(saved)
-        lengths = saved.header["lengths"] if saved else {}
-        for name, file in self._outputs().items():
-            file.truncate(lengths.get(name, 0))
+        self.outputs.resume(saved.header if saved else {}, saved.number if saved else 0)
 
     def _restore(self, saved: checkpoint.Checkpoint) -> None:
         header, self.saves = saved.header, saved.number
@@ -107,20 +106,19 @@ class Loop:
         if self.labels is not None:
             self.labels.restore(converted(header.get("labels"), dict), saved.arrays)
 
-    def _outputs(self) -> dict[str, OutputFile]:
-        return {"predictions": self.predictions, "metrics": self.lines, "deadletter": self.dead}
-
     def save(self, aside: bool = False) -> None:
         """Write the outputs, then state and position to one file; see ``Saver.write``."""
         self.saver.finish()
         self.sink.flush()
+        self.outputs.begin_parts()
         learner, arrays = self.learner.save()
         self.saves += 1
         header = {
             "version": __version__,
             "fingerprint": dict(self.fingerprint),
+            "settings": dict(self.settings),
             "model": self.learner.model_text,
-            "lengths": {name: file.length for name, file in self._outputs().items()},
+            **self.outputs.state(),
             "learner": learner,
             "metrics": self.metrics.save(),
             "position": self.position,
@@ -139,7 +137,8 @@ class Loop:
             arrays |= waiting
         self.saver.write(self.saves, header, arrays, self.shown, aside)
         self.saved_position = self.position
-        self.reader.source.acknowledge(self.position)
+        self.outputs.saved(self.saves)
+        self.reader.source.acknowledge(self.position, self.saves)
 
     # the loop ------------------------------------------------------------------------------------
 
@@ -360,7 +359,7 @@ class Loop:
         if self.strict or (self.settle and outcome.unsolved):
             self.labels = self.before
             self.save()
-            of = f" (example {name})" if name else ""
+            of = f" (example {printable(name)})" if name else ""
             raise DataError(f"{record.file}:{record.line}: {reason}{of}")
         self.dead.append(record, reason, name)
 
@@ -396,5 +395,4 @@ class Loop:
         """Close the outputs and the crash note; the source stays open."""
         self.sink.close()
         self.crash.close()
-        for file in self._outputs().values():
-            file.close()
+        self.outputs.close()

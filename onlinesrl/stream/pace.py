@@ -20,10 +20,13 @@ class Pace:
 
     @contextmanager
     def taking(self, size: int) -> Iterator[None]:
-        """Heed how long a micro-batch of this size takes: half as many if too long, more if far less."""
+        """Heed how long a micro-batch of this size takes."""
         began = time.monotonic()
         yield
-        seconds = time.monotonic() - began
+        self.heed(size, time.monotonic() - began)
+
+    def heed(self, size: int, seconds: float) -> None:
+        """Take half as many as took too long, more than took far less."""
         if seconds > SECONDS:
             self.most = max(size // 2, 1)
         elif seconds < SECONDS / 8:

@@ -49,7 +49,7 @@ class Setting(NamedTuple):
 
     ``folder`` is the run folder; None outside a run. ``until`` is the value of ``--until``.
     ``stopping`` tells whether the run was asked to stop. ``labels`` are the topics of labels;
-    ``max_bytes`` and ``batch`` are those of the configuration.
+    ``max_bytes``, ``batch`` and ``retention`` (limits.retention_bytes) are those of the configuration.
     """
 
     folder: RunFolder | None
@@ -59,6 +59,7 @@ class Setting(NamedTuple):
     labels: Sequence[str]
     max_bytes: int
     batch: int
+    retention: int | None = None
 
 
 class Source(Protocol):
@@ -81,10 +82,16 @@ class Source(Protocol):
     """Whether another thread may read on and make marks while ``after`` is called."""
     files: Sequence[str] = ()
     """The files that it reads; a run must not write to them."""
+    retention: int | None = None
+    """How many bytes of each file that grows with the source are kept; None: all."""
 
     def accepts(self, position: Any, number: int) -> bool:
         """Tell whether a run may resume from its checkpoint of this number."""
         return True
+
+    def owes(self, position: Any) -> bool:
+        """Tell whether there is more after a position that must come out as it did before."""
+        return False
 
     def open(self, position: Any) -> Any:
         """Connect; return the position where reading starts: this one, or for None the first."""
@@ -115,8 +122,8 @@ class Source(Protocol):
         """Return how many records each partition is behind its end, as far as known."""
         return {}
 
-    def acknowledge(self, position: Any) -> None:
-        """Report that a checkpoint with the position has been written."""
+    def acknowledge(self, position: Any, number: int) -> None:
+        """Report that the checkpoint of this number, with the position, has been written."""
         return
 
     def close(self) -> None:

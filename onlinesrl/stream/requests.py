@@ -9,19 +9,20 @@ Examples sent to /predict are not kept.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from queue import Empty, Queue
 from threading import Lock
 from types import FrameType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from onlinesrl.core.errors import ExampleError
 from onlinesrl.core.example import Example
 from onlinesrl.core.learner import Outcome
 from onlinesrl.stream.answers import answer
-from onlinesrl.stream.examples import micro_batch
+from onlinesrl.stream.examples import READ_BYTES, micro_batch
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.folder import OutputFile
 from onlinesrl.stream.loop import Loop
@@ -40,31 +41,65 @@ class Untaken(Exception):
 
 
 class Unanswered(Exception):
-    """The run ended after it had taken a request: it may have been learned, or will be by the next."""
+    """The run ended after it had taken a request: lines of it were learned, or will be by the next."""
 
 
 class Asked:
-    """A request: its examples, one per line, and the answer to each."""
+    """A request: its examples, one per line of its body, and the answer to each."""
 
-    def __init__(self, lines: Sequence[bytes], learn: bool) -> None:
-        self.lines = lines
+    def __init__(self, body: bytes, learn: bool) -> None:
+        self.body = body.rstrip()
         self.learn = learn
-        self.answers = [b""] * len(lines)
+        self.answers: list[bytes] = []
         self.bad = 0
-        self.left = len(lines)
+        self.left = 0
+        """How many lines have been taken and not been answered."""
         self.done: Future[None] = Future()
+        self._at = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether all lines have been taken."""
+        return self._at >= len(self.body)
+
+    def take(self) -> bytes:
+        """Return the next line that is not blank; there is one."""
+        line = b""
+        while not line:
+            end = self.body.find(b"\n", self._at)
+            end = len(self.body) if end < 0 else end
+            line = self.body[self._at : end].strip()
+            self._at = end + 1
+        self.answers.append(b"")
+        self.left += 1
+        return line
 
     def answer(self, place: int, said: bytes, bad: bool) -> None:
         """Set the answer to the example at a place."""
         self.answers[place] = said
         self.bad += bad
         self.left -= 1
-        if not self.left:
+        if self.over and not self.left:
             self.done.set_result(None)
+
+    def fail(self) -> None:
+        """Tell who waits that the run has ended."""
+        if not self.answers and self.done.set_running_or_notify_cancel():
+            self.done.set_exception(Untaken())
+        elif not self.done.done():
+            self.done.set_exception(Unanswered())
+
+
+class Line(NamedTuple):
+    """A line of a request, and its place there."""
+
+    asked: Asked
+    place: int
+    text: bytes
 
 
 class Requests(Stopper):
-    """The queue from the server's thread to the run.
+    """The queue from the server's thread to the run, which takes some lines of each request in turn.
 
     It is also the run's Stopper: after a first signal no more requests are accepted, and the run stops
     when it has answered those in the queue, without interrupting searches; it stops at once if it has
@@ -82,8 +117,11 @@ class Requests(Stopper):
         # not SimpleQueue, which before Python 3.13 misses its timeout if a signal comes at that moment
         self._queue = Queue[Asked]()
         self._lock = Lock()
-        self._taken: list[Asked] = []
-        self._lines: dict[int, tuple[Asked, int]] = {}
+        self._waiting = deque[Asked]()
+        """Requests that have lines to take, the next one first."""
+        self._turn: list[Line] = []
+        self._since = 0.0
+        self._lines: dict[int, Line] = {}
 
     @property
     def accepting(self) -> bool:
@@ -93,7 +131,7 @@ class Requests(Stopper):
     def put(self, asked: Asked) -> bool:
         """Add a request; False: it is refused."""
         with self._lock:
-            room = self.accepting and self._queue.qsize() < WAITING
+            room = self.accepting and self._queue.qsize() + len(self._waiting) < WAITING
             if room:
                 self._queue.put(asked)
             return room
@@ -103,14 +141,11 @@ class Requests(Stopper):
         super().__exit__(*error)
         with self._lock:
             self.closed = True
-        for asked in self._taken:
-            if not asked.done.done():
-                asked.done.set_exception(Unanswered())
         with suppress(Empty):
             while True:
-                asked = self._queue.get_nowait()
-                if asked.done.set_running_or_notify_cancel():
-                    asked.done.set_exception(Untaken())
+                self._waiting.append(self._queue.get_nowait())
+        for asked in {line.asked for line in self._turn}.union(self._waiting):
+            asked.fail()
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self.closed:
@@ -138,51 +173,64 @@ class Requests(Stopper):
 
     def answered(self, record: Record, item: Any, outcome: Outcome) -> None:
         """Pass the run's answer to the client, if the line was not merely read again."""
-        if record.line in self._lines:
-            asked, place = self._lines.pop(record.line)
-            asked.answer(place, answer(record, item, outcome), outcome.prediction is None)
+        if (line := self._lines.pop(record.line, None)) is not None:
+            said = answer(record, item, outcome)
+            line.asked.answer(line.place, said, outcome.prediction is None)
 
     def take(self, journal: OutputFile, line: int) -> None:
         """Wait briefly for requests; predict, and write examples to learn from to the journal.
 
-        All lines in the journal, whose number is ``line``, have been learned from. Takes requests
-        until they have a micro-batch of examples.
+        All lines in the journal, whose number is ``line``, have been learned from.
         """
-        for number, (asked, place) in self._lines.items():  # of a group left out, or a label
-            asked.answer(place, b'{"line":%d}' % number, False)
-        self._lines = {}
+        for number, each in self._lines.items():  # of a group left out, or a label
+            each.asked.answer(each.place, b'{"line":%d}' % number, False)
+        if self._turn:
+            self.pace.heed(len(self._turn), time.monotonic() - self._since)
         self.opened = True
-        self._taken = self._take()
-        self.asked |= self.closed and not self._taken
-        self._predict([asked for asked in self._taken if not asked.learn])
-        for asked in self._taken:
-            for place, text in enumerate(asked.lines if asked.learn else ()):
-                line += 1
-                journal.write(text + b"\n")
-                self._lines[line] = asked, place
-        if self._lines:
+        self._turn = self._next_turn()
+        self._since = time.monotonic()
+        self.asked |= self.closed and not self._turn
+        self._predict([each for each in self._turn if not each.asked.learn])
+        learned = [each for each in self._turn if each.asked.learn]
+        for each in learned:
+            journal.write(each.text + b"\n")
+        self._lines = dict(enumerate(learned, line + 1))
+        if learned:
             journal.flush()
 
-    def _take(self) -> list[Asked]:
-        found: list[Asked] = []
+    def _next_turn(self) -> list[Line]:
+        """Return lines for about a second: as many of each request that waits, the next one first."""
         with suppress(Empty):
-            found.append(self._queue.get(timeout=WAIT_SECONDS))
-            while sum(len(asked.lines) for asked in found) < self.batch:
-                found.append(self._queue.get_nowait())
-        return [asked for asked in found if asked.done.set_running_or_notify_cancel()]
+            if not self._waiting:
+                self._waiting.append(self._queue.get(timeout=WAIT_SECONDS))
+            while True:
+                self._waiting.append(self._queue.get_nowait())
+        turn: list[Line] = []
+        room, size = min(self.batch, self.pace.most), 0
+        share = max(1, room // max(1, len(self._waiting)))
+        while self._waiting and len(turn) < room and size < READ_BYTES:
+            asked = self._waiting.popleft()
+            if not asked.answers and not asked.done.set_running_or_notify_cancel():
+                continue
+            for _ in range(min(share, room - len(turn))):
+                if asked.over or size >= READ_BYTES:
+                    break
+                turn.append(Line(asked, len(asked.answers), asked.take()))
+                size += len(turn[-1].text)
+            if not asked.over:
+                self._waiting.append(asked)
+        return turn
 
-    def _predict(self, requests: Sequence[Asked]) -> None:
+    def _predict(self, lines: Sequence[Line]) -> None:
         """Predict with the weights as they are, in micro-batches."""
-        lines = [(asked, place) for asked in requests for place in range(len(asked.lines))]
-        items = (self._item(asked.lines[place], place + 1) for asked, place in lines)
+        items = (self._item(line.text, line.place + 1) for line in lines)
         first = 0
-        while batch := micro_batch(items, min(self.batch, self.pace.most))[0]:
+        while batch := micro_batch(items, self.batch)[0]:
             self.predicting = time.monotonic()
             examples = [item for _, item in batch if isinstance(item, Example | ExampleError)]
-            with self.pace.taking(len(batch)):
-                outcomes = self.learner.predict(examples)
+            outcomes = self.learner.predict(examples)
             for (record, item), outcome in zip(batch, outcomes, strict=True):
-                asked, place = lines[first]
+                asked, place, _ = lines[first]
                 asked.answer(place, answer(record, item, outcome), outcome.prediction is None)
                 first += 1
         self.predicting = None

@@ -15,8 +15,9 @@ from conftest import REPO, Job, command, wait
 from starlette.testclient import TestClient
 
 from onlinesrl.commands.dashboard import app
-from onlinesrl.commands.dashboard.app import Page, application
+from onlinesrl.commands.dashboard.app import Page
 from onlinesrl.commands.dashboard.folders import Watched
+from onlinesrl.runs.web import application
 from tests.dashboard import worker
 
 SHIPPED = app.WORKER
@@ -100,7 +101,7 @@ def test_examples_have_their_predictions_and_their_truth(
 def test_an_atom_is_explained(seen: tuple[Page, dict[tuple[int, str], Any]]) -> None:
     page, _ = seen
     row = page.runs[0].parts()["examples"]["marked"][0]
-    client = TestClient(application(page.runs, ["testserver"]))
+    client = TestClient(application(app.routes(page.runs), {"testserver"}))
     for atom in ({"atom": row["predicted"][0]}, {}):
         answer = client.get("/explain", params={"run": 0, "id": row["id"], **atom})
         assert answer.status_code == 200, answer.text
@@ -112,7 +113,7 @@ def test_an_atom_is_explained(seen: tuple[Page, dict[tuple[int, str], Any]]) -> 
 
 
 def test_the_page_and_what_it_needs_are_served_from_here(done: Job) -> None:
-    client = TestClient(application([Watched(done.output)], ["testserver"]))
+    client = TestClient(application(app.routes([Watched(done.output)]), {"testserver"}))
     page = client.get("/")
     assert page.status_code == 200
     assert "default-src 'self'" in page.headers["content-security-policy"]

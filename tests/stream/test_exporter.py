@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPException
 from threading import Event, Thread
 from types import SimpleNamespace
@@ -21,8 +21,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from onlinesrl.core.errors import PortError
 from onlinesrl.runs import exporter as module
-from onlinesrl.runs import session
+from onlinesrl.runs import session, web
 from onlinesrl.runs.exporter import Exporter
+from onlinesrl.runs.listening import At
 from onlinesrl.stream.examples import Taken
 from tests.waiting import PATIENCE, until
 
@@ -47,6 +48,13 @@ def scrape(port: int) -> Samples:
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
+
+
+@contextmanager
+def serving(at: At = At()) -> Iterator[Exporter]:  # noqa: B008
+    with Exporter(at) as exporter:
+        exporter.start()
+        yield exporter
 
 
 class Fed:
@@ -198,7 +206,7 @@ def test_a_port_in_use(job: Callable[..., Job], citations: list[bytes]) -> None:
         assert run.said == f"{where}: cannot listen there: Address already in use\n"
         assert not run.output.exists()
         with pytest.raises(PortError):
-            Exporter(port)
+            Exporter(At(port=port))
     assert run.run("--metrics-port", "70000") == 64
 
 
@@ -242,9 +250,10 @@ def test_clients_do_not_change_results(job: Callable[..., Job], citations: list[
     assert "Traceback" not in run.said
 
 
-def test_half_open_connections_keep_nobody_out() -> None:
+def test_half_open_connections_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """For a client more than there is room for, the one that came first is hung up on."""
-    with Exporter(0) as exporter, ExitStack() as held:
+    monkeypatch.setattr(web, "CLIENTS", 16)
+    with serving() as exporter, ExitStack() as held:
         address = ("127.0.0.1", exporter.port)
         idle = [held.enter_context(socket.create_connection(address)) for _ in range(40)]
         for connection in idle:
@@ -252,13 +261,12 @@ def test_half_open_connections_keep_nobody_out() -> None:
                 connection.sendall(b"GET /heal")
         assert get(exporter.port, "/healthz")[0] == 200
         assert idle[0].recv(1) == b""
-        assert len(exporter.server.clients) <= module.CLIENTS
 
 
 def test_it_listens_on_this_machine_alone_unless_told_otherwise() -> None:
-    with Exporter(0) as here, Exporter(0, "0.0.0.0") as everywhere:
-        assert here.server.server_address[0] == "127.0.0.1"
-        assert everywhere.server.server_address[0] == "0.0.0.0"
+    with serving() as here, serving(At("0.0.0.0")) as everywhere:
+        assert here.server.socket.getsockname()[0] == "127.0.0.1"
+        assert everywhere.server.socket.getsockname()[0] == "0.0.0.0"
 
 
 class Stopper:
@@ -293,7 +301,7 @@ class Waiting:
 @pytest.fixture
 def waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Exporter]:
     monkeypatch.setattr(module, "_checkpoint", lambda run: iter(()))
-    with Exporter(0) as exporter:
+    with serving() as exporter:
         exporter.begin(Waiting())  # type: ignore[arg-type]
         yield exporter
 

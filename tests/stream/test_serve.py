@@ -8,8 +8,8 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, suppress
-from http.client import HTTPConnection, HTTPException
+from contextlib import ExitStack, suppress
+from http.client import HTTPException
 from pathlib import Path
 from threading import Barrier, Thread
 from typing import Any
@@ -18,67 +18,20 @@ import msgspec
 import pytest
 from conftest import Job, long, wait
 
-from onlinesrl.runs import serve
+from onlinesrl.runs import serve, web
 from onlinesrl.runs.progress import Display
-from onlinesrl.stream import checkpoint, requests
+from onlinesrl.stream import requests
 from onlinesrl.stream.folder import RunFolder
 from onlinesrl.stream.opened import WAIT_SECONDS
 from onlinesrl.stream.protocols import Setting
 from onlinesrl.stream.requests import Asked, Requests, Unanswered, Untaken
 from tests.learn import trust
-from tests.waiting import PATIENCE, until
+from tests.serving import JSON, LINES, Served, ask, learned
+from tests.waiting import until
 
 Make = Callable[..., Job]
-JSON, LINES = "application/json", "application/x-ndjson"
 BAD = [b"{", b'{"id": 7, "evidence": {"Tokn": []}}', b"\xff", b"[]"]
 CLIENTS, REQUESTS = 8, 50
-
-
-class Served:
-    """A server in a fork, and a client of it."""
-
-    def __init__(self, job: Job, *options: str, first: Callable[[], object] | None = None) -> None:
-        self.job = job
-        (job.folder / "stderr").unlink(missing_ok=True)
-        self.process = job.fork("serve", str(job.config), "--port", "0", *options, first=first)
-        until(lambda: "serving at" in job.said and job.said.endswith("\n"))
-        said = job.said.partition("serving at http://127.0.0.1:")[2]
-        self.port = int(said.split(";")[0])
-        until(lambda: self.ask("GET", "/readyz")[0] == 200)
-
-    def ask(
-        self, method: str, path: str, body: bytes = b"", kind: str = JSON, **headers: str
-    ) -> tuple[int, bytes]:
-        with self.connection() as connection:
-            return ask(connection, method, path, body, kind, **headers)
-
-    def connection(self) -> closing[HTTPConnection]:
-        return closing(HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE))
-
-    def post(self, path: str, lines: list[bytes]) -> list[Any]:
-        status, text = self.ask("POST", path, b"\n".join(lines), LINES)
-        assert status == 200, text
-        return [json.loads(line) for line in text.splitlines()]
-
-    def stop(self) -> int:
-        os.kill(self.process, signal.SIGTERM)
-        return wait(self.process)
-
-
-def ask(
-    connection: HTTPConnection, method: str, path: str, body: bytes, kind: str = JSON, **of: str
-) -> tuple[int, bytes]:
-    connection.request(method, path, body, {"Content-Type": kind, **of})
-    answer = connection.getresponse()
-    return answer.status, answer.read()
-
-
-def learned(output: Path) -> Any:
-    """What a run's last checkpoint has of the learner, to the bit."""
-    saved = checkpoint.latest(output / "checkpoints", print)
-    assert saved is not None
-    arrays = {name: (a.dtype.str, a.tobytes()) for name, a in saved.arrays.items()}
-    return msgspec.json.encode(saved.header["learner"]), arrays
 
 
 def check_journal(job: Job, make: Make, **keys: Any) -> list[bytes]:
@@ -257,7 +210,10 @@ def test_what_is_refused(served: Served, citations: list[bytes]) -> None:
     assert status("POST", "/learn", long, JSON)[1]["error"] == "longer than source.max_bytes (5000)"
     assert status("POST", "/predict", long, JSON)[1]["error"].startswith("longer than source.max_b")
     code, said = status("POST", "/learn", b" " * 10_001, JSON)
-    assert (code, said) == (413, {"error": "longer than 10000 bytes: send it in parts"})
+    assert (code, said) == (
+        413,
+        {"error": "longer than 10000 bytes (twice source.max_bytes): send it in parts"},
+    )
     with served.connection() as pieces:
         pieces.request("POST", "/learn", iter([b" " * 6000] * 3), {"Content-Type": JSON})
         assert pieces.getresponse().status == 413
@@ -285,12 +241,12 @@ class Hasty:
         self.served = Served(job, first=self._begin)
 
     def _begin(self) -> None:
-        serve.CLIENT_SECONDS, serve.WATCH_SECONDS = 1e6, 0.05
+        web.CLIENT_SECONDS, web.WATCH_SECONDS = 1e6, 0.05
 
         def end() -> None:
             while not self.gate.exists():
                 time.sleep(0.01)
-            serve.CLIENT_SECONDS = 0.0
+            web.CLIENT_SECONDS = 0.0
 
         Thread(target=end, daemon=True).start()
 
@@ -320,7 +276,7 @@ def hung_up_on(connection: socket.socket) -> None:
 
 
 def test_who_does_not_take_an_answer_is_hung_up_on(job: Make) -> None:
-    hasty = Hasty(job([], batch=10_000))
+    hasty = Hasty(job([], limits={"request_lines": 100_000}))
     port = hasty.served.port
 
     def established() -> int:
@@ -360,7 +316,7 @@ def test_a_signal_whose_handler_outlasts_the_wait_for_requests(job: Make) -> Non
 
 
 def test_half_open_connections_keep_nobody_out(job: Make, citations: list[bytes]) -> None:
-    served = Served(job([]), first=lambda: setattr(serve, "CLIENTS", 4))
+    served = Served(job([]), first=lambda: setattr(web, "CLIENTS", 4))
     with ExitStack() as held:
         for _ in range(12):
             held.enter_context(socket.create_connection(("127.0.0.1", served.port), 60))
@@ -431,7 +387,7 @@ def test_a_line_is_on_the_disk_before_it_is_read(
         assert str(folder.path) in synced
         queue.opened = True
         for lines in ([b"{}"], [b"[]", b"7"], [b"{}"] * 20):
-            assert queue.put(Asked(lines, learn=True))
+            assert queue.put(Asked(b"\n".join(lines), learn=True))
             for line in lines:
                 record = next(records)
                 assert record.value == line
@@ -495,15 +451,15 @@ def test_a_port_in_use(job: Make) -> None:
 
 def test_who_waits_when_a_run_ends_is_told() -> None:
     with Requests() as queue:
-        assert not queue.put(Asked([b"{}"], learn=True))
+        assert not queue.put(Asked(b"{}", learn=True))
         queue.opened = True
-        taken, waiting, gone = (Asked([b"{}"], learn=True) for _ in range(3))
+        taken, waiting, gone = (Asked(b"{}", learn=True) for _ in range(3))
         assert queue.put(taken)
-        queue._taken = queue._take()
+        queue._turn = queue._next_turn()
         assert queue.put(waiting)
         assert queue.put(gone)
         assert gone.done.cancel()
-    assert not queue.put(Asked([b"{}"], learn=True))
+    assert not queue.put(Asked(b"{}", learn=True))
     assert isinstance(taken.done.exception(), Unanswered)
     assert isinstance(waiting.done.exception(), Untaken)
 

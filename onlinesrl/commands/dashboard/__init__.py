@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from onlinesrl.commands.common import interruptible, say
+from onlinesrl.commands.common import AllowHost, interruptible, say
 
 
 def dashboard(
@@ -16,9 +16,11 @@ def dashboard(
         str, typer.Option(help="The interface to listen on; 0.0.0.0: every one.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: a free one.")] = 8081,
+    allow_host: AllowHost = [],  # noqa: B006
 ) -> None:
     """Show runs in a browser, side by side and live; it only reads their folders."""
     from onlinesrl.commands.dashboard.app import serve
+    from onlinesrl.runs.listening import At
 
     with interruptible():
-        serve(runs, host, port, say)
+        serve(runs, At(host, port, allow_host), say)

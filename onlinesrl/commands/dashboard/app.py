@@ -11,22 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import uvicorn
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from onlinesrl.commands.dashboard.folders import Unseen, Watched
-from onlinesrl.runs.listening import address, hosts_of, listening
+from onlinesrl.runs.listening import At
 from onlinesrl.runs.messages import Say
+from onlinesrl.runs.web import Server
+from onlinesrl.stream.aside import aside
 
 STATIC = Path(__file__).parent / "static"
-CLIENTS = 32
-"""The most connections at a time."""
+STREAMS = 32
+"""The most clients that receive events at a time."""
 EVERY_SECONDS = 1.0
 """How often run folders are looked at, while somebody has the page open."""
 PING_SECONDS = 15.0
@@ -40,39 +39,25 @@ HEADERS = {
 }
 
 
-def serve(folders: Sequence[Path], host: str, port: int, say: Say) -> None:
-    """Serve the page until a signal. Raises FolderError and PortError."""
+def serve(folders: Sequence[Path], at: At, say: Say) -> None:
+    """Serve the page until a signal. Raises FolderError, and what ``web.Server`` raises."""
     runs = [Watched(path) for path in dict.fromkeys(folders)]
-    with listening(host, port, CLIENTS) as opened:
-        say(f"dashboard at {address(host, opened)}; Ctrl-C ends it")
-        config = uvicorn.Config(
-            application(runs, hosts_of(host)),
-            ws="none",
-            loop="asyncio",
-            lifespan="off",
-            log_config=None,
-            log_level="critical",
-            access_log=False,
-            server_header=False,
-            limit_concurrency=CLIENTS,
-            timeout_graceful_shutdown=0,
-        )
+    with Server(routes(runs), at) as server:
+        server.start()
+        say(f"dashboard at {server.address}; Ctrl-C ends it")
         with suppress(KeyboardInterrupt):
-            uvicorn.Server(config).run([opened])
+            server.wait()
 
 
-def application(runs: Sequence[Watched], hosts: Sequence[str]) -> Starlette:
-    """Return the application that shows runs."""
+def routes(runs: Sequence[Watched]) -> list[BaseRoute]:
+    """Return what shows runs."""
     page = Page(runs)
-    return Starlette(
-        routes=[
-            Route("/", page.index),
-            Route("/events", page.stream),
-            Route("/explain", page.explain),
-            Mount("/static", StaticFiles(directory=STATIC)),
-        ],
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[*hosts])],
-    )
+    return [
+        Route("/", page.index),
+        Route("/events", page.stream),
+        Route("/explain", page.explain),
+        Mount("/static", StaticFiles(directory=STATIC)),
+    ]
 
 
 class Page:
@@ -86,6 +71,7 @@ class Page:
         self.asking = asyncio.Semaphore(1)
         self.explaining = asyncio.Semaphore(1)
         self.tasks: dict[int, asyncio.Task[None]] = {}
+        self.streams = 0
 
     async def index(self, request: Request) -> Response:
         """Answer with the page."""
@@ -93,8 +79,9 @@ class Page:
 
     async def stream(self, request: Request) -> Response:
         """Answer with server-sent events: parts of runs, whenever they have changed."""
-        headers = {"Cache-Control": "no-store"}
-        return StreamingResponse(self.events(), media_type="text/event-stream", headers=headers)
+        if self.streams >= STREAMS:
+            return Response("too many pages are open\n", 503, media_type="text/plain")
+        return _Events(self)
 
     async def events(self) -> AsyncIterator[bytes]:
         """Yield all parts of all runs, then those that change."""
@@ -120,7 +107,7 @@ class Page:
             if time.monotonic() - self.looked < EVERY_SECONDS / 2:
                 return
             for number, run in enumerate(self.runs):
-                await asyncio.to_thread(run.look)
+                await asyncio.wrap_future(aside(run.look))
                 rested = time.monotonic() > self.rest[number]
                 unseen = run.unseen
                 if unseen is not None and rested and number not in self.tasks:
@@ -152,6 +139,22 @@ class Page:
             atom = asked.get("atom")
             said = await answer(task="explain", folder=str(run.path), pair=pair, atom=atom)
         return _json(said, 200 if "lines" in said else 422)
+
+
+class _Events(StreamingResponse):
+    """The events of a page, which counts those who receive them."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        headers = {"Cache-Control": "no-store"}
+        super().__init__(page.events(), media_type="text/event-stream", headers=headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.page.streams += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.page.streams -= 1
 
 
 async def answer(**request: Any) -> dict[str, Any]:

@@ -132,8 +132,10 @@ class Watched:
     # reading -------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Read what is new."""
+        """Read what is new, of files that have parts from the last one."""
         self._saved = self._checkpoints()
+        for tail in (self._metrics, self._predictions, self._letters):
+            tail.follow()
         points = _decoded(self._metrics.lines(), Point)
         if self._metrics.anew:
             self._restart()
@@ -210,8 +212,8 @@ class Watched:
         }
 
     def _files(self) -> list[Path]:
-        names = ("metrics.jsonl", "predictions.jsonl", "deadletter.jsonl", "summary.json")
-        return [path for name in names if (path := self.path / name).exists()]
+        tails = (tail.path for tail in (self._metrics, self._predictions, self._letters))
+        return [path for path in (*tails, self.path / "summary.json") if path.exists()]
 
     def _state(self) -> str:
         if not self.path.is_dir():

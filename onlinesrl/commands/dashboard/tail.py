@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from onlinesrl.core.storage import plain
+from onlinesrl.stream.folder import parts
 
 MOST = 1 << 18
 """The most bytes that are read at once: of a file that has grown by more, the newest ones."""
@@ -20,12 +22,21 @@ class Tail:
     """
 
     def __init__(self, path: Path, most: int = MOST) -> None:
-        self.path = path
+        self.base = self.path = path
         self.most = most
         self.anew = False
         self._offset = 0
         self._known = b""
         self._midway = False
+
+    def follow(self) -> None:
+        """Go on to the last part of the file, where it has parts."""
+        last = self.base
+        with suppress(OSError):  # the folder may vanish
+            last = [last, *parts(last)][-1]
+        if last != self.path:
+            self._restart()
+            self.path, self.anew = last, False
 
     def lines(self) -> list[bytes]:
         """Return the new lines, without their ends; none where the file cannot be read."""

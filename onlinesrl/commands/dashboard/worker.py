@@ -1,4 +1,4 @@
-"""What the page asks of a checkpoint, answered by a process of its own with the lowest priority.
+"""What the page asks of a checkpoint, answered by a process of its own with low priority.
 
 It reads one JSON object, writes one, and ends; after ``SECONDS`` the system ends it. It imports the
 learner, so that the page does not.
@@ -28,7 +28,7 @@ from onlinesrl.runs.results import shown_row
 from onlinesrl.stream.checkpoint import RunHeader, checked, load
 
 SECONDS = 60
-NICE = 19
+NICE = 5
 HEAVIEST, MOVED = 24, 12
 TRIES = 200
 """How many changes of evidence an explanation tries."""

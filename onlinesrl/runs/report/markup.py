@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from html import escape
 
-_CONTROLS = dict.fromkeys([*range(9), 11, 12, *range(14, 32), *range(0x7F, 0xA0)], "\ufffd")
+_ORDER = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Characters that reorder what comes after them, beyond the end of a name."""
+_CONTROLS = dict.fromkeys(
+    [*range(9), 11, 12, *range(14, 32), *range(0x7F, 0xA0), *_ORDER], "\ufffd"
+)
 _VOID = ("meta", "line", "path", "polygon", "img")
 
 

@@ -374,7 +374,7 @@ class KafkaSource(Source):
             for place, end in sorted(self._ends.items())
         }
 
-    def acknowledge(self, position: dict[str, Any]) -> None:
+    def acknowledge(self, position: dict[str, Any], number: int) -> None:
         """Commit the position of a checkpoint to the group, for monitoring."""
         if self.options.group is not None:
             offsets = {

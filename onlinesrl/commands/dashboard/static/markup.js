@@ -7,9 +7,12 @@ export function el(name, attributes = {}, ...children) {
     else if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
     else made.setAttribute(key, value);
   }
-  made.append(...children);
+  made.append(...children.map((child) => typeof child === "string" ? plain(child) : child));
   return made;
 }
+
+// Text without characters that reorder what comes after them, beyond the end of a name.
+const plain = (text) => text.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
 
 export const number = (value) => (value == null ? "–" : value.toLocaleString("en"));
 
