@@ -178,10 +178,8 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
     to_stdout, skip = not stats, targets is Targets.SKIP
     if _is_psl(model):
         asked = query is not None or evidence or closed or open_ or dialect != "alchemy"
-        own = (error, spill, max_work) != (None, None, None)
-        _check_psl(model, asked or own)
-        method = method or "admm"
-        most, several = max_groundings, threads or 1
+        _check_psl(model, asked or (error, spill, max_work) != (None, None, None))
+        method, most, several = method or "admm", max_groundings, threads or 1
         with _in_parts(distribute) as parts:
             found = _infer_psl(
                 model, data, method, output, tables, seed, most, skip, several, parts, to_stdout

@@ -11,7 +11,8 @@ from onlinesrl.core.arrays import Floats
 from onlinesrl.core.errors import Infeasible, Unsolved
 from onlinesrl.core.example import ValuedAtom
 from onlinesrl.core.interrupt import leavable
-from onlinesrl.mln.engines.engine import MarginalEngine, Solution
+from onlinesrl.mln.engines.engine import MarginalEngine, Solution, exact_value
+from onlinesrl.mln.engines.rounding import Magnitude
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.model import ClauseModel
 from onlinesrl.mln.kernels import network
@@ -56,6 +57,19 @@ def likeliest(  # noqa: PLR0913, PLR0917 - what a world is
         for name, first, atoms in worlds.grounder.atoms(results.batch, w)
     }
     return Solution(state, 0.0, math.inf, engine.route, certified=False)
+
+
+def margin(worlds: Worlds, model: ClauseModel, weight: Floats, best: Solution) -> float:
+    """Return by how much the best state scores more than any other; infinite where that is not proven.
+
+    Raises Unsolved.
+    """
+    second = worlds.inference.whole.second_best(model, weight, best.state)
+    if second is None or not second.certified:
+        return math.inf
+    if not Magnitude.of(weight).lost:
+        return best.score - second.score
+    return float(exact_value(model, best.state, weight) - exact_value(model, second.state, weight))
 
 
 def audit(worlds: Worlds, results: Results, w: int) -> None:

@@ -17,8 +17,7 @@ from onlinesrl.core.interrupt import leavable
 from onlinesrl.core.kernels.jit import ready
 from onlinesrl.core.slowest import Slowest
 from onlinesrl.mln import by_engines
-from onlinesrl.mln.engines.engine import Solution, exact_value
-from onlinesrl.mln.engines.rounding import Magnitude
+from onlinesrl.mln.engines.engine import Solution
 from onlinesrl.mln.ground.convert import clause_model, clause_weights
 from onlinesrl.mln.ground.grounder import ROOM, Grounder
 from onlinesrl.mln.ground.model import ClauseModel
@@ -44,11 +43,7 @@ TOGETHER = 1 << 16
 
 
 class _Overflow(Exception):
-    """The sum of the weights of a world is beyond the range of doubles; ``clause`` has the largest."""
-
-    def __init__(self, clause: int) -> None:
-        super().__init__(clause)
-        self.clause = clause
+    """The sum of the weights of a world is beyond doubles; its argument is the clause of the largest."""
 
 
 class Worlds:
@@ -235,7 +230,7 @@ class Worlds:
         except Unsolved:
             results.out.status[w] = UNSOLVED
         except _Overflow as overflow:
-            results.out.status[w], results.out.detail[w] = WEIGHTS_OVERFLOW, overflow.clause
+            results.out.status[w], results.out.detail[w] = WEIGHTS_OVERFLOW, overflow.args[0]
 
     def _predict(self, results: Results, w: int, learning: bool) -> bool:
         """Ground a world and predict it, if it is narrow; tell whether it is too wide for that."""
@@ -340,8 +335,7 @@ class Worlds:
 
     def _weights(self, averaged: bool) -> Floats:
         """Return the weights of the world's ground clauses; see ``WeightTable.of``. Raises _Overflow."""
-        net = self.grounder.net
-        found = self.weights.of(net, averaged)
+        found = self.weights.of(net := self.grounder.net, averaged)
         if not magnitude.total(net, found) <= magnitude.HIGHEST:
             raise _Overflow(magnitude.largest(net, found))
         return found
@@ -363,13 +357,7 @@ class Worlds:
             results.unproven.add(w)
         elif self.margins:
             with suppress(Unsolved), leavable():
-                second = self.inference.whole.second_best(model, weight, found.state)
-                if second is not None and second.certified:
-                    difference = found.score - second.score
-                    if Magnitude.of(weight).lost:
-                        of = (exact_value(model, each.state, weight) for each in (found, second))
-                        difference = float(next(of) - next(of))
-                    results.out.margin[w] = difference
+                results.out.margin[w] = by_engines.margin(self, model, weight, found)
 
     def _find_rival(self, results: Results, w: int, model: ClauseModel, place: Ints) -> None:
         """Learn from a world, if its rival is proven optimal or need not be.

@@ -16,7 +16,7 @@ from onlinesrl.mln.kernels.elimination import (
     set_bonus,
     sweep,
 )
-from onlinesrl.mln.kernels.magnitude import HIGHEST, largest, lost, total
+from onlinesrl.mln.kernels.magnitude import HIGHEST, largest, lost
 from onlinesrl.mln.kernels.network import ROWS, Network, soft_score
 from onlinesrl.mln.kernels.outcome import By, Output, State, record
 from onlinesrl.mln.kernels.plans import (
@@ -86,9 +86,11 @@ def next_scale(p: Pass) -> float:
 
 
 @kernel
-def fits(p: Pass, weight: Floats, augmented: bool) -> int:
-    """Return OK; TOO_WIDE, the smallest weight may be lost in sums; WEIGHTS_OVERFLOW, they have none."""
-    of_all = total(p.net, weight)
+def fits(p: Pass, weight: Floats, of_all: float, augmented: bool) -> int:
+    """Return OK; TOO_WIDE, the smallest weight may be lost in sums; WEIGHTS_OVERFLOW, they have none.
+
+    ``of_all`` is the sum of the absolute weights.
+    """
     if not of_all <= HIGHEST:
         return WEIGHTS_OVERFLOW
     return TOO_WIDE if lost(p.net, weight, of_all, p.state.cost, augmented) else OK
@@ -99,14 +101,14 @@ def _weigh(p: Pass, cu: float, cv: float, rival: bool) -> int:
     """Write the weights that ``solve`` needs; returns what ``fits`` does, also of those of the rival."""
     net, value = p.net, p.weights.value
     if both(p, rival):
-        effective_both(net, value, cu, cv, next_scale(p), p.weight, p.more)
-        return max(fits(p, p.weight, False), fits(p, p.more, p.augmented))
+        size, more = effective_both(net, value, cu, cv, next_scale(p), p.weight, p.more)
+        return max(fits(p, p.weight, size, False), fits(p, p.more, more, p.augmented))
     status = OK
     if rival:
-        effective(net, value, next_scale(p), 0.0, p.weight)
-        status = fits(p, p.weight, p.augmented)
-    effective(net, value, cu, cv, p.weight)
-    return max(status, fits(p, p.weight, False))
+        size = effective(net, value, next_scale(p), 0.0, p.weight)
+        status = fits(p, p.weight, size, p.augmented)
+    size = effective(net, value, cu, cv, p.weight)
+    return max(status, fits(p, p.weight, size, False))
 
 
 @kernel
@@ -186,8 +188,8 @@ def find_gap(p: Pass, filled: bool) -> tuple[int, float]:
         sweep(net, p.rival, p.more, state.rival)
     else:
         set_bonus(net, state.truth, p.augmented, state.cost, state.bonus)
-        effective(net, p.weights.value, next_scale(p), 0.0, p.weight)
-        if fits(p, p.weight, p.augmented) != OK:
+        size = effective(net, p.weights.value, next_scale(p), 0.0, p.weight)
+        if fits(p, p.weight, size, p.augmented) != OK:
             return -1, 0.0
         eliminate(net, p.structure, p.weight, state.bonus, state.rival)
     return gap(net, p.weights, state.truth, state.rival, state.cost)

@@ -130,31 +130,42 @@ def number(plans: Plans, net: Network, weights: Weights, learning: bool) -> bool
 
 
 @kernel
-def effective(net: Network, value: Floats, cu: float, cv: float, weight: Floats) -> None:
-    """Write what each ground clause adds where it is true, factor * (base + cu u + cv v), to ``weight``."""
+def effective(net: Network, value: Floats, cu: float, cv: float, weight: Floats) -> float:
+    """Write what each ground clause adds where it is true, factor * (base + cu u + cv v), to ``weight``.
+
+    Returns the sum of the absolute weights.
+    """
+    total = 0.0
     for r in range(net.size[ROWS]):
         i, step, factor = net.row_weight[r], net.row_step[r], net.row_factor[r]
         if i < 0:
             continue
         for g in range(net.clause_start[r], net.clause_start[r + 1]):
-            weight[g] = factor * (value[i, 0] + cu * value[i, 1] + cv * value[i, 2])
+            w = factor * (value[i, 0] + cu * value[i, 1] + cv * value[i, 2])
+            weight[g] = w
+            total += abs(w)
             i += step
+    return total
 
 
 @kernel
 def effective_both(
     net: Network, value: Floats, cu: float, cv: float, scale: float, weight: Floats, more: Floats
-) -> None:
+) -> tuple[float, float]:
     """Write what ``effective`` does for (cu, cv) to ``weight``, and for (scale, 0) to ``more``."""
+    total, total_more = 0.0, 0.0
     for r in range(net.size[ROWS]):
         i, step, factor = net.row_weight[r], net.row_step[r], net.row_factor[r]
         if i < 0:
             continue
         for g in range(net.clause_start[r], net.clause_start[r + 1]):
             base, u, v = value[i, 0], value[i, 1], value[i, 2]
-            weight[g] = factor * (base + cu * u + cv * v)
-            more[g] = factor * (base + scale * u + 0.0 * v)
+            w, m = factor * (base + cu * u + cv * v), factor * (base + scale * u + 0.0 * v)
+            weight[g], more[g] = w, m
+            total += abs(w)
+            total_more += abs(m)
             i += step
+    return total, total_more
 
 
 @kernel
