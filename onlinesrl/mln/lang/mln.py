@@ -13,15 +13,11 @@ from onlinesrl.logic.ast import (
     Formula,
     FunctionType,
     Implies,
-    Leaf,
     Position,
     Predicate,
     Program,
     Rule,
-    Variable,
-    replace_terms,
     subformulas,
-    terms,
 )
 from onlinesrl.logic.bounds import MAX_DEPTH
 from onlinesrl.logic.cnf import disjunctions, misplaced_universal
@@ -35,7 +31,7 @@ from onlinesrl.mln.lang.families import Family, fold, generalise
 from onlinesrl.mln.lang.formulas import Argument
 from onlinesrl.mln.lang.given import ordered_variables
 from onlinesrl.mln.lang.instances import joined
-from onlinesrl.mln.lang.normal import plus_variables, rule_clauses
+from onlinesrl.mln.lang.normal import plus_everywhere, plus_variables, rule_clauses
 from onlinesrl.mln.lang.syntax import (
     Cardinality,
     Enumeration,
@@ -274,7 +270,7 @@ class _File:
             if constant.type is not None and not constant.plus:
                 place = (*self._prefix, sentence.position.line, index)
                 self._reader.occurs(constant.type, constant.name, place)
-        formula = _plus_everywhere(sentence.formula, self._weight_variable(sentence, variables))
+        formula = plus_everywhere(sentence.formula, self._weight_variable(sentence, variables))
         rule = Rule(
             formula=formula,
             weight=sentence.weight,
@@ -407,17 +403,3 @@ def _predicates(formula: Formula) -> Iterator[str]:
         yield formula.predicate
     for part in subformulas(formula):
         yield from _predicates(part)
-
-
-def _plus_everywhere(formula: Formula, weight: str | None = None) -> Formula:
-    """Mark all occurrences of a variable that has a ``+`` somewhere, or is the weight."""
-    plus = {term.name for term in terms(formula) if isinstance(term, Variable) and term.plus}
-    plus |= {weight} if weight is not None else set()
-    if not plus:
-        return formula
-
-    def marked(leaf: Leaf) -> Leaf:
-        isplus = isinstance(leaf, Variable) and leaf.name in plus
-        return Variable(leaf.name, plus=True) if isplus else leaf
-
-    return replace_terms(formula, marked)

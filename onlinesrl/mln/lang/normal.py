@@ -21,12 +21,14 @@ from onlinesrl.logic.ast import (
     Equal,
     Exists,
     Formula,
+    Leaf,
     Not,
     Or,
     Program,
     Rule,
     Table,
     Variable,
+    replace_terms,
     terms,
 )
 from onlinesrl.logic.cnf import (
@@ -120,6 +122,20 @@ def plus_variables(formula: Formula) -> tuple[str, ...]:
     """Return the names of the ``+`` variables in order of first occurrence."""
     plus = (term.name for term in terms(formula) if isinstance(term, Variable) and term.plus)
     return tuple(dict.fromkeys(plus))
+
+
+def plus_everywhere(formula: Formula, weight: str | None = None) -> Formula:
+    """Mark all occurrences of a variable that has a ``+`` somewhere, or is the weight."""
+    plus = {term.name for term in terms(formula) if isinstance(term, Variable) and term.plus}
+    plus |= {weight} if weight is not None else set()
+    if not plus:
+        return formula
+
+    def marked(leaf: Leaf) -> Leaf:
+        isplus = isinstance(leaf, Variable) and leaf.name in plus
+        return Variable(leaf.name, plus=True) if isplus else leaf
+
+    return replace_terms(formula, marked)
 
 
 def _clause(rule: Rule, index: int, part: Disjunction, sign: int, shares: int) -> Clause:
