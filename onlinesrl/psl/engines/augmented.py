@@ -24,6 +24,12 @@ STIFF = 1e3
 """How fast proximal terms come to 0; what is larger costs digits."""
 ROUNDS, STEPS, TRIES = 100, 100, 50
 """The most proximal terms, the most steps with one, and the most lengths of a step that are tried."""
+SYMMETRIC: dict[str, Any] = {
+    "permc_spec": "MMD_AT_PLUS_A",
+    "diag_pivot_thresh": 0.0,
+    "options": {"SymmetricMode": True},
+}
+"""How SuperLU factors a positive definite matrix."""
 ROUNDING, FLAT = 1e-14, 1e-3
 """What is added to a Hessian's diagonal, relative to the largest; how flat it is where a step ends."""
 
@@ -113,7 +119,8 @@ class _Problem:
             hessian = self.forms.T @ diags_array(self.slopes(dual)) @ self.forms
             diagonal = np.full(len(y), ROUNDING * float(hessian.diagonal().max(initial=1.0)))
             gradient = self.forms.T @ dual - self.bonus
-            step = -splu((hessian + diags_array(diagonal)).tocsc()).solve(gradient)
+            factors = splu((hessian + diags_array(diagonal)).tocsc(), **SYMMETRIC)
+            step = -factors.solve(gradient)
             y = y + self.length(form, step, before) * step
             moved = float(np.max(np.abs(step), initial=0.0))
             if moved <= tolerance:
