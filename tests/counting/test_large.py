@@ -1,5 +1,7 @@
 """Counts of any size are exact, in parts of any size; what does not fit memory is refused."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,6 +16,7 @@ from onlinesrl.mln.counting.world import Table, World
 from onlinesrl.mln.lang import mln
 from tests.counting import plain
 
+PLACES = {"P": ("t",), "Q": ("t", "u")}
 ENTITIES = mln.parse(
     """HasAuthor(bib, author)
 Coauthor(author, author)
@@ -145,3 +148,15 @@ def test_an_estimate_is_not_that_of_messages_that_happen_to_be_disjoint():
     (exact,), (found,) = (Counters(program, *of).listed(world) for of in (("exact",), ("ijgp", 1)))
     assert exact.violated <= found.violated + 20
     assert found.violated < 100
+
+
+@pytest.mark.parametrize("method", [("exact",), ("ijgp", 2)], ids=["exact", "ijgp"])
+@pytest.mark.parametrize(
+    "rule", ["P(x) ^ Q(x, y)", "P(x) v Q(x, y)", "EXIST x Q(x, y)", "!Q(z, y)"]
+)
+def test_types_without_constants_have_no_groundings(rule: str, method: Any) -> None:
+    program = mln.parse(f"P(t)\nQ(t, u)\n1 {rule}")
+    tables = {name: Table(np.zeros((0, len(of)), np.int64), of) for name, of in PLACES.items()}
+    tables["P"] = Table(np.array([[0]]), ("t",))
+    [found] = Counters(program, *method).listed(World({"t": ("A",), "u": ()}, tables))
+    assert (found.satisfied, found.violated) == (0, 0)

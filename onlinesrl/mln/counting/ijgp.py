@@ -72,7 +72,7 @@ class Network:
         sizes = self._sizes(world, self.keep)
         factors = [(free_variables(atom), self._dense(atom, world)) for atom in self.atoms]
         constant = prod((float(f) for scope, f in factors if not scope), start=1.0)
-        if constant == 0.0:
+        if constant == 0.0 or any(0 in self._sizes(world, scope) for scope in self.scopes):
             return np.zeros(sizes)
         inside = [each for each in (*factors, (self.keep, np.ones(sizes))) if each[0]]
         found = _propagate(join_graph(self.scopes, bound), inside, self.keep)
