@@ -17,6 +17,7 @@ Nothing in it is executed on reading. Neither writing nor reading holds a second
 (writing copies one that is not contiguous).
 """
 
+import errno
 import hashlib
 import io
 import json
@@ -39,6 +40,8 @@ ALIGNMENT = 64
 _HEAD = struct.Struct("<8sQ32sQQ")
 _LENGTHS = struct.Struct("<QQ")
 _NUMBERS = "biufc"
+_LACKS = errno.EMFILE, errno.ENFILE, errno.ENOMEM
+"""Errors of a process that lacks something: they say nothing of the file."""
 
 
 class DamagedCheckpoint(StorageError):
@@ -70,7 +73,8 @@ def load(path: Path) -> Checkpoint:
     """Read and verify a checkpoint file.
 
     Raises DamagedCheckpoint when any byte is not as written, bytes are missing or too many, or the
-    file is of another kind or version; StorageError when it cannot be opened.
+    file is of another kind or version; StorageError when it cannot be opened, or the process has too few
+    files or too little memory to read it.
     """
     with storage_errors(path, "open"):
         stream = path.open("rb")
@@ -82,6 +86,8 @@ def load(path: Path) -> Checkpoint:
             arrays = {name: _read(stream, start, **a) for name, a in text["arrays"].items()}
             return Checkpoint(path, text["number"], text["header"], arrays)
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            if getattr(error, "errno", None) in _LACKS:
+                raise StorageError(f"{path}: cannot be read: {error}") from error
             raise DamagedCheckpoint(f"{path}: cannot be read: {error}") from error
 
 
