@@ -306,3 +306,20 @@ def test_shards_of_tables_that_change_are_refused(
     write_tables(run.folder / "tables", numbered[1:])
     assert run.run() == 74
     assert "its bytes have changed since the run began" in run.said
+
+
+def test_a_sink_without_memory_ends_a_run_that_goes_on_later(
+    job: Callable[..., Job], numbered: list[bytes]
+) -> None:
+    def little() -> None:
+        def fail(*arguments: Any, **options: Any) -> None:
+            raise duckdb.OutOfMemoryException("Out of Memory Error: Allocation failure")
+
+        duckdb.connect = fail
+
+    sunk = job(numbered, sink={"kind": "parquet"}, checkpoint={"every": 7})
+    assert sunk.run(first=little) == 74
+    assert f"{sunk.output / 'predictions'}: Out of Memory Error: Allocation failure" in sunk.said
+    assert "Traceback" not in sunk.said
+    assert sunk.run() == 0, sunk.said
+    assert len(predicted(sunk.output / "predictions")["examples"]) == COUNT
