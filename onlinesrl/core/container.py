@@ -18,6 +18,7 @@ by them. Nothing in it is executed on reading. Neither writing nor reading holds
 (writing copies one that is not contiguous).
 """
 
+import errno
 import hashlib
 import io
 import json
@@ -42,6 +43,8 @@ ALIGNMENT = 64
 _HEAD = struct.Struct("<8sQ32sQQ")
 _LENGTHS = struct.Struct("<QQ")
 _NUMBERS = "biufc"
+_LACKS = errno.EMFILE, errno.ENFILE, errno.ENOMEM
+"""Errors of a process that lacks something: they say nothing of the file."""
 _DTYPE = re.compile(rf"[<|][{_NUMBERS}][0-9]{{1,2}}")
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
@@ -91,7 +94,8 @@ def load(path: Path) -> Checkpoint:
     """Read and verify a checkpoint file.
 
     Raises DamagedCheckpoint when any byte is not as written, bytes are missing or too many, or the
-    file is of another kind or version; StorageError when it cannot be opened.
+    file is of another kind or version; StorageError when it cannot be opened, or the process has too few
+    files or too little memory to read it.
     """
     with storage_errors(path, "open"):
         stream = os.fdopen(plain(path), "rb")
@@ -105,7 +109,9 @@ def load(path: Path) -> Checkpoint:
             return Checkpoint(path, content.number, content.header, arrays)
         except (OSError, ValueError, TypeError, RecursionError) as error:
             reason = shortened(printable(str(error)))
-            raise DamagedCheckpoint(f"{path}: cannot be read: {reason}") from error
+            lacks = getattr(error, "errno", None) in _LACKS
+            kind = StorageError if lacks else DamagedCheckpoint
+            raise kind(f"{path}: cannot be read: {reason}") from error
 
 
 def _encode(

@@ -196,7 +196,7 @@ def _load_parquet(path: Path, program: Signature) -> list[GroundAtom]:
 
 def write_parquet(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
     """Write columns to a Parquet file, whole or not at all. Raises StorageError."""
-    with connect() as connection:
+    with duckdb_errors(path), connect() as connection:
         connection.register("columns", {name: _array(of) for name, of in columns.items()})
         write_relation(path, connection.sql("SELECT * FROM columns"))
 

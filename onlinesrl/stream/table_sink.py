@@ -17,7 +17,15 @@ from onlinesrl.core.errors import FolderError
 from onlinesrl.core.learner import Outcome
 from onlinesrl.core.restoring import Natural
 from onlinesrl.core.storage import storage_errors
-from onlinesrl.logic.tables import PARQUET, VALUE, argument_names, connect, quoted, write_relation
+from onlinesrl.logic.tables import (
+    PARQUET,
+    VALUE,
+    argument_names,
+    connect,
+    duckdb_errors,
+    quoted,
+    write_relation,
+)
 from onlinesrl.stream.answers import answer
 from onlinesrl.stream.files import Record
 from onlinesrl.stream.folder import OutputFile, table_files
@@ -70,7 +78,7 @@ class Tables:
         """Write what was added as the next part of each table. Raises StorageError."""
         if not self._answers:
             return
-        with connect(threads=1) as connection:
+        with duckdb_errors(self.folder), connect(threads=1) as connection:
             connection.register("given", _Answers(self._answers, self._lines))
             connection.execute(
                 "CREATE TABLE answers AS SELECT line, answer, answer->'id' AS id FROM given"

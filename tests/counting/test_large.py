@@ -191,7 +191,7 @@ def test_an_estimate_is_not_that_of_messages_that_happen_to_be_disjoint():
     assert found.violated < 100
 
 
-@pytest.mark.parametrize("method", ["exact", "ijgp"])
+@pytest.mark.parametrize("method", [("exact",), ("ijgp", 2)], ids=["exact", "ijgp"])
 @pytest.mark.parametrize(
     "rule", ["P(x) ^ Q(x, y)", "P(x) v Q(x, y)", "EXIST x Q(x, y)", "!Q(z, y)"]
 )

@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -441,6 +442,25 @@ def test_a_full_disk_leaves_the_old_checkpoint_and_goes_on_when_there_is_space(t
     path = tmp_path / "checkpoint-000000000002.ckpt"
     message = f"74 {path}: cannot write: File too large; free some space and run it again\n"
     assert result.stdout == message
+
+
+def test_too_many_open_files_are_no_damage(tmp_path):
+    """The file can be opened, and no other beside it, as an array is read."""
+    save_number(tmp_path, 1)
+    save_number(tmp_path, 2)
+    warned = []
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.open(os.devnull, os.O_RDONLY)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, limits[1]))
+    try:
+        with pytest.raises(StorageError, match="Too many open files") as caught:
+            latest(tmp_path, warned.append)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert not isinstance(caught.value, DamagedCheckpoint)
+    assert warned == []
+    assert_holds(latest(tmp_path, warned.append), 2)
 
 
 MEMORY = """

@@ -336,3 +336,20 @@ def test_a_type_called_id_has_a_column_beside_that_of_the_example(tmp_path: Path
     assert srl.run(config)["examples"] == 2
     path = tmp_path / "run" / "predictions" / "Q" / "part-00000000.parquet"
     assert read_parquet(path) == {"id": [1, 2], "id_1": ["a", "a"], "Id_2": ["b", "b"]}
+
+
+def test_a_sink_without_memory_ends_a_run_that_goes_on_later(
+    job: Callable[..., Job], numbered: list[bytes]
+) -> None:
+    def little() -> None:
+        def fail(*arguments: Any, **options: Any) -> None:
+            raise duckdb.OutOfMemoryException("Out of Memory Error: Allocation failure")
+
+        duckdb.connect = fail
+
+    sunk = job(numbered, sink={"kind": "parquet"}, checkpoint={"every": 7})
+    assert sunk.run(first=little) == 74
+    assert f"{sunk.output / 'predictions'}: Out of Memory Error: Allocation failure" in sunk.said
+    assert "Traceback" not in sunk.said
+    assert sunk.run() == 0, sunk.said
+    assert len(predicted(sunk.output / "predictions")["examples"]) == COUNT
