@@ -81,7 +81,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 class SharedPosition(KafkaPosition):
-    """See ``SharedSource``."""
+    """Also the name of the run in the group, and the number of the last checkpoint it has accepted."""
 
     run: str
     taken: Natural
