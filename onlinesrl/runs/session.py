@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onlinesrl.core.drift import Monitor
-from onlinesrl.core.errors import StorageError
+from onlinesrl.core.errors import StorageError, printable, shortened
 from onlinesrl.core.interrupt import Interrupted, leavable, polled
 from onlinesrl.core.kernels.jit import told_of_compiling
 from onlinesrl.core.language import Program, check_costs, check_query, counted, language_of
@@ -151,6 +151,7 @@ def load_checkpoint(path: Path) -> checkpoint.Checkpoint:
 def _tell_version(saved: checkpoint.Checkpoint) -> None:
     """Say that another version has written a checkpoint: results may differ from there on."""
     if (version := saved.header["version"]) != __version__:
+        version = shortened(printable(version))
         warn(
             f"{saved.path}: written by onlinesrl {version}, and this is {__version__}: what follows "
             "may differ from what that version would have learned"
@@ -246,7 +247,7 @@ def _run(
                 return summary
             else:
                 _tell_version(saved)
-                examples = saved.header["metrics"].get("examples")
+                examples = saved.header["metrics"].get("examples", 0)
                 say(f"resuming from {saved.path.name}, after {examples} examples")
             loop = _make_loop(config, options, learner, reader, folder, stopper)
             _complete(loop, saved, ended, options, stopper)

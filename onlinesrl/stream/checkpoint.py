@@ -42,6 +42,10 @@ class _Slow(TypedDict):
     route: str
 
 
+class _Metrics(TypedDict):
+    examples: NotRequired[Natural]
+
+
 class Header(TypedDict):
     """What the header of every checkpoint has; what restores a part of it checks that part."""
 
@@ -49,7 +53,7 @@ class Header(TypedDict):
     fingerprint: dict[str, _Value]
     model: str
     learner: dict[str, Any]
-    metrics: dict[str, Any]
+    metrics: _Metrics
     library: NotRequired[dict[str, Any]]
 
 

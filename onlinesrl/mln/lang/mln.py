@@ -62,16 +62,15 @@ def parse(
     ``alone``: it includes none. Raises ModelError at the first mistake, or what is not supported.
     """
     reader = _Reader(dialect, alone)
-    whole = _File(reader, source(text, file), (), (Path(file).resolve(),)).read()
-    return reader.program(file, whole)
+    first = _File(reader, source(text, file), (), (Path(file).resolve(),))
+    return reader.program(file, first.read())
 
 
 class _Reader:
     """A program in the making."""
 
     def __init__(self, dialect: Dialect, alone: bool) -> None:
-        self.dialect = dialect
-        self.alone = alone
+        self.dialect, self.alone = dialect, alone
         self.types: dict[str, dict[str, tuple[int, ...]]] = {}
         self.open: set[str] = set()
         self.declared = Declarations()

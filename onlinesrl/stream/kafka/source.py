@@ -50,7 +50,7 @@ CHANCES = 2
 
 
 class KafkaPosition(TypedDict):
-    """See ``KafkaSource``."""
+    """The topics' identities by name, the next offset by partition, and how many records were lost."""
 
     topics: dict[str, str]
     offsets: dict[Annotated[str, Meta(pattern=r"\[[0-9]{1,9}\]$")], Natural]
@@ -61,10 +61,8 @@ class KafkaSource(Source):
     """The records of all partitions of some topics; ``read`` yields None when there is none for now.
 
     The order in which records of several partitions are read is noted in the file ``journal``.
-
-    A position is ``{"topics": identity by name, "offsets": next offset by partition}``, with how many
-    records were ``lost``. Methods raise UnavailableError if brokers are unavailable or a topic is
-    missing, DataError if a topic was created again or records were deleted.
+    Methods raise UnavailableError if brokers are unavailable or a topic is missing, DataError if a topic
+    was created again or records were deleted.
     """
 
     Position: ClassVar[Any] = KafkaPosition | None
