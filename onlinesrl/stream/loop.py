@@ -77,9 +77,8 @@ class Loop:
         self.saves, self.seconds = 0, 0.0
         self.drained = self.finished = False
         self.shown = Shown()
-        self.outputs = Outputs(folder, reader.source.retention)
-        self.predictions, self.lines = self.outputs.predictions, self.outputs.metrics
-        self.dead = self.outputs.dead
+        self.outputs = of = Outputs(folder, reader.source.retention)
+        self.predictions, self.lines, self.dead = of.predictions, of.metrics, of.dead
         self.saver = Saver(folder.checkpoints, schedule.keep, [*self.outputs.files.values()])
         self.settings: Mapping[str, Any] = {}
         self.crash = CrashNote(folder.started, run_of(fingerprint), crashes)
