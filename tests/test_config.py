@@ -380,6 +380,7 @@ def test_an_override_of_the_update_leaves_out_what_goes_with_that_of_the_file(fo
     assert (cda1.update, cda1.loss, cda1.strength) == ("cda1", "ml", 0.3)
     for order in (["learner.sigma=1", "learner.update=mira"], ["learner={sigma: 1, update: mira}"]):
         (said,) = complaints(folder, text, *order)
+        assert said.startswith("--set learner")
         assert "learner.sigma: not for update mira, but for update adagrad or cda1" in said
     (said,) = complaints(folder, GOOD + "learner: {update: mira, sigma: 0.01}\n")
     assert said.startswith("run.yaml:5:25: learner.sigma: not for update mira, but for")

@@ -99,8 +99,10 @@ class Tree:
         """
         for known in [known for known in self._values if known[: len(key)] == key]:
             del self._values[known]
-        for end in range(1, len(key) + 1):
+        for end in range(1, len(key)):
             self._keys.setdefault(key[:end], place)
+        if key:
+            self._keys[key] = place
         self._values[key] = place
         node = self._compose(text, place)
         return None if node is None else _Walk(self, place).value(node, key)
