@@ -7,7 +7,7 @@ import pytest
 import onlinesrl as srl
 from tests.streams.programs import STREAMS, generator
 
-compare = generator("defaults", "compare")
+compare = generator("defaults", "compare_updates")
 data = compare.tasks.__globals__
 DATA = Path(__file__).parents[3] / "shared" / "data"
 
