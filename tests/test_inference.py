@@ -448,7 +448,11 @@ def test_limits_are_options(tmp_path, command):
 @pytest.mark.parametrize(
     ("model", "query", "said"),
     [
-        ("P(t)\nP(x)\n", "P", "without a weight"),
+        (
+            "P(t)\nP(x)\n",
+            "P",
+            r"m.mln:2: a rule without a weight: P\(x\); write one before it, .* or learn",
+        ),
         ("P(t)\n1 P(x)\n", "Q", "Q is not declared; declared are: P"),
     ],
 )

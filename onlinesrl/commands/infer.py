@@ -192,9 +192,7 @@ def infer(  # noqa: PLR0913, PLR0917 - the options of the command
     else:
         options = _world_options(closed, open_, dialect, spill)
         world = _world(model, evidence, query, options, max_atoms, max_groundings)
-        found = _infer_mln(
-            world, method or "mpe", output, tables, seed, error, max_work, to_stdout
-        )
+        found = _infer_mln(world, method or "mpe", output, tables, seed, error, max_work, to_stdout)
     if stats:
         print(json.dumps(found, indent=2))
 

@@ -108,7 +108,10 @@ def world_of(  # noqa: PLR0913, PLR0917 - as ``load_world``
     if unweighted:
         rule = unweighted[0]
         place = f"{program.file}:{rule.position.line}"
-        raise QueryError(f"{place}: a rule without a weight: {rule.text}")
+        raise QueryError(
+            f"{place}: a rule without a weight: {rule.text}; write one before it, a period after it "
+            "(hard), or learn the weights (onlinesrl run or onlinesrl learn)"
+        )
     _check_asked(program, query, options)
     assumed = _assumed(program, given, query, options)
     loaded = time.perf_counter()

@@ -1,6 +1,7 @@
 """What a broker refuses is said at once, as what it is, and without the secret."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,3 +80,19 @@ def test_a_check_waits_seconds_and_not_the_patience(
     assert run.call("check", run.config) == 69, run.said
     assert "Kafka at 127.0.0.1:1 cannot be reached: " in run.said
     assert held_out.CHECK_PATIENCE == "3s"
+
+
+@pytest.mark.parametrize("key", ["ssl_cafile", "ssl_certfile"])
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
+def test_a_certificate_that_cannot_be_read_is_told_at_once(
+    job: Callable[..., Job], tmp_path: Path, protocol: str, key: str
+) -> None:
+    file = tmp_path / "no.pem"
+    file.write_text("no certificate\n")
+    security = RIGHT | {"security_protocol": protocol, key: str(file)}
+    where = {"kind": "kafka", "bootstrap": "127.0.0.1:1", "topic": "t", "patience": "100h"}
+    run = job([], source=where | {"security": security})
+    assert run.run(*UNTIL_END) == 69, run.said
+    (line,) = [line for line in run.said.splitlines() if "Kafka" in line]
+    assert f"Kafka at 127.0.0.1:1: certificates cannot be read ({key} {file}): " in line
+    assert line.endswith("; see source.security") and PASSWORD not in run.said

@@ -27,7 +27,7 @@ from kafka.errors import (
 from onlinesrl.core.errors import UnavailableError
 from onlinesrl.stream.aside import aside
 from onlinesrl.stream.files import Record
-from onlinesrl.stream.kafka.login import refusal
+from onlinesrl.stream.kafka.login import refusal, tls
 from onlinesrl.stream.stopper import Stopped
 
 Client = TypeVar("Client")
@@ -122,8 +122,12 @@ class Broker:
     patience: float = 300.0
 
     def client(self, kind: Callable[..., Client], **settings: Any) -> Client:
-        """Return a client. Raises UnavailableError if no broker answers, or the login is refused."""
+        """Return a client.
+
+        Raises UnavailableError if no broker answers, the login is refused, or a certificate cannot be read.
+        """
         _failures.last = ""
+        self._check_certificates()
         with self.explained():
             future = aside(
                 lambda: kind(
@@ -139,6 +143,20 @@ class Broker:
             if not wait([future], LOGIN_SECONDS).done:
                 self._check_login()
             return future.result()
+
+    def _check_certificates(self) -> None:
+        """Raise UnavailableError if they cannot be read; a client would take it for an outage."""
+        try:
+            tls(self.security)
+        except OSError as error:
+            keys = ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
+            files = ", ".join(
+                f"{key} {self.security[key]}" for key in keys if self.security.get(key)
+            )
+            raise UnavailableError(
+                f"Kafka at {self.bootstrap}: certificates cannot be read ({files}): {error}; "
+                "see source.security"
+            ) from error
 
     def _check_login(self) -> None:
         """Raise UnavailableError if the brokers refuse the login; a client would take it for an outage."""

@@ -34,16 +34,25 @@ def refusal(bootstrap: str, security: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _safe(plain: socket.socket, host: str, security: Mapping[str, Any]) -> socket.socket:
-    """Return the connection, or one that TLS makes safe, with the keys of kafka-python."""
-    if security["security_protocol"] != "SASL_SSL":
-        return plain
+def tls(security: Mapping[str, Any]) -> ssl.SSLContext | None:
+    """Return the context of TLS by the keys of kafka-python; None where it is not asked for.
+
+    Raises OSError for certificates that cannot be read.
+    """
+    if not security.get("security_protocol", "").endswith("SSL"):
+        return None
     context = ssl.create_default_context(cafile=security.get("ssl_cafile"))
     context.check_hostname = security.get("ssl_check_hostname", True)
     if certificate := security.get("ssl_certfile"):
         keys = security.get("ssl_keyfile"), security.get("ssl_password")
         context.load_cert_chain(certificate, *keys)
-    return context.wrap_socket(plain, server_hostname=host)
+    return context
+
+
+def _safe(plain: socket.socket, host: str, security: Mapping[str, Any]) -> socket.socket:
+    """Return the connection, or one that TLS makes safe."""
+    context = tls(security)
+    return plain if context is None else context.wrap_socket(plain, server_hostname=host)
 
 
 class _Talk:
