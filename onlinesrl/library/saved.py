@@ -40,6 +40,7 @@ class _Own(TypedDict, total=False):
     background: dict[str, list[tuple[list[str], float]]]
     by: str | None
     lines: list[dict[str, Any]]
+    texts: list[tuple[str | tuple[str, int], str]]
 
 
 @dataclass(frozen=True)

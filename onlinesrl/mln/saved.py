@@ -16,8 +16,12 @@ from onlinesrl.mln.ground.constants import Domain
 if TYPE_CHECKING:
     from onlinesrl.mln.weights import WeightTable
 
+RULES = float(np.finfo(np.float64).max)
+"""A rule's own weight may be any number: sums that are too large are told where they are met."""
 _EXPECTED = {
-    "value": Expected(np.float64, ("weights", 3), most=(LARGE, HUGE * 1e3, LARGE)),
+    "value": Expected(
+        np.float64, ("weights", 3), (-RULES, -LARGE, -LARGE), (RULES, HUGE * 1e3, LARGE)
+    ),
     "uses": Expected(np.int64, ("weights",), 0, MOST),
     "key": Expected(np.int32, ("blocks", "row"), 0),
     "block": Expected(np.int64, ("blocks",), 0),

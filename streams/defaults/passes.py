@@ -2,9 +2,9 @@
 
 usage: python streams/defaults/passes.py DATA PACKAGES
 
-DATA and PACKAGES are those of compare_updates.py, and CRFsuite is called through python-crfsuite, as sklearn-crfsuite
-calls it. Prints Markdown: the share of labels that are right on the first fold, and CPU seconds of learning,
-the reading of features included.
+DATA and PACKAGES are those of compare_updates.py, and CRFsuite is called through python-crfsuite, as
+sklearn-crfsuite calls it. Prints Markdown: the share of labels that are right on the first fold, and CPU
+seconds of learning, the reading of features included.
 """
 
 from __future__ import annotations

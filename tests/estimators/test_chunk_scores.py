@@ -78,7 +78,7 @@ def test_features_and_transitions_are_those_of_the_model() -> None:
     states, steps = tagger.state_features_, tagger.transition_features_
     assert len(states) + len(steps) == len(rules)
     for (feature, label), weight in states.items():
-        assert f"{weight!r} Feature({quote(feature)}, t) ^ Label(t, {quote(label)})" in rules
+        assert f"{weight!r} Feature(+{quote(feature)}, t) ^ Label(t, {quote(label)})" in rules
     for (label, after), weight in steps.items():
         rule = f"Next(t, u) ^ Label(t, {quote(label)}) ^ Label(u, {quote(after)})"
         assert f"{weight!r} {rule}" in rules

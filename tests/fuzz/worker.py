@@ -39,6 +39,7 @@ QUERY = {
     "segmentation": "InField",
     "meetings": "HoldsAt",
     "webkb": "Faculty",
+    "uwcse": "Advisedby",
     "yeast": "function",
     "cora": "Samebib",
     "scores": "Fake",

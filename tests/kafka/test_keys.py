@@ -26,7 +26,7 @@ CASES = [
     ),
     (
         HEAD + "source: {kind: carafe, path: m.mln}\n",
-        "run.yaml:3:16: source.kind: expected 'file', 'kafka', 'parquet' or 'socket', found 'carafe'",
+        "run.yaml:3:16: source.kind: expected 'file', 'kafka' or 'parquet', found 'carafe'",
     ),
     (
         HEAD + "source: {kind: file, path: m.mln, topic: t}\n",
@@ -35,7 +35,7 @@ CASES = [
     ),
     (
         HEAD + "source: {path: m.mln}\nlabels: {topic: t}\n",
-        "run.yaml:1:1: labels.topic: labels of a topic belong to a source of kind kafka",
+        "run.yaml:4:10: labels.topic: labels of a topic belong to a source of kind kafka",
     ),
     (
         HEAD + "source: {kind: kafka, bootstrap: 'h:1', topic: t, shared: true}\n",
@@ -79,7 +79,7 @@ CASES = [
     ),
     (
         GOOD + "sink: {kind: kafka, topic: t}\n",
-        "run.yaml:1:1: sink.topic: predictions would be read again; expected another topic",
+        "run.yaml:4:21: sink.topic: predictions would be read again; expected another topic",
     ),
     (
         GOOD + "labels: {pending: 0}\n",
@@ -87,7 +87,7 @@ CASES = [
     ),
     (
         GOOD + "labels: {topic: t}\n",
-        "run.yaml:1:1: labels.topic: leave it out where labels are on the source's topic",
+        "run.yaml:4:10: labels.topic: leave it out where labels are on the source's topic",
     ),
     (
         SECURE + "{sasl_plain_password: 12345}\n",

@@ -143,7 +143,9 @@ class Learned:
             values = {} if found.values is None else found.values["Label"]
             by_name = {(i, str(label)): value for (i, label), value in values.items()}
             things = range(len({i for i, _ in by_name}))
-            yield [{label: by_name[i, str(label)] for label in self.classes} for i in things]
+            yield [
+                {label: by_name.get((i, str(label)), 0.0) for label in self.classes} for i in things
+            ]
 
     def _predictions(self, evidence: Sequence[Evidence], marginals: bool) -> list[Prediction]:
         return (
