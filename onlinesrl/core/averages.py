@@ -63,15 +63,6 @@ class AveragedWeights:
         """
         return kernels.learn(self.arrays, self.how, self.scalar, n, rho)
 
-    def restart(self) -> None:
-        """Start over from the present weights: they are the base, and T = 0."""
-        value = self.arrays.value
-        value[:, 0] += self.scale() * value[:, 1]
-        for array in (value[:, 1:], *self.kept.values()):
-            array[:] = 0.0
-        self.before = self.updates
-        self.scalar[:] = 0.0
-
     def certificate(self) -> dict[str, float | None]:
         """Return the mean loss, the dual value D_T and the bound it gives on the regret.
 

@@ -2,75 +2,90 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats
+from onlinesrl.core.arrays import Floats, Ints32, enlarged
 from onlinesrl.core.averages import AveragedWeights
 from onlinesrl.core.counts import BEYOND_RANGE
 from onlinesrl.core.errors import InputError
-from onlinesrl.core.kernels.averaged import Averaged
 from onlinesrl.core.update import Update
 from onlinesrl.mln.kernels import chain as k
-from onlinesrl.mln.kernels.chain import Chains, Scores
+from onlinesrl.mln.kernels.chain import Chains, FeatureWeights, Scores
 
 
 class ChainWeights(AveragedWeights):
-    """The weights [row, label] of ``kernels.chain``: rows of the labels before, then of features."""
+    """The weights [row, label] of ``kernels.chain``: rows of the labels before, then of features.
 
-    arrays: Averaged
+    Their base is 0, and uses are not counted. Memory is taken only by rows that are used.
+    """
+
+    arrays: FeatureWeights
 
     def __init__(self, update: Update):
         super().__init__(update)
         self.labels = 0
         empty = {name: np.zeros((0, 0)) for name in update.columns}
-        self._hold({"value": np.zeros((0, 0, 3)), "uses": np.zeros((0, 0), np.int64), **empty})
+        self._hold({"value": np.zeros((0, 0, 2)), **empty}, np.zeros(0, np.int32), 0)
 
-    def _hold(self, columns: Mapping[str, Any]) -> None:
-        """Own columns of weights, each [row, label] or, of ``value``, [row, label, 3]."""
-        n = columns["uses"].size
-        value, uses = columns["value"].reshape(n, 3), columns["uses"].reshape(n)
-        touched = np.zeros(n, np.int64)
-        self.arrays = Averaged(value, uses, np.zeros(n), np.zeros(n, np.uint8), touched)
-        self.kept = {name: columns[name].reshape(n) for name in self.update.columns}
+    def _hold(self, columns: Mapping[str, Any], row: Ints32, size: int) -> None:
+        """Own columns of weights, each [row, label] or, of ``value``, [row, label, 2]; see ``arrays``."""
+        value = columns["value"].reshape(-1, 2)
+        none, mark = np.zeros(0, np.int64), np.zeros(len(value), np.int32)
+        self.arrays = FeatureWeights(
+            value, none, np.zeros(0), mark, none, row, np.array([size], np.int64)
+        )
+        self.kept = {name: columns[name].reshape(-1) for name in self.update.columns}
         self._how = None
 
     def _columns(self) -> dict[str, Any]:
-        value, uses = self.arrays.value, self.arrays.uses
-        shape = (-1, self.labels) if self.labels else (0, 0)
-        kept = {name: column.reshape(shape) for name, column in self.kept.items()}
-        return {"value": value.reshape(*shape, 3), "uses": uses.reshape(shape), **kept}
+        """Return the columns, of the rows that are used."""
+        shape = int(self.arrays.size[0]), self.labels
+        n = shape[0] * self.labels
+        kept = {name: column[:n].reshape(shape) for name, column in self.kept.items()}
+        return {"value": self.arrays.value[:n].reshape(*shape, 2), **kept}
 
     def copy(self, features: int | None = None, labels: int | None = None) -> ChainWeights:
         """Return a copy, with room for so many features and labels, both no fewer than now."""
-        columns, old = self._columns(), self.labels
+        old = self.labels
         labels = old if labels is None else labels
-        rows = labels + (len(columns["uses"]) - old if features is None else features)
-        other = copy.copy(self)
+        row = enlarged(self.arrays.row, len(self.arrays.row) if features is None else features)
+        row[row > 0] += labels - old
+        other = ChainWeights(self.update)
         other.scalar, other.labels = self.scalar.copy(), labels
-        other._hold({name: _placed(c, old, rows, labels) for name, c in columns.items()})
+        other._place(self._columns(), old, row)
         return other
+
+    def _place(self, columns: Mapping[str, Any], old: int, row: Ints32) -> None:
+        """Copy columns of ``old`` labels, with room for a row of each feature."""
+        room, labels = self.labels + len(row), self.labels
+        size = len(columns["value"]) + labels - old
+        self._hold({name: _placed(c, old, room, labels) for name, c in columns.items()}, row, size)
 
     def grown(self, features: int, labels: int) -> ChainWeights:
         """Return these weights if they have room for so many features and labels, else a copy that has."""
-        room = len(self._columns()["uses"]) - self.labels
+        room = len(self.arrays.row)
         if labels == self.labels and features <= room:
             return self
         return self.copy(room if features <= room else max(features, 2 * room), labels)
 
     def averaged(self) -> Floats:
-        """Return the averaged weights, [row, label]."""
-        cu, cv = self.mean()
+        """Return the averaged weights, [row, label], of all features in their order."""
+        (cu, cv), row = self.mean(), self.arrays.row
         value: Floats = self._columns()["value"]
-        return value[:, :, 0] + cu * value[:, :, 1] + cv * value[:, :, 2]
+        mean = cu * value[:, :, 0] + cv * value[:, :, 1]
+        averaged: Floats = enlarged(mean[: self.labels], self.labels + len(row))
+        averaged[self.labels :][row > 0] = mean[row[row > 0]]
+        return averaged
 
     def learn_chains(self, chains: Chains, order: Sequence[int] | None = None) -> None:
         """Learn from chains, one after the other. Raises InputError where an update overflows."""
         augmented, scores = self.update.loss == "ml", self._room(chains)
+        self._make_room(chains)
         for c in range(len(chains.start) - 1) if order is None else order:
             cu = self.scale()
             n, rho = k.find_gap(chains, c, self.arrays, cu, augmented, self.labels, scores)
@@ -94,7 +109,7 @@ class ChainWeights(AveragedWeights):
 
     def _room(self, chains: Chains) -> Scores:
         """Return memory for the scores of the longest chain. Raises InputError for what has no weights."""
-        features = len(self._columns()["uses"]) - self.labels
+        features = len(self.arrays.row)
         if not self.labels and len(chains.first) > 1:
             raise InputError("positions cannot be labelled: there is no label yet")
         if (
@@ -107,17 +122,25 @@ class ChainWeights(AveragedWeights):
         step, before = np.empty((self.labels, self.labels)), np.zeros((n, self.labels), np.int64)
         return Scores(local, best, step, before, np.zeros(n, np.int64))
 
+    def _make_room(self, chains: Chains) -> None:
+        """Make room for the largest gap: two labels of each feature and, after it, of each position."""
+        start, first = chains.start, chains.first
+        most = 2 * int((np.diff(first[start]) + np.diff(start)).max(initial=0))
+        if most > len(self.arrays.touched):
+            delta, touched = np.zeros(most), np.zeros(most, np.int64)
+            self.arrays = replace(self.arrays, delta=delta, touched=touched)
+
     # pickles -------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
         own = {
             name: of for name, of in self.__dict__.items() if name not in {"arrays", "kept", "_how"}
         }
-        return {"own": own, "columns": self._columns()}
+        return {"own": own, "columns": self._columns(), "row": self.arrays.row}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state["own"])
-        self._hold({name: np.array(column) for name, column in state["columns"].items()})
+        self._place(state["columns"], self.labels, state["row"].copy())
 
 
 def _placed(column: Any, old: int, rows: int, labels: int) -> Any:

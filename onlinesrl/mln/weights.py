@@ -87,7 +87,7 @@ class WeightTable(AveragedWeights):
             np.zeros((n, 3)),
             np.zeros(n, np.int64),
             np.zeros(n),
-            np.zeros(n, np.uint8),
+            np.zeros(n, np.int32),
             np.zeros(n, np.int64),
             np.zeros((n, keys + 1), np.int32),
             np.zeros(n, np.int64),
@@ -141,6 +141,15 @@ class WeightTable(AveragedWeights):
             block=twice(a.block),
         )
         self.kept = {name: twice(column) for name, column in self.kept.items()}
+
+    def restart(self) -> None:
+        """Start over from the present weights: they are the base, and T = 0."""
+        value = self.arrays.value
+        value[:, 0] += self.scale() * value[:, 1]
+        for array in (value[:, 1:], *self.kept.values()):
+            array[:] = 0.0
+        self.before = self.updates
+        self.scalar[:] = 0.0
 
     def cut(self, weights: int, blocks: int) -> None:
         """Remove all weights and blocks but the first so many; none of the others has been updated."""

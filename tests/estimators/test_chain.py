@@ -167,3 +167,27 @@ def test_a_large_number_loses_nothing_of_the_next_position(number: float) -> Non
 def test_numbers_beyond_those_of_evidence_are_refused() -> None:
     with pytest.raises(srl.InputError, match=r"sample 0, position 0: .*from -1e\+30 to 1e\+30"):
         SequenceTagger().fit([[{"n": 2e30}]], [["A"]])
+
+
+def test_memory_is_that_of_the_averages_and_of_features_that_are_in_a_gap() -> None:
+    """By feature and label u, v, a mark and the square, 28 bytes, and by feature its row.
+
+    Of arrays the rows in front are used: memory that is never written to is not taken. Samples have 4 bytes
+    for each feature of a position, and the numbers only where one is not 1.
+    """
+    X = [[{"word": str(n), "known": True}] for n in range(1000)]
+    tagger = SequenceTagger("adagrad").fit(X, [["A"]] * 10 + [["B"]] * 990)
+    learned = tagger.learned_
+    weights, features = learned.weights, len(learned.features)
+    arrays = [getattr(weights.arrays, name) for name in weights.arrays._names]
+    chains = learned.read(X)
+
+    assert features == 1001
+    assert (
+        sum(of.nbytes for of in [*arrays, *weights.kept.values()]) <= 28 * 2 * 1003 + 4 * 1001 + 200
+    )
+    used = int(weights.arrays.size[0])
+    assert used == 2 + np.count_nonzero(weights.averaged()[2:].any(axis=1)) < 20
+    assert not weights.arrays.value[2 * used :].any()
+    assert (chains.feature.nbytes, chains.number.nbytes) == (8000, 0)
+    assert len(learned.read([[{"known": 2.0}]]).number) == 1

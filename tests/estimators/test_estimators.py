@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import onlinesrl as srl
+from onlinesrl.core.kernels import averaged
 from onlinesrl.library.estimators.estimator import Estimator
 from onlinesrl.mln.chain import ChainWeights
 from onlinesrl.mln.kernels.chain import Chains
@@ -122,10 +123,12 @@ def test_weights_stay_where_labels_and_features_are_added(features: int, labels:
     """There is room for four features, two of them seen; more labels need it as well as more features."""
     weights = srl.SequenceTagger("perceptron")._empty().weights.grown(1, 1).grown(2, 1).grown(3, 1)
     weights.arrays.value[:, 0] = np.arange(1.0, 6.0)
+    weights.arrays.row[:], weights.arrays.size[0] = [2, 1, 4, 3], 5
+    weights.scalar[: averaged.S + 1] = 1.0
     grown = weights.grown(features, labels).averaged()
     assert grown.shape == (labels + max(4, features), labels)
     assert grown[0, 0] == 1.0
-    assert grown[labels : labels + 4, 0].tolist() == [2.0, 3.0, 4.0, 5.0]
+    assert grown[labels : labels + 4, 0].tolist() == [3.0, 2.0, 5.0, 4.0]
     assert grown.sum() == 15.0
 
 
@@ -149,10 +152,15 @@ def test_what_met_no_label_says_so(cls: Any, samples: Any, labels: Any) -> None:
 
 def test_chains_are_checked_before_kernels_read_them() -> None:
     """Kernels do not check indices: what has no weights is refused where they are called."""
-    features = [np.array([0, 1]), np.array([0]), np.ones(1)]
+    features = [np.array([0, 1]), np.array([0], np.int32), np.empty(0)]
     chains = [
         (0, Chains(np.array([0, 1]), *features, np.array([], np.int64))),
-        (2, Chains(np.array([0, 1]), features[0], np.array([5]), features[2], np.array([0]))),
+        (
+            2,
+            Chains(
+                np.array([0, 1]), features[0], np.array([5], np.int32), features[2], np.array([0])
+            ),
+        ),
         (2, Chains(np.array([0, 1]), *features, np.array([2]))),
     ]
     for labels, of in chains:

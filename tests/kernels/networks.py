@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from onlinesrl.mln.kernels import network
 from onlinesrl.mln.kernels.network import ROWS
+from onlinesrl.mln.kernels.weights import Weights
 
 N_WEIGHTS = 9
 
@@ -74,6 +75,13 @@ def features(net: network.Network, state, weights: int = N_WEIGHTS) -> np.ndarra
         if index >= 0:
             found[index] += sign * true(literals, state)
     return found
+
+
+def delta_of(weights: Weights, n: int) -> np.ndarray:
+    """Return the gap that touches ``n`` weights, by number of weight."""
+    delta = np.zeros(len(weights.mark))
+    delta[weights.touched[:n]] = weights.delta[:n]
+    return delta
 
 
 def feasible(net: network.Network, state) -> bool:

@@ -14,7 +14,7 @@ from onlinesrl.core.kernels import averaged
 from onlinesrl.mln.kernels import narrow, outcome, structure
 from onlinesrl.mln.kernels.network import ATOMS, OPEN, ROWS
 from onlinesrl.mln.kernels.plans import INFEASIBLE, OK
-from tests.kernels.networks import N_WEIGHTS, feasible, features, networks
+from tests.kernels.networks import N_WEIGHTS, delta_of, feasible, features, networks
 from tests.kernels.test_weight_steps import number, of_values
 from tests.learn.learners import new_learner
 
@@ -113,5 +113,4 @@ def test_a_rival_is_the_best_state_and_its_gap_that_to_the_truth(case, rows, t, 
     rival = state.rival[:atoms]
     is_best(rival, possible)
     assert rho == np.sum(cost * (truth != rival))
-    assert weights.delta.tolist() == (features(net, truth) - features(net, rival)).tolist()
-    assert {*np.flatnonzero(weights.delta).tolist()} <= {*weights.touched[:n].tolist()}
+    assert delta_of(weights, n).tolist() == (features(net, truth) - features(net, rival)).tolist()

@@ -19,7 +19,7 @@ def table(weights: int, slots: int) -> k.Weights:
         np.zeros((weights, 3)),
         np.zeros(weights, np.int64),
         np.zeros(weights),
-        np.zeros(weights, np.uint8),
+        np.zeros(weights, np.int32),
         np.zeros(weights, np.int64),
         np.zeros((weights, 3), np.int32),
         np.zeros(weights, np.int64),

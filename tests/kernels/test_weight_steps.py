@@ -14,7 +14,7 @@ from onlinesrl.mln.kernels import network
 from onlinesrl.mln.kernels import weights as k
 from onlinesrl.mln.kernels.network import ATOMS, DEFINED, ROWS
 from onlinesrl.mln.lang import mln
-from tests.kernels.networks import N_WEIGHTS, features, ground_weights, networks
+from tests.kernels.networks import N_WEIGHTS, delta_of, features, ground_weights, networks
 from tests.kernels.test_table import SIZES, table
 
 PLANS = Layout(compile_program(mln.parse("P(x)\n1 P(x)\n"), ["P"])).plans
@@ -135,8 +135,7 @@ def test_a_gap_to_samples_is_the_features_of_the_truth_less_their_mean(case, dat
     chosen = data.draw(st.lists(st.sampled_from([truth, rival]), min_size=1, max_size=5))
     expected = features(net, truth) - np.mean([features(net, each) for each in chosen], axis=0)
     n = k.expected_gap(net, weights, truth, np.stack(chosen))
-    np.testing.assert_allclose(weights.delta, expected, rtol=0, atol=1e-12)
-    assert {*np.flatnonzero(weights.delta).tolist()} <= {*weights.touched[:n].tolist()}
+    np.testing.assert_allclose(delta_of(weights, n), expected, rtol=0, atol=1e-12)
 
 
 @given(gaps())
@@ -145,11 +144,11 @@ def test_a_gap_is_the_features_of_the_truth_less_the_rivals(case):
     delta, expected, (n, rho) = taken(case, weights)
 
     assert rho == expected
-    assert weights.delta.tolist() == delta.tolist()
+    assert delta_of(weights, n).tolist() == delta.tolist()
     touched = weights.touched[:n].tolist()
     assert len(set(touched)) == n
-    assert {*np.flatnonzero(delta).tolist()} <= {*touched}
-    assert np.flatnonzero(weights.mark).tolist() == sorted(touched)
+    assert weights.mark[touched].tolist() == [*range(1, n + 1)]
+    assert np.count_nonzero(weights.mark) == n
 
 
 @given(gaps(), values, number, st.integers(0, 9).map(float))

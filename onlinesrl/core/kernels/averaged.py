@@ -4,12 +4,13 @@ A weight is kept as base, u and v:
 
     w_t = base + s_t u_t,    mean of w_2 .. w_{T+1} = base + (S u - v) / T,    S = s_2 + .. + s_{T+1}
 
-with s_t = 1, or 1 / (t - 1) for the updates that shrink all weights (online-learning.md).
+with s_t = 1, or 1 / (t - 1) for the updates that shrink all weights (online-learning.md). Where each base
+is 0, only u and v are kept.
 """
 
 import numpy as np
 
-from onlinesrl.core.arrays import Bytes, Floats, Ints
+from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.kernels import steps
 from onlinesrl.core.kernels.frames import Frame
 from onlinesrl.core.kernels.jit import kernel, kernel_of
@@ -25,34 +26,40 @@ HUGE = 1e150  # the limit of sums in an update, so that squares and averages are
 class Averaged(Frame):
     """The weights, and the gap of the current update."""
 
-    value: Floats  # [weight, 3] base, u, v
-    uses: Ints  # [weight] number of updates
-    delta: Floats  # [weight] working memory, 0 between updates
-    mark: Bytes  # [weight] working memory, 1: touched by this update
-    touched: Ints  # [weight] working memory
+    value: Floats  # [weight, 3] base, u, v; or [weight, 2] u, v
+    uses: Ints  # [weight] number of updates; or [0], not counted
+    delta: Floats  # [most that an update touches] working memory, 0 between updates
+    mark: Ints32  # [weight] working memory, > 0: touched by this update, as its mark-th
+    touched: Ints  # like delta: the weights that it touches
 
 
 @kernel
 def add(w: Averaged, n: int, i: int, x: float) -> int:
     """Add to the gap of weight i; returns the number of weights touched."""
     if not w.mark[i]:
-        w.mark[i] = 1
         w.touched[n] = i
         n += 1
-    w.delta[i] += x
+        w.mark[i] = n
+    w.delta[w.mark[i] - 1] += x
     return n
+
+
+@kernel
+def u_column(w: Averaged) -> int:
+    """Return the column of u in ``value``: 1 after the base, else 0."""
+    return w.value.shape[1] - 2
 
 
 @kernel
 def measure(weights: Averaged, n: int, rho: float) -> tuple[float, float, float]:
     """Return rho - <base, Delta>, <u, Delta> and ||Delta||^2 of a gap that touches ``n`` weights."""
-    margin, dot, norm = rho, 0.0, 0.0
+    margin, dot, norm, u = rho, 0.0, 0.0, u_column(weights)
     for j in range(n):
-        i = weights.touched[j]
-        delta = weights.delta[i]
+        i, delta = weights.touched[j], weights.delta[j]
         norm += delta * delta
-        dot += weights.value[i, 1] * delta
-        margin -= weights.value[i, 0] * delta
+        dot += weights.value[i, u] * delta
+        if u > 0:
+            margin -= weights.value[i, 0] * delta
     return margin, dot, norm
 
 
@@ -62,19 +69,19 @@ def move(weights: Averaged, n: int, c: float, s: float) -> bool:
 
     Returns False, and changes no weight, if one would not be finite.
     """
-    value, fits = weights.value, abs(c) <= HUGE
+    value, u, fits = weights.value, u_column(weights), abs(c) <= HUGE
+    for j in range(n):
+        i, step = weights.touched[j], c * weights.delta[j]
+        fits &= abs(value[i, u] + step) <= HUGE and abs(value[i, u + 1] + step * s) <= HUGE
     for j in range(n):
         i = weights.touched[j]
-        step = c * weights.delta[i]
-        fits &= abs(value[i, 1] + step) <= HUGE and abs(value[i, 2] + step * s) <= HUGE
-    for j in range(n):
-        i = weights.touched[j]
-        if fits and c != 0.0 and weights.delta[i] != 0.0:
-            step = c * weights.delta[i]
-            value[i, 1] += step
-            value[i, 2] += step * s
-            weights.uses[i] += 1
-        weights.delta[i] = 0.0
+        if fits and c != 0.0 and weights.delta[j] != 0.0:
+            step = c * weights.delta[j]
+            value[i, u] += step
+            value[i, u + 1] += step * s
+            if len(weights.uses) > 0:
+                weights.uses[i] += 1
+        weights.delta[j] = 0.0
         weights.mark[i] = 0
     return fits
 
@@ -90,11 +97,13 @@ def measure_by_rates(
     """
     square, delta = how.square, how.delta
     margin, dot, norm, moved, rescaled = rho, 0.0, 0.0, 0.0, 0.0
+    column = u_column(weights)
     for j in range(n):
-        i = weights.touched[j]
-        d, u = weights.delta[i], weights.value[i, 1]
+        i, d = weights.touched[j], weights.delta[j]
+        u = weights.value[i, column]
         old, new = steps.divisor(delta, square[i]), steps.divisor(delta, square[i] + d * d)
-        margin -= weights.value[i, 0] * d
+        if column > 0:
+            margin -= weights.value[i, 0] * d
         dot += u * d
         norm += d * d / new
         moved += u * old / new * d
@@ -106,21 +115,22 @@ def measure_by_rates(
 def move_by_rates(weights: Averaged, how: How, n: int, c: float, s: float) -> bool:
     """Make u = H_old / H u + c Delta / H, and v to follow it, and forget the gap; False: not finite."""
     square, delta = how.square, how.delta
-    value, fits = weights.value, abs(c) <= HUGE
+    value, column, fits = weights.value, u_column(weights), abs(c) <= HUGE
     for j in range(n):
-        i = weights.touched[j]
-        fits &= abs(c * weights.delta[i]) <= HUGE and abs(value[i, 2]) + s * HUGE <= HUGE * HUGE
+        v = abs(value[weights.touched[j], column + 1])
+        fits &= abs(c * weights.delta[j]) <= HUGE and v + s * HUGE <= HUGE * HUGE
     for j in range(n):
-        i = weights.touched[j]
-        d, u = weights.delta[i], value[i, 1]
+        i, d = weights.touched[j], weights.delta[j]
+        u = value[i, column]
         if fits and c != 0.0 and d != 0.0:
             old, new = steps.divisor(delta, square[i]), steps.divisor(delta, square[i] + d * d)
             change = u * old / new + c * d / new - u
-            value[i, 1] += change
-            value[i, 2] += change * s
+            value[i, column] += change
+            value[i, column + 1] += change * s
             square[i] += d * d
-            weights.uses[i] += 1
-        weights.delta[i] = 0.0
+            if len(weights.uses) > 0:
+                weights.uses[i] += 1
+        weights.delta[j] = 0.0
         weights.mark[i] = 0
     return fits
 

@@ -27,18 +27,20 @@ class Rows:
 
     def __init__(self) -> None:
         self.first = array("q", [0])
-        self.feature = array("q")
+        self.feature = array("i")
         self._other: dict[int, float] = {}
 
     def add(self, feature: int, number: float) -> None:
         """Add a feature to the present position."""
-        if number != 1.0:
+        if number != 1.0 and feature >= 0:
             self._other[len(self.feature)] = number
         self.feature.append(feature)
 
     @property
     def number(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """The numbers by which the features count."""
+        """The numbers by which the features count; none where each counts by 1."""
+        if not self._other:
+            return np.empty(0)
         number = np.ones(len(self.feature))
         number[[*self._other]] = [*self._other.values()]
         return number

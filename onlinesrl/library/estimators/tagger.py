@@ -217,5 +217,5 @@ def _weights(of: Iterable[Any], labels: Sequence[Label], rows: Iterable[Any]) ->
 
 def _chains(rows: Rows, lengths: Sequence[int], labels: Sequence[int]) -> Chains:
     start = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    first, feature = (np.frombuffer(of, np.int64) for of in (rows.first, rows.feature))
+    first, feature = np.frombuffer(rows.first, np.int64), np.frombuffer(rows.feature, np.int32)
     return Chains(start, first, feature, rows.number, np.array(labels, np.int64))

@@ -2,15 +2,15 @@
 
 The ground network of ``Feature(+f, t) ^ Label(t, +y)`` and ``Next(t, u) ^ Label(t, +y) ^ Label(u, +z)``,
 without grounding it: with K labels, weight (row, z) stands at K row + z. Row y < K is for the steps from
-label y, row K + f for feature f. A score is the sum of number * weight of what holds. A wrong label is two
-wrong atoms.
+label y; a feature has a row from the first gap on in which it is. A score is the sum of number * weight of
+what holds. A wrong label is two wrong atoms.
 """
 
 import math
 
 import numpy as np
 
-from onlinesrl.core.arrays import Floats, Ints
+from onlinesrl.core.arrays import Floats, Ints, Ints32
 from onlinesrl.core.kernels.averaged import Averaged, add
 from onlinesrl.core.kernels.frames import Frame
 from onlinesrl.core.kernels.jit import kernel
@@ -24,9 +24,16 @@ class Chains(Frame):
 
     start: Ints  # [chain + 1] first position
     first: Ints  # [position + 1] first feature
-    feature: Ints  # its number; < 0: has no weights
-    number: Floats  # by which it counts
+    feature: Ints32  # its number; < 0: has no weights
+    number: Floats  # by which it counts; empty: each by 1
     label: Ints  # [position] the true one
+
+
+class FeatureWeights(Averaged):
+    """The weights, in rows of which those of features are in the order of their first gaps."""
+
+    row: Ints32  # [feature] its row; 0: it has none, all its weights are 0
+    size: Ints  # [1] rows; there is room for one of each feature
 
 
 class Scores(Frame):
@@ -37,6 +44,21 @@ class Scores(Frame):
     step: Floats  # [label, label]
     before: Ints  # [position, label] the label before, in the best of these labellings
     path: Ints  # [position]
+
+
+@kernel
+def number(chains: Chains, j: int) -> float:
+    """Return by how much a feature counts."""
+    return chains.number[j] if len(chains.number) > 0 else 1.0
+
+
+@kernel
+def row_of(w: FeatureWeights, feature: int) -> int:
+    """Return the row of a feature, which now has one."""
+    if w.row[feature] == 0:
+        w.row[feature] = w.size[0]
+        w.size[0] += 1
+    return w.row[feature]
 
 
 @kernel
@@ -54,23 +76,26 @@ def _relative(scores: Floats, t: int, k: int) -> None:
 
 
 @kernel
-def score(chains: Chains, c: int, w: Averaged, cu: float, cv: float, k: int, s: Scores) -> None:
-    """Write ``local`` and ``step`` of a chain, by the weights base + cu u + cv v of ``k`` labels."""
+def score(
+    chains: Chains, c: int, w: FeatureWeights, cu: float, cv: float, k: int, s: Scores
+) -> None:
+    """Write ``local`` and ``step`` of a chain, by the weights cu u + cv v of ``k`` labels."""
     for y in range(k):
         for z in range(k):
             i = k * y + z
-            s.step[y, z] = w.value[i, 0] + cu * w.value[i, 1] + cv * w.value[i, 2]
+            s.step[y, z] = cu * w.value[i, 0] + cv * w.value[i, 1]
     begin = chains.start[c]
     for t in range(begin, chains.start[c + 1]):
         for z in range(k):
             s.local[t - begin, z] = 0.0
         for j in range(chains.first[t], chains.first[t + 1]):
-            if chains.feature[j] < 0:
+            feature = chains.feature[j]
+            if feature < 0 or w.row[feature] == 0:
                 continue
-            first, x = k * (k + chains.feature[j]), chains.number[j]
+            first, x = k * w.row[feature], number(chains, j)
             for z in range(k):
                 i = first + z
-                weight = w.value[i, 0] + cu * w.value[i, 1] + cv * w.value[i, 2]
+                weight = cu * w.value[i, 0] + cv * w.value[i, 1]
                 s.local[t - begin, z] += x * weight
         _relative(s.local, t - begin, k)
 
@@ -110,14 +135,16 @@ def viterbi(n: int, k: int, s: Scores) -> None:
 
 
 @kernel
-def predict(chains: Chains, c: int, w: Averaged, cu: float, cv: float, k: int, s: Scores) -> None:
+def predict(
+    chains: Chains, c: int, w: FeatureWeights, cu: float, cv: float, k: int, s: Scores
+) -> None:
     """Write the best labelling of a chain to ``path``."""
     score(chains, c, w, cu, cv, k, s)
     viterbi(chains.start[c + 1] - chains.start[c], k, s)
 
 
 @kernel
-def gap(chains: Chains, c: int, w: Averaged, k: int, s: Scores) -> tuple[int, float]:
+def gap(chains: Chains, c: int, w: FeatureWeights, k: int, s: Scores) -> tuple[int, float]:
     """Accumulate Delta = f(truth) - f(path) in ``delta``; returns how many weights it touched, and rho."""
     n, rho, begin = 0, 0.0, chains.start[c]
     for t in range(begin, chains.start[c + 1]):
@@ -127,7 +154,7 @@ def gap(chains: Chains, c: int, w: Averaged, k: int, s: Scores) -> tuple[int, fl
             rho += 2.0
             for j in range(chains.first[t], chains.first[t + 1]):
                 if chains.feature[j] >= 0:
-                    first, x = k * (k + chains.feature[j]), chains.number[j]
+                    first, x = k * row_of(w, chains.feature[j]), number(chains, j)
                     n = add(w, n, first + y, x)
                     n = add(w, n, first + z, -x)
         if t > begin and (differs or chains.label[t - 1] != s.path[t - 1 - begin]):
@@ -138,9 +165,9 @@ def gap(chains: Chains, c: int, w: Averaged, k: int, s: Scores) -> tuple[int, fl
 
 @kernel
 def find_gap(
-    chains: Chains, c: int, w: Averaged, cu: float, augmented: bool, k: int, s: Scores
+    chains: Chains, c: int, w: FeatureWeights, cu: float, augmented: bool, k: int, s: Scores
 ) -> tuple[int, float]:
-    """Find the rival of the truth by the weights base + cu u, and the gap to it; see ``gap``."""
+    """Find the rival of the truth by the weights cu u, and the gap to it; see ``gap``."""
     score(chains, c, w, cu, 0.0, k, s)
     if augmented:
         augment(chains, c, k, s)
@@ -162,7 +189,7 @@ def _log_sum(values: Floats) -> float:
 def marginals(
     chains: Chains,
     c: int,
-    w: Averaged,
+    w: FeatureWeights,
     cu: float,
     cv: float,
     k: int,

@@ -254,7 +254,7 @@ def _drop_rounding(weights: Weights, n: int, error: float) -> None:
     Numbers that cancel may leave 1e-17, along which an unbounded step would be immense; counts leave 0.
     """
     for j in range(n):
-        if not abs(weights.delta[weights.touched[j]]) <= error:
+        if not abs(weights.delta[j]) <= error:
             return
     for j in range(n):
-        weights.delta[weights.touched[j]] = 0.0
+        weights.delta[j] = 0.0
