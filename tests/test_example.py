@@ -79,7 +79,11 @@ def test_an_atom_without_a_number_stays_without_one() -> None:
     """It is true, and a numeric predicate refuses it, however it was stored."""
     example = decode(b'{"id": 1, "evidence": {"Score": [{"args": ["a"]}]}}')
     learner = srl.OnlineLearner("Score(x): real\nQ(x)\n0 Score(x) ^ Q(x)", "Q")
-    for stored in (example, pickle.loads(pickle.dumps(example)), decode(msgspec.json.encode(example))):
+    for stored in (
+        example,
+        pickle.loads(pickle.dumps(example)),
+        decode(msgspec.json.encode(example)),
+    ):
         assert [atom.value for atom in stored.evidence["Score"]] == [1.0]
         with pytest.raises(srl.ExampleError, match="has no value, and Score is numeric"):
             learner.predict_one(stored)
