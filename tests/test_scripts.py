@@ -13,8 +13,6 @@ SCRIPTS = [path for path in sorted(BENCHMARKS.glob("*.py")) if "__main__" in pat
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_help_starts_nothing(script: Path, tmp_path: Path) -> None:
-    if script.stem == "vw_citations":
-        pytest.importorskip("vowpalwabbit", reason="the extra benchmarks brings it")
     done = subprocess.run(
         [sys.executable, str(script), "--help"],
         cwd=tmp_path,

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vowpalwabbit import Workspace
-
 LABELS = {None: 1, "author": 2, "title": 3, "venue": 4}
 SEARCH = f"--search {len(LABELS)} --search_task sequence -b 20 --quiet"
 
@@ -52,6 +50,8 @@ def f1(found: list[int], true: list[int]) -> float:
 
 
 def main(folder: Path) -> None:
+    from vowpalwabbit import Workspace
+
     topics, scores, parts, count = sorted(folder.glob("*.jsonl")), [], [0.0, 0.0], 0
     for held in topics:
         with tempfile.TemporaryDirectory() as name:
