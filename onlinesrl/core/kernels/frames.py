@@ -39,11 +39,6 @@ class Column(types.Array):
     def __init__(self, dtype: Any, ndim: int, readonly: bool = False):
         super().__init__(dtype, ndim, "C", readonly, f"column({dtype}, {ndim}d, {readonly})")
 
-    @property
-    def key(self) -> Any:
-        """What columns are told apart by."""
-        return super().key
-
     def copy(
         self, dtype: Any = None, ndim: Any = None, layout: Any = None, readonly: Any = None
     ) -> Any:
