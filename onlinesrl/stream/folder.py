@@ -255,10 +255,8 @@ def _take_lock(path: Path) -> int:
             os.close(descriptor)
             raise LockedError(_locked_message(path.parent, holder.strip())) from None
         except OSError:
-            if (
-                os.pread(descriptor, len(_MARK), 0) != _MARK
-            ):  # a part of it would not be known again
-                os.ftruncate(descriptor, 0)
+            if os.pread(descriptor, len(_MARK), 0) != _MARK:
+                os.ftruncate(descriptor, 0)  # a part of the mark would not be known again
             os.close(descriptor)
             raise
     _LOCKS.add(descriptor)

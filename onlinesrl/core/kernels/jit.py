@@ -39,19 +39,23 @@ def _wide(kind: Any) -> Any:
     return kind
 
 
-class _Part(CPUDispatcher):
-    """A function that only kernels call, of which there is no machine code to call."""
+class _Dispatcher(CPUDispatcher):
+    """A function that is compiled once for all widths of its arguments."""
 
     def compile(self, sig: Any) -> Any:
-        """Compile for argument types."""
+        """Compile for argument types, or load from the cache."""
         return super().compile(tuple(map(_wide, sig)))
+
+
+class _Part(_Dispatcher):
+    """A function that only kernels call, of which there is no machine code to call."""
 
     def add_overload(self, cres: Any) -> None:
         """Keep what was compiled for kernels, without a place where Python looks for code."""
         self.overloads[tuple(cres.signature.args)] = cres
 
 
-class _Kernel(CPUDispatcher):
+class _Kernel(_Dispatcher):
     """A function that Python calls, and that is linked into kernels that call it."""
 
     part_of: Callable[[Any], _Part]
@@ -59,10 +63,6 @@ class _Kernel(CPUDispatcher):
     def enable_caching(self) -> None:
         """Cache what is compiled in files that are believed; see ``cache``."""
         self._cache = KernelCache(self.py_func, _sources)
-
-    def compile(self, sig: Any) -> Any:
-        """Compile for argument types, or load from the cache."""
-        return super().compile(tuple(map(_wide, sig)))
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """Return the type of a call by another kernel."""
