@@ -48,10 +48,9 @@ class Received(FileSource):
     ahead = False
     folder: RunFolder
 
-    def __init__(self, feed: Feed, path: Path, what: str, setting: Setting) -> None:
+    def __init__(self, feed: Feed, path: Path, setting: Setting) -> None:
         self.feed = feed
         self.path = path
-        self.what = what
         assert setting.folder is not None
         self.folder, self.retention = setting.folder, setting.retention
         self.journal = OutputFile(path)
@@ -70,7 +69,7 @@ class Received(FileSource):
         """Tell whether a run may resume from its checkpoint, which must be of this journal."""
         if position is not None and not Path(position["path"]).name.startswith(self.path.name):
             raise FolderError(
-                f"{self.path.parent}: is a run over {position['path']}, not over {self.what}; choose "
+                f"{self.path.parent}: is a run over {position['path']}, not over requests; choose "
                 f"another output, with learner.start={self.path.parent} to keep what it learned"
             )
         self._parts[number] = _part_at(position)

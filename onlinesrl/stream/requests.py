@@ -164,7 +164,7 @@ class Requests(Stopper):
         """Return the source of what clients send."""
         assert setting.folder is not None
         self.batch = setting.batch
-        return Received(self, setting.folder.requests, "requests", setting)
+        return Received(self, setting.folder.requests, setting)
 
     def serve(self, loop: Loop) -> None:
         """Answer from a loop that has not started yet."""
